@@ -82,8 +82,10 @@ gallery: $(DOCS)/ready
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench all -o bench-results --ranks $(BENCH_RANKS)
-	for name in rounds halo fft spmv; do $(BENCH)/bin/onesided bench $$name --ranks 2 \
-		--json bench-results/$$name.json || exit 1; done
+	$(BENCH)/bin/onesided bench rounds --ranks 2 --json bench-results/rounds.json
+	$(BENCH)/bin/onesided bench halo --ranks 2 --json bench-results/halo.json
+	$(BENCH)/bin/onesided bench fft --ranks 2 --json bench-results/fft.json
+	$(BENCH)/bin/onesided bench spmv --ranks 2 --json bench-results/spmv.json
 	$(BENCH)/bin/onesided bench check bench-results || true
 	$(BENCH)/bin/onesided report bench-results -o bench-results/report.html
 

@@ -45,6 +45,25 @@ def need(module: str) -> None:
         skip(f"{module} cannot be imported: {error}")
 
 
+#: What may be refused: by which MPI ("" is any), which methods, with words of the refusal. A
+#: refusal that does not stand here fails.
+REFUSALS = [
+    ("openmpi", ("mpi", "mpi-persistent"), "periodic Cartesian axis"),
+    ("", ("rma",), "not in memory from empty"),
+    ("", ("fence-threads", "lock-all-threads"), "MPI_THREAD_MULTIPLE"),
+]
+
+
+def skip_if_known(error: Exception, method: str) -> NoReturn:
+    """Skip where the refusal is one that is known; else it is a failure."""
+    import mpi_harness
+
+    for mpi, methods, word in REFUSALS:
+        if mpi in ("", mpi_harness.mpi_name()) and method in methods and word in str(error):
+            skip(str(error))
+    raise error
+
+
 def parameters(**choices: Iterable[Any] | Callable[..., Iterable[Any]]) -> Callable[..., Any]:
     """Run the case for every combination of the choices.
 

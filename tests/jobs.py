@@ -155,10 +155,6 @@ HARNESS = {
 
 # -- collectives ----------------------------------------------------------------------------------
 
-PROGRESS_ON_NODES = [
-    "case_barrier_between", "case_barrier_inside", "case_message_between", "case_collective_calls",
-    "case_a_rank_computes",
-]  # fmt: skip
 REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes", "case_ranks_that_run",
                        "case_message"]  # fmt: skip
 BROADCASTS = ["life", "specifications", "holes", "in_many_segments", "memory_in_use", "one_copy",
@@ -167,7 +163,18 @@ DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "
 DEEP = ["every_root", "changing_roots", "at_once", "back_to_back"]
 WITHOUT = ["kind=create", "kind=allocate", "roots", "windows", "own", "linear", "receivers"]
 
+# without what breaks rounds: off the node that leaves windows, of which MPICH complains at the end
+WHOLE = ["case_data", "case_polls", "case_mixed", "case_life", "case_memory", "order", "case_late",
+         "case_something", "case_three", "case_looking", "mistaken", "beside",
+         "case_marks"]  # fmt: skip
+
 COLLECTIVES = {
+    "cases_table": [
+        *on(1, 2, 3, thin=True), *on(3, name="python", env=PYTHON, thin=True),
+        *emulated(4, "2", select=WHOLE, thin=True), *emulated(3, "1", select=WHOLE, full=True),
+        *full(2, name="debug", env=DEBUG), *without_single_copy(3, full=True),
+        *full(2, 3, 4), *two_nodes(full=True),
+    ],
     "cases_conformance": [
         *on(1), *on(2, 3, 4, alike=True, thin=True), *full(7), *full(2, 4, name="debug", env=DEBUG),
         *two_nodes(full=True),
@@ -179,7 +186,6 @@ COLLECTIVES = {
     ],
     "cases_operations": [
         *on(1, 3, thin=True), *full(4),
-        *emulated(4, "2", select=["case_data[what=All", "case_data[what=Gatherv"], thin=True),
     ],
     "cases_validation": [*on(1, 3, thin=True), *full(4), *two_nodes(full=True)],
     "cases_random": [*on(1, 3, thin=True), *full(4, options=MORE, env=SLOW)],
@@ -211,13 +217,9 @@ COLLECTIVES = {
     ],
     "cases_broadcast": [
         *on(1, 3, select=BROADCASTS, thin=True), *full(1, 2, 3, 4, 7, env=SLOW),
-        *emulated(4, "1", "2", select=["in_many_segments", "roots_in_turn", "nobody_waits"],
-                  thin=True),
-        *on(2, 4, name="nobody", select="nobody_waits", alike=True, thin=True),
-        *on(3, name="python", env=PYTHON, thin=True,
-            select=["in_many_segments", "nobody_waits", "any_order"]),
+        *emulated(4, "1", "2", select=["in_many_segments", "roots_in_turn"], thin=True),
+        *on(3, name="python", env=PYTHON, select="in_many_segments", thin=True),
         *two_nodes(full=True),
-        *without_single_copy(3, select=["any_order"], full=True),
     ],
     "cases_broadcast_errors": [*on(3), *full(1, 2, 4)],
     "cases_broadcast_debug": full(1, 3, env=DEBUG),
@@ -248,11 +250,7 @@ COLLECTIVES = {
     ],
     "cases_progress": [
         *on(2, env=QUICK, thin=True), *full(4, env=QUICK),
-        *on(4, name="few", env=QUICK, thin=True, select=[
-            "case_barrier_between_start_and_wait[method=rma-notify", "case_barrier_inside",
-            "case_strict_requests_of_two_communicators[method=rma-fence,"]),
-        *emulated(2, "1", select=PROGRESS_ON_NODES, env=QUICK, thin=True),
-        *emulated(4, "1", "2", select=PROGRESS_ON_NODES, env=QUICK, full=True),
+        *on(4, name="few", env=QUICK, select="two_communicators[method=rma-fence,"),
         *two_nodes(env=QUICK, full=True),
     ],
     "cases_broken": [

@@ -241,7 +241,7 @@ def test_json_tells_versions_pattern_and_machine(tmp_path):
     ran(commands.onesided(*words))
     found = json.loads(path.read_text())
     assert found["command"] == "fft"
-    assert found["pattern"]["shape"] == [12, 10, 9]
+    assert found["pattern"]["shapes"] == [[12, 10, 9]]
     assert found["settings"]["comm"] == "p2p,rma-fence"
     assert {"onesided", "numpy", "mpi4py", "mpi library"} <= set(found["versions"])
     assert found["machine"]["ranks"] == 2

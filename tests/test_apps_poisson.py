@@ -149,8 +149,8 @@ def test_the_command_tells_error_and_order(tmp_path):
     assert found["verified"] is True
     assert found["pattern"]["levels"] == ["8 x 8", "16 x 16", "32 x 32"]
     rows = [row for row in found["rows"] if row["labels"]["method"] == "p2p"]
-    assert rows[0]["order"] is None
-    assert all(1.8 < row["labels"]["order"] < 2.2 for row in rows[1:])
+    assert rows[0]["metrics"]["order"] is None
+    assert all(1.8 < row["metrics"]["order"] < 2.2 for row in rows[1:])
     assert rows[0]["error"] > rows[1]["error"] > rows[2]["error"] > 1e-4
     assert files[1].read_bytes().startswith(b"\x89PNG")
 

@@ -24,7 +24,7 @@ def test_what_is_measured_is_shown_and_forgotten(path, tmp_path):
     (known,) = read_records(path).values()
     assert len(known) == 3  # slots, window memory, a broadcast
     assert set(json.loads(result.read_text())["records"]) == set(known)
-    shown = commands.onesided("tune", "--show", "--terminal", "200")
+    shown = commands.onesided("tune", "--show")
     assert shown.code == 0, shown
     assert "3 situations" in shown.out
     assert all(name in shown.out for record in known.values() for name in record.costs)

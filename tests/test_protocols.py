@@ -58,19 +58,54 @@ def ring(depth: int, need: int) -> list[Participant]:
     ]
 
 
+def partitioned(
+    credit: bool = True, spare: int = 0, told_first: bool = False, tail: int = 0
+) -> list[Participant]:
+    """The board of a partitioned send of four groups a round, with two entries: not a list of
+    steps in the library, but written down here from ``partitioned/rma.py``.
+
+    The sender leaves when it has the credit and the board has room, group by group: data, entry,
+    HEAD, TOLD. The receiver reads the entries up to HEAD, gives them back by TAIL, and is at its
+    end when all have been TOLD. ``tail``: it gives back so many more than it has read; ``spare``:
+    the sender believes in so many more entries."""
+    groups, entries = 4, 2
+    leave = [("await", "credit", 1, 0)] if credit else []
+    read = []
+    for group in range(groups):
+        entry, far = ("entry", group % entries), group + 1 - groups
+        tells = [("raise", "head", groups, far), ("raise", "told", groups, far)]
+        stores = [("copy", ("memory", group), ("source", group)),
+                  ("copy", entry, ("number", group))]
+        leave += [("await", "tail", groups, far - entries - spare)]
+        leave += tells + stores if told_first else stores + tells
+        read += [("await", "head", groups, far), ("copy", ("seen", group), entry),
+                 ("raise", "tail", groups, min(far + tail, 0))]
+    read += [("await", "told", groups, 0)]
+    kinds = {"source": "memory", "number": "seen"}
+    sends = [(kind, group) for kind in kinds for group in range(groups)]
+    reads = {(kinds[kind], group): (kind, group) for kind, group in sends}
+    return [Participant([[leave]], sends=sends),
+            Participant([[read]], grants=["credit"], reads=[reads])]
+
+
 RIGHT = {
     "two slots": slots(2),
     "credit": credited(),
     "two staging slots": staged(2),
     "ring of two": ring(2, 2),
     "ring of three": ring(3, 3),
+    "partitioned send": partitioned(),
 }
 WRONG = {
     "two slots, nobody answers": (slots(2, back=False), "reads|not"),
     "one slot": (slots(1), "reads|at a time|not"),
     "no credit": (credited(ask=False), "reads|at a time|not"),
-    "one staging slot": (staged(1), "at a time|not"),
-    "ring that is written too early": (ring(2, 3), "at a time|not"),
+    "one staging slot": (staged(1), "reads|at a time|not"),
+    "ring that is written too early": (ring(2, 3), "reads|at a time|not"),
+    "partitioned send without credit": (partitioned(credit=False), "reads|at a time"),
+    "board with one entry too few": (partitioned(spare=1), "reads|at a time|not"),
+    "board told of too early": (partitioned(told_first=True), "reads|at a time|not"),
+    "board given back too early": (partitioned(tail=1), "reads|at a time|not"),
     "nobody begins": (
         [Participant([[[("await", "a", 1, 0), ("raise", "b", 1, 0)]]]),
          Participant([[[("await", "b", 1, 0), ("raise", "a", 1, 0)]]])],

@@ -106,7 +106,9 @@ def _opened(
     return make
 
 
-def _checked(comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array], **more: Any) -> Any:
+def _checked(
+    comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array], **more: Any
+) -> Variant:
     check = partial(delivered, comm, problem, call)
     return Variant(call, check, metrics={"bytes": problem.nbytes}, **more)
 
@@ -128,7 +130,7 @@ def _request(
     except OnesidedError:  # the same on every rank
         place.free(array)
         raise
-    held = [request, array, request.Start, request.Wait]
+    held: list[Any] = [request, array, request.Start, request.Wait]
     _, _, start, wait = held
 
     def call() -> Any:

@@ -206,7 +206,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
     def ended(matrix: DistMatrix, solution: Solution) -> None:
         if options.output is not None:
-            facts = {"solver": options.solver, "precond": options.precond, "rhs": options.rhs}
+            facts = {"solver": options.solver, "precond": options.precond, "rhs": str(options.rhs)}
             block = in_file_order(matrix, solution.x)
             write_solution(comm, options.output, block, {**facts, "reason": solution.reason})
 

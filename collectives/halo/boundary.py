@@ -76,9 +76,9 @@ def kinds(boundary: Any) -> Any:
 
 
 class Boundary:
-    """The conditions of the fields of one halo, which are read at the end of every round.
+    """The conditions of the fields of one halo, which are read when a round is completed.
 
-    ``time`` is what functions get as ``t``; the caller may set it before a round is completed.
+    ``time`` is what functions get as ``t``; the caller may set it until then.
     """
 
     def __init__(self, conditions: Sequence[Conditions], dtypes: Sequence[np.dtype[Any]]) -> None:
@@ -90,9 +90,13 @@ class Boundary:
         self.set(conditions)
 
     def set(self, conditions: Sequence[Conditions]) -> None:
-        """Local. Other conditions of the same kinds, from the next round on."""
+        """Local. Other conditions of the same kinds, for the rounds that are not completed yet."""
         self._conditions = list(conditions)
-        for values, of_field in zip(self._values, conditions, strict=True):
+        self.read()
+
+    def read(self) -> None:
+        """Local. Look at the numbers: the caller may have written to arrays without axes."""
+        for values, of_field in zip(self._values, self._conditions, strict=True):
             for axis, pair in enumerate(of_field):
                 for side, condition in enumerate(pair):
                     if kind(condition) == NUMBER:
@@ -102,6 +106,12 @@ class Boundary:
     def empty(self) -> bool:
         """Local. True where no end has a condition."""
         return all(pair == (None, None) for each in self._conditions for pair in each)
+
+    @property
+    def changes(self) -> bool:
+        """Local. True where a number is an array, which may show another one in each round."""
+        return any(isinstance(condition, np.ndarray)
+                   for each in self._conditions for pair in each for condition in pair)
 
     def kind(self, field: int, axis: int, side: int) -> str | None:
         """Local. The kind of a condition."""

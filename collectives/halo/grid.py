@@ -142,8 +142,9 @@ class Grid(Decomposition, Scoped):
         self.comm = comm
         given = f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts} {corners} {sizes}"
         self._info, hints = info, Hints()
-        with agreed(self._context.comm, f"{given} {reorder} {info}"):
+        with agreed(self._context.comm):
             hints = Hints.of(info)
+        agree(self._context.comm, None, f"{given} {reorder} {hints}")
         nodes = self._context.node(hints.ranks_per_node).firsts.tolist()
         with agreed(self._context.comm):
             Decomposition.__init__(
@@ -184,7 +185,7 @@ class Grid(Decomposition, Scoped):
         self._fields.append(field)
         region = find_region(field)
         if region is not None:
-            _MADE[region] = self._form
+            _MADE[region] = self._form, self._axes(staggered)
         return field
 
     def zeros(
@@ -253,7 +254,11 @@ class Grid(Decomposition, Scoped):
         self, fields: Sequence[Any], boundary: Any, ghosts: str | None, t: Any
     ) -> HaloExchange:
         """The request that updates these fields, with these conditions."""
-        wanted = ("update", ghosts, kinds(boundary))
+        try:
+            wanted = ("update", ghosts, kinds(boundary))
+        except PatternError:  # which all ranks raise that have to plan as well
+            self.halo(*fields, boundary=boundary, ghosts=ghosts)
+            raise
         plan = self._planned(wanted, fields)
         if plan is None:
             plan = self._keep(wanted, fields, self.halo(*fields, boundary=boundary, ghosts=ghosts))
@@ -301,7 +306,11 @@ class Grid(Decomposition, Scoped):
         Planned and raising as :meth:`update`; :class:`PatternError` also for an unknown operation,
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
         """
-        wanted = (op, ghosts, kinds(boundary))
+        try:
+            wanted = (op, ghosts, kinds(boundary))
+        except PatternError:  # which all ranks raise that have to plan as well
+            self._backwards(fields, op, boundary, ghosts)
+            raise
         plan = self._planned(wanted, fields)
         if plan is None:
             plan = self._keep(wanted, fields, self._backwards(fields, op, boundary, ghosts))
@@ -343,12 +352,11 @@ class Grid(Decomposition, Scoped):
         known = self._moves.get(key)
         if known is None or known.freed:
             with agreed(self._context.comm, f"redistribute {shape} {field.dtype}"):
-                same = other._context.comm.size == self._context.comm.size
-                if not same or out.dtype != field.dtype:
-                    raise PatternError(
-                        f"a field of {field.dtype} on {self._context.comm.size} ranks, and one of "
-                        f"{out.dtype} on {other._context.comm.size}"
-                    )
+                alike = MPI.Comm.Compare(self._context.comm, other._context.comm)
+                if alike not in (MPI.IDENT, MPI.CONGRUENT):
+                    raise PatternError("the grids are of other ranks, or of ranks in other orders")
+                if out.dtype != field.dtype:
+                    raise PatternError(f"a field of {field.dtype}, and one of {out.dtype}")
             theirs = other.global_shape(out)
             with agreed(self._context.comm, f"redistribute to {theirs}"):
                 if theirs != shape:
@@ -356,7 +364,7 @@ class Grid(Decomposition, Scoped):
             while len(self._moves) >= MOST_PLANS:
                 self._moves.pop(next(iter(self._moves))).Free()
             known = Redistribution(self.comm, self._part_of(field, shape),
-                                   other._part_of(out, shape))
+                                   other._part_of(out, shape), self._info)
             for grid in (self, other):  # whichever is freed first gives the exchange back
                 grid._moves[key] = known
         return known.move()
@@ -453,9 +461,9 @@ class Grid(Decomposition, Scoped):
             beside -= {None, self._context.comm.rank}
             self._migration = Migration(
                 self._context, self.comm, edges, self.periodic, place, self.blocks.order,
-                sorted(rank for rank in beside if rank is not None),
+                sorted(rank for rank in beside if rank is not None), self._info,
             )  # fmt: skip
-        moved = self._migration.move([*arrays, positions], outside)
+        moved = self._migration.move(arrays, positions, outside)
         return moved[:-1], moved[-1]
 
     def Free(self) -> None:
@@ -537,7 +545,10 @@ class Grid(Decomposition, Scoped):
                         raise PatternError(f"a field is an array, not {type(level).__name__}")
                     self._faces(level)
                     region = find_region(level)
-                    made = self._form if region is None else _MADE.get(region, self._form)
+                    made, along = self._form, ()
+                    if region is not None:
+                        made, along = _MADE.get(region, (made, along))
+                    found[list(along)] = 1
                     if made != self._form:
                         raise PatternError(
                             f"a field of another grid, of shape {made[0]} with {made[2]} layers of "
@@ -590,6 +601,8 @@ class Grid(Decomposition, Scoped):
                 else:
                     fills += [end.give(boundary.kind(number, end.axis, end.side), *back)
                               for end in reversed(ends)]
+            if back is None and boundary.changes:
+                fills.insert(0, boundary.read)
             found.append(fills)
         return found
 

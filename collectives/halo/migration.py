@@ -17,6 +17,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallv_init
@@ -50,10 +51,10 @@ class Records(Scoped):
     """
 
     def __init__(
-        self, context: Context, comm: MPI.Comm, form: Form, neighbors: Sequence[int]
+        self, context: Context, comm: MPI.Comm, form: Form, neighbors: Sequence[int], info: Any
     ) -> None:
         """Local."""
-        self._context, self._comm = context, comm
+        self._context, self._comm, self._info = context, comm, info
         self.form, self._neighbors = form, list(neighbors)
         self._widths = [math.prod(shape) * kind.itemsize for shape, kind in form]
         self.width = sum(self._widths)
@@ -64,15 +65,20 @@ class Records(Scoped):
         self._data: Request | None = None
 
     def plan(self, counts: NDArray[Any]) -> None:
-        """Collective. Room for so many items to and from each neighbor, and some more."""
-        self.room[:] = 0
-        wanted = counts[:, self._neighbors]
-        self.room[:, self._neighbors] = np.ceil(SPARE * wanted).astype(int) + LEAST
-        self.most[:], self.late = counts, False
+        """Collective. Room for so many items to and from each neighbor, and some more.
+
+        Where it fails there is no room, and items go by exchanges of one call.
+        """
         self.Free()
-        self._out = np.zeros((int(self.room[0].sum()), self.width), np.uint8)
-        send = [self._out.reshape(-1), (self.room[0] * self.width).tolist()]
-        self._data = Alltoallv_init(self._comm, send, None, method=METHOD)
+        self.most[:], self.late = counts, False
+        room = np.zeros_like(self.room)
+        wanted = counts[:, self._neighbors]
+        room[:, self._neighbors] = np.ceil(SPARE * wanted).astype(int) + LEAST
+        with agreed(self._context.comm, "room for items"):
+            self._out = np.zeros((int(room[0].sum()), self.width), np.uint8)
+        send = [self._out.reshape(-1), (room[0] * self.width).tolist()]
+        self._data = Alltoallv_init(self._comm, send, None, method=METHOD, info=self._info)
+        self.room = room
 
     def by_request(
         self, arrays: Sequence[NDArray[Any]], items: NDArray[Any], counts: NDArray[Any]
@@ -127,6 +133,7 @@ class Records(Scoped):
         if self._data is not None:
             self._data.Free()
         self._data = None
+        self.room = np.zeros_like(self.room)
 
 
 class Migration(Scoped):
@@ -140,34 +147,39 @@ class Migration(Scoped):
     def __init__(
         self, context: Context, comm: MPI.Comm, edges: Sequence[NDArray[np.float64]],
         periodic: Sequence[bool], place: Sequence[slice], order: Sequence[int],
-        neighbors: Sequence[int],
+        neighbors: Sequence[int], info: Any = None,
     ) -> None:
         """Collective. ``edges``: where blocks begin, by axis, and the end; ``place``: the edges
         of this rank's block; ``order``: the ranks by place, if not in order; ``neighbors``: the
         other ranks whose blocks touch it."""
-        self._context, self._comm = context, comm
+        self._context, self._comm, self._info = context, comm, info
         self._rank, self._size = context.comm.rank, context.comm.size
         self._edges, self._periodic, self._place = list(edges), periodic, list(place)
         self._neighbors, self._order = list(neighbors), np.array(order, np.int64)
         self._near = np.zeros(self._size, bool)
         self._near[[*self._neighbors, self._rank]] = True
         self._words, self._most = np.zeros(9, np.int64), np.zeros(9, np.int64)
-        self._agree = Allreduce_init(comm, self._words, self._most, MPI.MAX, method=METHOD)
+        self._agree = Allreduce_init(comm, self._words, self._most, MPI.MAX, method=METHOD,
+                                    info=info)
         self._counts = np.zeros((2, self._size), np.int64)
         each = self._near.astype(int)
         each[self._rank] = 0
         self._numbers = Alltoallv_init(
             comm, [self._counts[0], each, np.arange(self._size)],
-            [self._counts[1], each, np.arange(self._size)], method=METHOD,
+            [self._counts[1], each, np.arange(self._size)], method=METHOD, info=info,
         )  # fmt: skip
         self._records: dict[int, Records] = {}
         self._calls = self.plans = 0
 
-    def move(self, arrays: Sequence[Any], outside: str) -> list[NDArray[Any]]:
+    def move(self, arrays: Any, positions: Any, outside: str) -> list[NDArray[Any]]:
         """Collective. See :meth:`~.grid.Grid.migrate`."""
-        given = [np.asarray(array) for array in arrays]
-        form, state, items = self._form(given), FINE, np.zeros(0, np.int64)
-        owner = items
+        form, state, items = None, FINE, np.zeros(0, np.int64)
+        owner, given = items, []
+        try:
+            given = [np.asarray(array) for array in (*arrays, positions)]
+            form = self._form(given)
+        except (TypeError, ValueError):
+            pass
         if form is None or outside not in OUTSIDE:
             state = ODD
         else:
@@ -273,7 +285,8 @@ class Migration(Scoped):
             return None, False, False
         if most not in self._records:
             form = self._context.comm.bcast(form, -first)
-            self._records[most] = Records(self._context, self._comm, form or (), self._neighbors)
+            self._records[most] = Records(self._context, self._comm, form or (), self._neighbors,
+                                          self._info)
         records = self._records[most]
         records.late = bool(short)
         return records, bool(far or short), bool(again)
@@ -318,13 +331,19 @@ def _kept(array: NDArray[Any], gone: NDArray[Any], fresh: NDArray[Any]) -> NDArr
     """Local. What is left of an array without some items, and what has come behind it."""
     if not len(array):
         return fresh
+    count = len(array) - len(gone)
+    found = np.empty((count + len(fresh), *array.shape[1:]), array.dtype)
     if len(gone) > len(array) // 64:
         stays = np.ones(len(array), bool)
         stays[gone] = False
-        return np.concatenate([array[stays], fresh])
-    starts, stops = [0, *(gone + 1).tolist()], [*gone.tolist(), len(array)]
-    runs = [array[start:stop] for start, stop in zip(starts, stops, strict=True) if stop > start]
-    return np.concatenate([*runs, fresh])
+        found[:count] = array[stays]
+    else:  # in runs: few copies of many items
+        start = place = 0
+        for stop in (*gone.tolist(), len(array)):
+            found[place : place + stop - start] = array[start:stop]
+            place, start = place + stop - start, stop + 1
+    found[count:] = fresh
+    return found
 
 
 def _rows(rooms: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:

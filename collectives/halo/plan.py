@@ -111,7 +111,8 @@ def initialize(
         hints = Hints.of(info)
         mine = read_fields(fields, faces_of)
     back = combine is not None
-    agree(context.comm, None, ("HaloExchange", len(mine), [len(f.levels) for f in mine], back))
+    levels = [len(field.levels) for field in mine]
+    agree(context.comm, None, ("HaloExchange", len(mine), levels, back, hints.ranks_per_node))
     node = context.node(hints.ranks_per_node)
     if back:
         mine = tuple(Field(f.levels, tuple(face.back for face in f.faces)) for f in mine)
@@ -356,7 +357,7 @@ def _program(
             chains.append(chain)
     come += left
     if combine is None:
-        come += _steps(fills)
+        come += _steps(fills, True)
     for parcel in (*ghosts.into, *ghosts.out):
         if parcel.chain < 0:
             parcel.chain = len(chains)
@@ -444,8 +445,10 @@ def _emptied(parts: Sequence[NDArray[Any]], empties: Any) -> Chain:
             for part in parts]
 
 
-def _steps(fills: Sequence[Fill]) -> Chain:
-    return [call(partial(_run, fill), False) if callable(fill) else copy(*fill) for fill in fills]
+def _steps(fills: Sequence[Fill], last: bool = False) -> Chain:
+    """What is ``last`` is called by Wait and Test of the request alone: it may be the caller's."""
+    return [call(partial(_run, fill), False, blocks=last, once=True) if callable(fill)
+            else copy(*fill) for fill in fills]
 
 
 def _run(fill: Callable[[], object]) -> None:

@@ -42,12 +42,12 @@ class Part:
 class Redistribution(Scoped):
     """Collective. The way from one part to another; :meth:`move` goes it."""
 
-    def __init__(self, comm: MPI.Comm, source: Part, target: Part) -> None:
+    def __init__(self, comm: MPI.Comm, source: Part, target: Part, info: Any = None) -> None:
         rank = comm.Get_rank()
         out = source.shared(source.boxes[rank], target.boxes)
         into = target.shared(target.boxes[rank], source.boxes)
         self._target = target.array
-        self._request = Alltoallw_init(comm, [source.array, out], [target.array, into])
+        self._request = Alltoallw_init(comm, [source.array, out], [target.array, into], info=info)
 
     def move(self) -> NDArray[Any]:
         """Collective in the sense of MPI. Fill the target, and return it."""

@@ -23,19 +23,8 @@ from onesided.collectives import (
     methods,
     pattern,
 )
-from onesided.collectives.broadcast.board import LEAST_SEGMENT, SHORT, SLOTS, TWICE
+from onesided.collectives.broadcast.board import LEAST_SEGMENT, SHORT
 from onesided.collectives.pattern import LARGEST_PIECE
-
-LONG = TWICE + LEAST_SEGMENT * SLOTS + 12345  # more than a ring holds
-
-
-@parameters(method=names, memory=MEMORY)
-def case_data_of_every_size(comm, method, memory, options):
-    for number, count in enumerate((0, 1, 1000, SHORT, SHORT + 1, LONG)):
-        cast = Cast(comm, count, number % comm.size, method, memory, info_of(options))
-        for turn in range(3):
-            cast.round(turn)
-        cast.free()
 
 
 @parameters(method=names)
@@ -85,18 +74,6 @@ def case_free_without_start_and_with(comm, method, options):
     raises(RequestError, request.Start, "freed")
 
 
-@parameters(method=names, memory=["window", "plain"])
-def case_test_to_completion(comm, method, memory, options):
-    cast = Cast(comm, LONG, comm.size // 2, method, memory, info_of(options))
-    for turn in range(4):
-        cast.fill(turn)
-        cast.request.Start()
-        while not cast.request.Test():
-            time.sleep(0)
-        cast.check(turn)
-    cast.free()
-
-
 @parameters(method=names, memory=MEMORY)
 def case_buffers_change_right_after_wait(comm, method, memory, options, seed):
     """Every rank goes on at once, at its own pace: late roots, late leaves, rounds in a row."""
@@ -114,17 +91,6 @@ def case_buffers_change_right_after_wait(comm, method, memory, options, seed):
             cast.check(turn)
             cast.buffer[:] = GARBAGE
         cast.free()
-
-
-@parameters(method=names, memory=["window", "plain"], late=["root", "leaf"])
-def case_one_rank_is_late(comm, method, memory, late, options):
-    cast = Cast(comm, 2 * SHORT, 0, method, memory, info_of(options))
-    slow = 0 if late == "root" else comm.size - 1
-    for turn in range(4):
-        if comm.rank == slow:
-            time.sleep(0.004)
-        cast.round(turn)
-    cast.free()
 
 
 @parameters(method=names, memory=["window", "plain"])
@@ -145,70 +111,6 @@ def case_roots_in_turn(comm, method, memory, options):
         request.Free()
     if memory == "window":
         free(buffer)
-
-
-@parameters(method=any_order, memory=MEMORY)
-def case_any_order_of_starts_and_waits(comm, method, memory, options, seed):
-    sizes = (10, SHORT + 1, LONG, 5000)
-    casts = [
-        Cast(comm, count, i % comm.size, method, memory, info_of(options))
-        for i, count in enumerate(sizes)
-    ]
-    for turn in range(4):
-        mine = np.random.default_rng([seed, comm.rank, turn])
-        for cast in casts:
-            cast.fill(turn)
-        Startall([casts[i].request for i in mine.permutation(len(casts))])
-        for i in mine.permutation(len(casts)):
-            casts[i].request.Wait()
-            casts[i].check(turn)
-    for cast in casts:
-        cast.free()
-
-
-@parameters(method=any_order, memory=MEMORY, first=["root", "leaf"])
-def case_nobody_waits_for_a_rank_that_has_started(comm, method, memory, first, options):
-    """One rank is in a barrier between Start and Wait, the others come there after their Wait."""
-    for count in (100, 2 * SHORT, LONG):
-        cast = Cast(comm, count, 0, method, memory, info_of(options))
-        early = 0 if first == "root" else comm.size - 1
-        for turn in range(4):
-            cast.fill(turn)
-            if comm.rank == early:
-                cast.request.Start()
-                comm.Barrier()
-                cast.request.Wait()
-            else:
-                if turn < 2:
-                    time.sleep(0.005)
-                cast.request.Start()
-                cast.request.Wait()
-                comm.Barrier()
-            cast.check(turn)
-        cast.free()
-
-
-@ranks(at_least=2)
-@parameters(method=any_order, memory=["window", "plain"])
-def case_nobody_waits_for_a_rank_in_a_receive(comm, method, memory, options):
-    """All others are in a blocking receive between Start and Wait until the last rank, which
-    starts late, has the data."""
-    last = comm.size - 1
-    for count in (100, LONG):
-        cast = Cast(comm, count, 0, method, memory, info_of(options))
-        for turn in range(4):
-            cast.fill(turn)
-            if comm.rank == last:
-                cast.request.Start()
-                cast.request.Wait()
-                for rank in range(last):
-                    comm.send(turn, rank)
-            else:
-                cast.request.Start()
-                assert comm.recv(source=last) == turn
-                cast.request.Wait()
-            cast.check(turn)
-        cast.free()
 
 
 @parameters(method=any_order)

@@ -11,9 +11,7 @@ import signal
 import threading
 import time
 
-import broadcast_data
 import numpy as np
-from broadcast_data import Cast
 from cases import parameters, ranks
 from exchange_data import Vector, any_order, tables
 from mpi4py import MPI
@@ -96,46 +94,6 @@ def mixed_rounds(comm, method, complete):
 
 
 # -- (f) several requests at once -----------------------------------------------------------------
-
-
-@ranks(at_least=2)
-@parameters(method=any_order)
-def case_waitall_mixed(comm, method):
-    def complete(mixed, turn, requests):
-        answers = Waitall(requests)
-        assert len(answers) == 3
-        for index in (0, 2):
-            mixed.moved[index // 2].check(turn, answers[index])
-
-    mixed_rounds(comm, method, complete)
-
-
-@ranks(at_least=2)
-@parameters(method=any_order)
-def case_waitany_mixed(comm, method):
-    def complete(mixed, turn, requests):
-        seen = []
-        while (index := verb("Waitany")(requests)) != MPI.UNDEFINED:
-            seen.append(index)
-            mixed.check(turn, index)
-        assert sorted(seen) == [0, 1, 2], seen
-
-    mixed_rounds(comm, method, complete)
-
-
-@ranks(at_least=2)
-@parameters(method=any_order)
-def case_waitsome_mixed(comm, method):
-    def complete(mixed, turn, requests):
-        seen = []
-        while (some := verb("Waitsome")(requests)) is not None:
-            assert some, "Waitsome returned before one was complete"
-            for index in some:
-                mixed.check(turn, index)
-            seen += some
-        assert sorted(seen) == [0, 1, 2], seen
-
-    mixed_rounds(comm, method, complete)
 
 
 @ranks(at_least=2)
@@ -291,19 +249,6 @@ def case_status_arguments(comm, method):
     moved.free()
 
 
-@parameters(method=broadcast_data.any_order)
-def case_status_of_broadcasts(comm, method):
-    cast = Cast(comm, 1000, 0, method)
-    for turn in range(ROUNDS):
-        cast.fill(turn)
-        cast.request.Start()
-        while not cast.request.Get_status():
-            time.sleep(0)
-        assert cast.request.state == "active"
-        cast.check(turn, cast.request.Wait(status=MPI.Status()))
-    cast.free()
-
-
 # -- (g) an interrupt in the middle of a round ----------------------------------------------------
 
 
@@ -377,13 +322,6 @@ def case_interrupted_wait(comm, method, kind):
     info = {"slots": kind.split()[1]} if "slot" in kind else None
     table = tables(comm.size)["uneven"] + 1
     interrupted(comm, lambda: Vector(comm, table, method, kind.split(",")[0], info))
-
-
-@ranks(at_least=2)
-@parameters(method=lambda: own_transport(broadcast_data.any_order))
-def case_interrupted_broadcast(comm, method):
-    """Rank 0 is not the root: it waits for data that do not come."""
-    interrupted(comm, lambda: Cast(comm, 1000, comm.size - 1, method))
 
 
 @ranks(at_least=2)

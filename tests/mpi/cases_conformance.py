@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import array
-import time
 
 import numpy as np
 from cases import parameters, ranks
-from exchange_data import MEMORY, Boxes, Vector, names, tables
+from exchange_data import MEMORY, Vector, names, tables
 
 from onesided.collectives import (
     Alltoallv_init,
-    Request,
     RequestError,
     Startall,
     Waitall,
@@ -41,63 +39,6 @@ def case_data_in_every_pattern(comm, method, memory):
             except AssertionError as error:
                 raise AssertionError(f"pattern {name!r}: {error}") from error
         exchange.free()
-
-
-@parameters(method=names, memory=MEMORY)
-def case_boxes(comm, method, memory):
-    for shape, permute in (((7, 5, 3), False), ((8, 2 * comm.size, 4), True), ((2, 3, 1), False)):
-        exchange = Boxes(comm, shape, method, memory, permute=permute)
-        for turn in range(3):
-            exchange.round(turn)
-        exchange.free()
-
-
-@parameters(method=names)
-def case_life(comm, method):
-    exchange = Vector(comm, tables(comm.size)["uneven"], method)
-    request = exchange.request
-    assert isinstance(request, Request)
-    assert not request.active
-    assert request.setup_time > 0
-    assert request.sendbuf is exchange.send
-    assert request.Wait() is request.recvbuf  # inactive: returns at once
-    assert request.Test() is True
-    exchange.fill(1)
-    request.Start()
-    assert request.active
-    raises(RequestError, request.Start, "active request cannot be started")
-    raises(RequestError, request.Free, "active request cannot be freed")
-    raises(RequestError, request.Cancel, "cancel")
-    got = request.Wait()
-    exchange.check(1, got)  # the misuse has not disturbed the round
-    assert got is request.recvbuf
-    assert not request.active
-    assert request.Test() is True
-    request.Free()
-    request.Free()  # a second time does nothing
-    for call in (request.Start, request.Wait, request.Test):
-        raises(RequestError, call, "freed request")
-    assert not request.active
-
-
-@parameters(method=names)
-def case_free_without_start(comm, method):
-    for _ in range(3):
-        Vector(comm, tables(comm.size)["uneven"], method).free()
-
-
-@parameters(method=names, memory=["own", "window"])
-def case_test_to_completion(comm, method, memory):
-    exchange = Vector(comm, tables(comm.size)["no self"], method, memory)
-    for turn in range(5):
-        exchange.fill(turn)
-        exchange.request.Start()
-        polls = 0
-        while not exchange.request.Test():
-            polls += 1
-            time.sleep(0)
-        exchange.check(turn, exchange.request.recvbuf)
-    exchange.free()
 
 
 @parameters(method=names)
@@ -169,17 +110,6 @@ GARBAGE = 123456789
 PRINTED = [name for name in names() if name.endswith("-paper")]
 
 
-@parameters(method=names)
-def case_several_requests_on_one_communicator(comm, method):
-    all_tables = list(tables(comm.size).values())
-    exchanges = [Vector(comm, table, method, MEMORY[i % 3]) for i, table in enumerate(all_tables)]
-    for turn in range(3):
-        for exchange in exchanges:
-            exchange.round(turn)
-    for exchange in exchanges:
-        exchange.free()
-
-
 @ranks(at_least=3)
 @parameters(method=names)
 def case_overlapping_communicators(comm, method):
@@ -194,22 +124,6 @@ def case_overlapping_communicators(comm, method):
     for exchange in exchanges:
         exchange.round(7)
     for exchange in exchanges:
-        exchange.free()
-
-
-@parameters(method=names)
-def case_element_types(comm, method):
-    table = tables(comm.size)["uneven"]
-    for dtype in ("f4", "c8", "c16", "i1", "u2", "f8", ">i4"):
-        exchange = Vector(comm, table, method, dtype=np.dtype(dtype))
-        for turn in range(2):
-            exchange.fill(turn)
-            want = comm.alltoall([
-                exchange.send[s : s + n].copy()
-                for n, s in zip(exchange.counts, exchange.displs, strict=True)
-            ])
-            exchange.request.Start()
-            np.testing.assert_array_equal(exchange.request.Wait(), np.concatenate(want))
         exchange.free()
 
 
@@ -232,27 +146,6 @@ def case_buffers_of_other_kinds(comm, method):
     assert got.dtype == record
     np.testing.assert_array_equal(got["a"], np.repeat(np.arange(size), 2))
     request.Free()
-
-
-@parameters(method=names)
-def case_changing_the_receive_buffer_between_rounds(comm, method):
-    exchange = Vector(comm, tables(comm.size)["uneven"], method, "plain")
-    for turn in range(5):
-        exchange.round(turn)
-        for count, start in zip(exchange.expected, exchange.rdispls, strict=True):
-            exchange.request.recvbuf[start : start + count] = 0
-    exchange.free()
-
-
-@parameters(method=names)
-def case_one_slot_on_request(comm, method):
-    exchange = Vector(comm, tables(comm.size)["uneven"], method, info={"slots": "1", "other": "x"})
-    places = set()
-    for turn in range(4):
-        exchange.round(turn)
-        places.add(exchange.request.recvbuf.ctypes.data)
-    assert len(places) == 1
-    exchange.free()
 
 
 def case_methods_are_described(comm):

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import scipy.fft
-from cases import parameters, ranks, skip
+from cases import parameters, ranks, skip_if_known
 
 from onesided.collectives import UnsupportedError, methods
 from onesided.collectives.context import Context
@@ -46,7 +46,7 @@ def planned(comm, shape, method=METHOD, **options):
     try:
         return PFFT(comm, shape, method=method, **options)
     except UnsupportedError as error:
-        skip(str(error))
+        skip_if_known(error, method)
 
 
 def there_and_back(plan, values, expected, char, stays=True):

@@ -11,8 +11,9 @@ from cases import need, parameters, ranks
 from halo_blocks import by
 from mpi4py import MPI
 
-from onesided.collectives import Grid, MismatchError, PatternError, free
+from onesided.collectives import Grid, MismatchError, PatternError, ResourceError, free
 from onesided.collectives.context import Context
+from onesided.collectives.halo import migration
 from onesided.collectives.halo.migration import REVIEW
 from onesided.pencilfft import DistArray, GridTransfer, Pencil, Subcomm, read_field, write_field
 
@@ -247,10 +248,69 @@ def case_boundaries_that_change(comm, memory, staggered):
     assert len(grid._plans) == 2
     halo = grid.halo(u, boundary=field(2))
     for t in (1.0, 2.0):
+        halo.Start()
         halo.boundary.time = t
-        halo.exchange()
+        halo.Wait()
         assert np.allclose(u[outside], np.broadcast_to(2 * x + y + t, u.shape)[outside])
     halo.Free()
+    halo = grid.halo(u, boundary=value)
+    for turn in range(3):
+        value[...] = turn
+        halo.exchange()
+        assert (u[outside] == turn).all()
+    halo.Free()
+    grid.Free()
+
+
+def case_a_number_that_the_grid_keeps(comm):
+    """An array without axes, given to the grid, is read in every round."""
+    value = np.zeros(())
+    grid = Grid(comm, (4 * comm.size, 5), 1, boundary={1: value})
+    u = grid.zeros()
+    for turn in range(3):
+        value[...] = turn
+        grid.update(u)
+        assert (u[1:-1, [0, -1]] == turn).all()
+    grid.Free()
+
+
+def case_points_on_lower_ends(comm):
+    """A field that is staggered along a periodic axis has no point more, but other coordinates."""
+    grid = Grid(comm, (4 * comm.size, 5), 1, periodic=(True, False))
+    seen = []
+
+    def look(ghosts, inside, axis, side, coordinates, t):
+        seen.append(coordinates[0].ravel().copy())
+
+    for staggered in ((), (0,)):
+        u = grid.zeros((), staggered=staggered)
+        grid.update(u, boundary={1: (look, None)})
+        want = grid.coordinates(staggered, ghosts=True)[0].ravel()
+        assert np.array_equal(seen.pop(), want)
+    grid.Free()
+
+
+@ranks(at_least=2)
+def case_what_one_rank_gives_alone(comm):
+    """Raised on every rank, and nothing is left: conditions, hints, items that are none."""
+    mine = comm.rank == comm.size - 1
+    grid = Grid(comm, (4 * comm.size, 6), 1, info=MPI.Info.Create({"progress": "manual"}))
+    u = grid.zeros()
+    for bad in ("bogus", [0, 1]):
+        everywhere(comm, PatternError, "a boundary condition", grid.update, u,
+                   boundary=bad if mine else 0)
+    everywhere(comm, MismatchError, "HaloExchange", grid.halo, u,
+               info={"ranks_per_node": "1"} if mine else None)
+    grid.migrate([], np.ones((1, 2)))
+    for bad in ([[1, 2], [3]], None, 7):
+        everywhere(comm, PatternError, "gives arrays that are not", grid.migrate,
+                   [bad] if mine else [np.zeros(1)], np.ones((1, 2)))
+    backwards = comm.Split(0, -comm.rank)
+    other = Grid(backwards, grid.shape, 1)
+    everywhere(comm, PatternError, "ranks in other orders", grid.redistribute, u, other,
+               other.zeros())
+    other.Free()
+    backwards.Free()
     grid.Free()
 
 
@@ -515,6 +575,55 @@ def case_items_beyond_an_open_end(comm, dtype, axis):
     assert found == want
     everywhere(comm, PatternError, "outside that is none of", grid.migrate, [tag], x,
                outside="keep")
+    grid.Free()
+
+
+@ranks(at_least=2)
+@parameters(dtype=[">f8", "padded", "i2", "c16"])
+def case_dtypes_of_items(comm, dtype):
+    """They stay what they are, where items stay, come, and both."""
+    if dtype == "padded":
+        dtype = np.dtype([("a", "i4"), ("b", "f8"), ("c", "i1")], align=True)
+    grid = Grid(comm, (comm.size, 2), 1, periodic=True)
+    count = 3 if comm.rank == 0 else 0
+    x, items = np.full((count, 2), 0.5), np.zeros(count, dtype)
+    for _ in range(4):
+        x[:1, 0] += 1
+        (items,), x = grid.migrate([items], x)
+        assert items.dtype == np.dtype(dtype)
+        assert items.dtype.isnative == np.dtype(dtype).isnative
+    grid.Free()
+
+
+@ranks(at_least=2)
+def case_room_that_cannot_be_had(comm):
+    """Items go by exchanges of one call then; none is lost."""
+    grid = Grid(comm, (comm.size, 2), 1, periodic=True)
+    tag = np.arange(100) + 100 * comm.rank
+    x = np.full((100, 2), 0.5)
+    x[:, 0] += comm.rank
+    fails, real = [True], migration.Alltoallv_init
+
+    def short(*arguments, **options):
+        if fails[0]:
+            raise ResourceError("no shared memory is left")
+        return real(*arguments, **options)
+
+    grid.migrate([], x)
+    migration.Alltoallv_init = short
+    try:
+        for turn in range(5):
+            fails[0] = turn < 3
+            for move in range(2):
+                x[: 100 if move else 2, 0] += 1
+                try:
+                    (tag,), x = grid.migrate([tag], x)
+                except ResourceError:
+                    x[: 100 if move else 2, 0] -= 1
+                everything = np.sort(np.concatenate(comm.allgather(tag)))
+                assert np.array_equal(everything, np.arange(100 * comm.size))
+    finally:
+        migration.Alltoallv_init = real
     grid.Free()
 
 

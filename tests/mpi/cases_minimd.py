@@ -63,7 +63,8 @@ def case_rooms_grow(comm):
     finally:
         minimd_links.SPARE, minimd_links.LEAST = spare
     assert code == 0, found["remarks"]
-    assert all(row["metrics"]["plans"] > 1 for row in found["rows"]), found["rows"]
+    plans = {row["labels"]["method"]: row["metrics"]["plans"] for row in found["rows"]}
+    assert min(plans.values()) > 1, plans
 
 
 @ranks(at_least=2)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 from cases import parameters, ranks
-from exchange_data import MEMORY, Boxes, Vector, any_order, names, tables
+from exchange_data import Vector
 
-from onesided.collectives import Startall
 from onesided.collectives.context import Context
 from onesided.collectives.program import CALL, COPY
 from onesided.collectives.schedule import Put
@@ -17,43 +14,6 @@ from onesided.collectives.transports.lock import Lock
 
 def info_of(options):
     return {"ranks_per_node": options["ranks_per_node"]} if "ranks_per_node" in options else None
-
-
-@parameters(method=names, memory=MEMORY)
-def case_data_across_nodes(comm, method, memory, options):
-    for name in ("uneven", "no self", "only from rank 0", "one heavy source", "to the next"):
-        exchange = Vector(comm, tables(comm.size)[name], method, memory, info_of(options))
-        for turn in range(3):
-            if turn % comm.size == comm.rank:
-                time.sleep(0.002)
-            exchange.round(turn)
-        exchange.free()
-
-
-@parameters(method=names, memory=MEMORY)
-def case_boxes_across_nodes(comm, method, memory, options):
-    for permute in (False, True):
-        exchange = Boxes(comm, (9, 7, 3), method, memory, info_of(options), permute)
-        for turn in range(3):
-            exchange.round(turn)
-        exchange.free()
-
-
-@parameters(method=any_order, memory=["own", "window"])
-def case_any_order_across_nodes(comm, method, memory, options, seed):
-    exchanges = [
-        Vector(comm, tables(comm.size)["uneven"] + i, method, memory, info_of(options))
-        for i in range(4)
-    ]
-    for turn in range(4):
-        order = np.random.default_rng([seed, comm.rank, turn]).permutation(len(exchanges))
-        for exchange in exchanges:
-            exchange.fill(turn)
-        Startall([exchanges[i].request for i in order])
-        for i in order[::-1]:
-            exchanges[i].check(turn, exchanges[i].request.Wait())
-    for exchange in exchanges:
-        exchange.free()
 
 
 @ranks(at_least=4)

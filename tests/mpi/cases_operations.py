@@ -3,88 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import threading
 
 import numpy as np
 from cases import parameters, ranks
 from mpi4py import MPI
-from operations import OPERATIONS, Trial, everything, variants
+from operations import OPERATIONS, Trial
 
 from onesided.collectives import (
     MismatchError,
     OnesidedError,
     PatternError,
     RequestError,
-    Startall,
-    Testall,
-    Waitall,
-    Waitany,
     methods,
 )
 
 
-@parameters(what=everything)
-def case_data(comm, what, options):
-    name, method = what.split(" by ")
-    operation = OPERATIONS[name]
-    info = {"ranks_per_node": options["ranks_per_node"]} if "ranks_per_node" in options else None
-    for number, kind in enumerate(variants(operation, comm.size, len(method))):
-        trial = Trial(comm, operation, method, info=info, **kind)
-        for turn in range(3):
-            try:
-                trial.round(turn + number)
-            except AssertionError as error:
-                raise AssertionError(f"{kind}: {error}") from error
-        trial.free()
-
-
 def any_order(family):
     return [name for name, method in methods(family).items() if method.any_order]
-
-
-@parameters(operation=["Allgatherv", "Alltoall", "Scatterv", "Bcast"], holes=[False, True])
-def case_whatever_completes_a_round(comm, operation, holes):
-    """Data are where they belong after each of the verbs, in place and unpacked."""
-    row = OPERATIONS[operation]
-    names = any_order(row.family)
-    trials = [Trial(comm, row, method, holes=holes, in_place=number % 2 == 0)
-              for number, method in enumerate(names)]  # fmt: skip
-    requests = [trial.request for trial in trials]
-
-    def by_waitany():
-        while Waitany(requests) != MPI.UNDEFINED:
-            pass
-
-    def by_test():
-        while not all([request.Test() for request in requests]):
-            pass
-
-    def by_testall():
-        while not Testall(requests):
-            pass
-
-    def after_a_barrier():
-        comm.Barrier()
-        Waitall(requests)
-
-    def by_another_thread():
-        waiter = threading.Thread(target=Waitall, args=(requests,))
-        waiter.start()
-        waiter.join()
-
-    ways = [by_waitany, by_test, by_testall, after_a_barrier, lambda: Waitall(requests)]
-    if MPI.Query_thread() == MPI.THREAD_MULTIPLE:
-        ways.append(by_another_thread)
-    for turn, complete in enumerate(ways):
-        for trial in trials:
-            trial.fill(turn)
-        Startall(requests[::-1] if comm.rank % 2 else requests)
-        complete()
-        for trial in trials:
-            trial.check(turn, trial.request.recvbuf)
-            trial.scribble()
-    for trial in trials:
-        trial.free()
 
 
 @parameters(operation=["Alltoallv", "Allgather"])
@@ -148,44 +83,6 @@ def agreed(comm, kind, call, *words):
     assert len(set(texts)) == 1, texts
     for word in words:
         assert word in texts[0], f"{word!r} is not in {texts[0]!r}"
-
-
-MOVING = [name for name, operation in OPERATIONS.items() if operation.family == "exchange"]
-
-
-@ranks(at_least=2)
-@parameters(operation=MOVING, wrong=["count", "type"])
-def case_counts_and_types_that_do_not_match(comm, operation, wrong):
-    """One rank sends what nobody expects."""
-    row = OPERATIONS[operation]
-    rank, size = comm.rank, comm.size
-    odd = 0 if row.rooted and row.sends(1, size, 0) is None else size - 1
-    graph = comm
-    if row.on_graph:
-        trial = Trial(comm, row, "p2p")
-        graph = trial.comm
-    sends, receives = row.sends(rank, size, 0), row.receives(rank, size, 0)
-
-    def spec(counts, form, extra, kind):
-        if counts is None:
-            return None
-        counts = [2 + extra for _ in counts]
-        data = np.zeros(sum(counts) + 1, kind)
-        if form == "types":
-            displs = [data.itemsize * sum(counts[:i]) for i in range(len(counts))]
-            return [data, counts, displs, [MPI.Datatype.fromcode(data.dtype.char)] * len(counts)]
-        return [data, counts if form == "vector" else counts[0] if counts else 0]
-
-    many, kind = (1, "f8") if wrong == "count" else (0, "f4")
-    mistaken = rank == odd
-    send = spec(sends, row.forms[0], many * mistaken, kind if mistaken else "f8")
-    recv = spec(receives, row.forms[1], 0, "f8")
-    words = ["sends 3 elements", "expects 2"] if wrong == "count" else ["float32", "float64"]
-    for method in ("rma-notify", "mpi", "auto"):
-        agreed(comm, PatternError, lambda method=method: row.init(
-            graph, send, recv, 0, method=method), f"rank {odd} sends", *words)  # fmt: skip
-    if row.on_graph:
-        trial.free()
 
 
 @ranks(at_least=2)

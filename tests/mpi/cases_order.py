@@ -6,32 +6,10 @@ import time
 
 import numpy as np
 from cases import parameters, ranks
-from exchange_data import MEMORY, Boxes, Vector, any_order, names, strict, tables
+from exchange_data import MEMORY, Vector, any_order, names, strict, tables
 from mpi4py import MPI
 
-from onesided.collectives import MismatchError, Startall, Waitall, progress
-
-
-def permuted(items, seed, rank, turn):
-    order = np.random.default_rng([seed, rank, turn]).permutation(len(items))
-    return [items[i] for i in order]
-
-
-@parameters(method=any_order, memory=["own", "window", "mixed"])
-def case_any_order_of_starts_and_waits(comm, method, memory, seed):
-    table = tables(comm.size)["uneven"]
-    kinds = MEMORY if memory == "mixed" else [memory]
-    exchanges = [Vector(comm, table + i, method, kinds[i % len(kinds)]) for i in range(6)]
-    for turn in range(8):
-        for exchange in permuted(exchanges, seed, comm.rank, turn):
-            exchange.fill(turn)
-            exchange.request.Start()
-        if turn % 3 == comm.rank % 3:
-            time.sleep(0.002)
-        for exchange in permuted(exchanges, seed + 1, comm.rank, turn):
-            exchange.check(turn, exchange.request.Wait())
-    for exchange in exchanges:
-        exchange.free()
+from onesided.collectives import MismatchError, Startall, progress
 
 
 @parameters(pair=lambda: [(a, b) for a in any_order() for b in any_order() if a < b])
@@ -45,20 +23,6 @@ def case_two_methods_in_opposite_order(comm, pair):
         Startall([exchange.request for exchange in mine])
         for exchange in mine[::-1]:
             exchange.check(turn, exchange.request.Wait())
-    for exchange in exchanges:
-        exchange.free()
-
-
-@parameters(method=any_order)
-def case_permuted_waitall(comm, method, seed):
-    exchanges = [Boxes(comm, (6, 5, 2), method, MEMORY[i % 3]) for i in range(4)]
-    for turn in range(4):
-        mine = permuted(exchanges, seed, comm.rank, turn)
-        for exchange in mine:
-            exchange.send[...] = exchange.whole(turn)[exchange.rows]
-        Startall([exchange.request for exchange in mine])
-        for exchange, got in zip(mine, Waitall([e.request for e in mine]), strict=True):
-            exchange.check(turn, got)
     for exchange in exchanges:
         exchange.free()
 
@@ -90,24 +54,6 @@ def case_start_and_test_wait_for_nobody(comm, method, memory):
 
 @ranks(at_least=2)
 @parameters(method=names, memory=MEMORY)
-def case_late_ranks_in_turn(comm, method, memory):
-    exchange = Vector(comm, tables(comm.size)["uneven"], method, memory)
-    for turn in range(2 * comm.size):
-        exchange.fill(turn)
-        if turn % comm.size == comm.rank:
-            time.sleep(0.01)
-        exchange.request.Start()
-        if (turn + 1) % comm.size == comm.rank:
-            time.sleep(0.01)
-        got = exchange.request.Wait()
-        if (turn + 2) % comm.size == comm.rank:
-            time.sleep(0.01)  # a slow reader: nobody may overwrite what it has not read yet
-        exchange.check(turn, got)
-    exchange.free()
-
-
-@ranks(at_least=2)
-@parameters(method=names, memory=MEMORY)
 def case_one_way_with_a_fast_sender_and_a_slow_reader(comm, method, memory):
     exchange = Vector(comm, tables(comm.size)["only from rank 0"], method, memory)
     for turn in range(12):
@@ -120,69 +66,6 @@ def case_one_way_with_a_fast_sender_and_a_slow_reader(comm, method, memory):
             np.testing.assert_array_equal(got, before)
         exchange.check(turn, got)
     exchange.free()
-
-
-@ranks(at_least=2)
-@parameters(method=any_order)
-def case_collectives_between_start_and_wait(comm, method):
-    exchange = Vector(comm, tables(comm.size)["uneven"], method)
-    for turn in range(4):
-        exchange.fill(turn)
-        if comm.rank % 2:
-            comm.Barrier()
-            exchange.request.Start()
-        else:
-            exchange.request.Start()
-            comm.Barrier()
-        assert comm.allreduce(1) == comm.size
-        exchange.check(turn, exchange.request.Wait())
-    exchange.free()
-
-
-@ranks(at_least=2)
-@parameters(method=["p2p", "mpi-persistent", "rma-notify", "rma-lock"])
-def case_waiting_before_the_partner_may_go_on(comm, method):
-    """Two slots and one node: all data have left at Start, so nobody needs the others' Wait."""
-    exchange = Vector(comm, tables(comm.size)["uneven"], method)
-    for turn in range(4):
-        exchange.fill(turn)
-        exchange.request.Start()
-        if comm.rank == 0:
-            exchange.check(turn, exchange.request.Wait())
-            for rank in range(1, comm.size):
-                comm.send(turn, rank)
-        else:
-            assert comm.recv(source=0) == turn
-            exchange.check(turn, exchange.request.Wait())
-    exchange.free()
-
-
-@ranks(at_least=2)
-@parameters(method=any_order)
-def case_opposite_waits_of_two(comm, method):
-    a, b = (Vector(comm, tables(comm.size)["no self"] + i, method, "window") for i in range(2))
-    first, second = (a, b) if comm.rank % 2 else (b, a)
-    for turn in range(6):
-        for exchange in (a, b):
-            exchange.fill(turn)
-            exchange.request.Start()
-        first.check(turn, first.request.Wait())
-        second.check(turn, second.request.Wait())
-    a.free()
-    b.free()
-
-
-@parameters(method=strict)
-def case_a_wait_out_of_order_completes_the_earlier_rounds(comm, method):
-    a, b = (Vector(comm, tables(comm.size)["uneven"], method) for _ in range(2))
-    for exchange in (a, b):
-        exchange.fill(1)
-        exchange.request.Start()
-    b.check(1, b.request.Wait())
-    assert a.request.state == "active"
-    a.check(1, a.request.Wait())
-    a.free()
-    b.free()
 
 
 @ranks(at_least=2)

@@ -12,11 +12,9 @@ import tempfile
 import threading
 import time
 
-import broadcast_data
 import numpy as np
-from broadcast_data import Cast
-from cases import parameters, ranks, skip
-from exchange_data import Vector, any_order, strict, tables
+from cases import parameters, ranks, skip, skip_if_known
+from exchange_data import Vector, strict, tables
 from mpi4py import MPI
 
 from onesided.collectives import (
@@ -30,7 +28,6 @@ from onesided.collectives import (
 )
 
 ROUNDS = 3
-KINDS = ["own, 1 slot", "own, 2 slots", "window", "plain"]
 LATE = 0.01  # seconds, more than a time slice
 TAG = 7  # not MPI.ANY_TAG, the default of Recv: it would take the letters of partitioned sends
 
@@ -54,62 +51,6 @@ def partitioned():
     return [name for name in partitioned_methods() if name not in ("mpi", "auto")]
 
 
-def one_waits_first(comm, moved):
-    """Start, Barrier, Wait on even ranks beside a late Start, Wait, Barrier on odd ones."""
-    for turn in range(ROUNDS):
-        moved.fill(turn)
-        if (comm.rank + turn) % 2 == 0:
-            moved.request.Start()
-            comm.Barrier()
-            got = moved.request.Wait()
-        else:
-            time.sleep(LATE)
-            moved.request.Start()
-            got = moved.request.Wait()
-            comm.Barrier()
-        moved.check(turn, got)
-
-
-# -- (a) a barrier between Start and Wait ---------------------------------------------------------
-
-
-@ranks(at_least=2)
-@parameters(method=any_order, kind=KINDS, factor=[1, 1500])
-def case_barrier_between_start_and_wait(comm, method, kind, factor, options):
-    moved = exchange(comm, method, kind, options, factor)
-    one_waits_first(comm, moved)
-    moved.free()
-
-
-@ranks(at_least=2)
-@parameters(method=broadcast_data.any_order, memory=broadcast_data.MEMORY, count=[64, 300_000])
-def case_barrier_inside_a_broadcast(comm, method, memory, count, options):
-    for root in (0, comm.size - 1):
-        cast = Cast(comm, count, root, method, memory, info_of(options))
-        one_waits_first(comm, cast)
-        cast.free()
-
-
-@ranks(at_least=2)
-@parameters(method=any_order, kind=["own, 1 slot", "own, 2 slots", "plain"])
-def case_message_between_start_and_wait(comm, method, kind, options):
-    """Rank 0 is in a blocking receive until all others have completed their round."""
-    moved = exchange(comm, method, kind, options)
-    for turn in range(ROUNDS):
-        moved.fill(turn)
-        if comm.rank == 0:
-            moved.request.Start()
-            assert [comm.recv(source=peer) for peer in range(1, comm.size)] == [turn] * (
-                comm.size - 1)
-            moved.check(turn, moved.request.Wait())
-        else:
-            time.sleep(LATE * (turn == 0))
-            moved.request.Start()
-            moved.check(turn, moved.request.Wait())
-            comm.send(turn, 0)
-    moved.free()
-
-
 # -- (b) marked data leave without another call of the library -------------------------------------
 
 
@@ -131,7 +72,7 @@ class Marks:
             else:
                 self.request = Precv_init(self.comm, self.target, 2, 0, method=method)
         except UnsupportedError as error:
-            skip(str(error))
+            skip_if_known(error, method)
 
     def want(self, turn):
         return np.arange(self.count) * 3 + 10**7 * (turn + 1)
@@ -285,104 +226,7 @@ def case_strict_requests_in_two_threads(comm, method):
         part.Free()
 
 
-@ranks(at_least=2)
-@parameters(method=any_order, kind=["own, 1 slot", "plain"])
-def case_strict_beside_any_order(comm, method, kind, options):
-    """``f.Wait(); n.Wait()`` on one rank beside ``n.Wait(); f.Wait()`` on the others."""
-    f = Vector(comm, tables(comm.size)["uneven"] + 1, "rma-fence", "own")
-    n = exchange(comm, method, kind, options)
-    for turn in range(2 * ROUNDS):
-        order = (f, n) if (comm.rank == 0) == (turn < ROUNDS) else (n, f)
-        for moved in (f, n):
-            moved.fill(turn)
-            moved.request.Start()
-        for moved in order:
-            moved.check(turn, moved.request.Wait())
-    f.free()
-    n.free()
-
-
-@ranks(at_least=2)
-@parameters(method=strict, kind=["own, 1 slot", "own, 2 slots", "plain"])
-def case_wait_out_of_order_completes_the_earlier_ones(comm, method, kind, options):
-    three = [exchange(comm, method, kind, options, 1 + i) for i in range(3)]
-    for turn in range(ROUNDS):
-        for moved in three:
-            moved.fill(turn)
-            moved.request.Start()
-        order = three if comm.rank == turn % comm.size else three[::-1]
-        for moved in order:
-            moved.check(turn, moved.request.Wait())
-            assert moved.request.state == "inactive"
-    for moved in three:
-        moved.free()
-
-
 # -- (l) the library's own collective calls drive the rounds that are under way --------------------
-
-
-@ranks(at_least=2)
-@parameters(method=any_order, kind=KINDS, call=["Free", "init", "empty", "free"])
-def case_collective_calls_while_rounds_are_active(comm, method, kind, call, options):
-    """Rank 0 is in a collective call of the library while the others complete their round."""
-    b = exchange(comm, method, kind, options)
-    a = [exchange(comm, method, kind, options) for _ in range(ROUNDS)]
-    memory = [empty(comm, 10) for _ in range(ROUNDS)] if call == "free" else []
-    made = []
-
-    def collective():
-        if call == "Free":
-            a.pop().free()
-        elif call == "init":
-            made.append(exchange(comm, method, kind, options))
-        elif call == "empty":
-            made.append(empty(comm, 100))
-        else:
-            free(memory.pop())
-
-    others = range(1, comm.size)
-    for turn in range(ROUNDS):
-        b.fill(turn)
-        if comm.rank == 0:
-            for peer in others:
-                assert comm.recv(source=peer) == turn
-            b.request.Start()
-            for peer in others:
-                comm.send(turn, peer)
-            collective()
-            b.check(turn, b.request.Wait())
-        else:
-            comm.send(turn, 0)
-            assert comm.recv(source=0) == turn
-            b.request.Start()
-            b.check(turn, b.request.Wait())
-            collective()
-    for moved in [b, *a, *(thing for thing in made if isinstance(thing, Vector))]:
-        moved.round(ROUNDS)
-        moved.free()
-    for thing in made:
-        if isinstance(thing, np.ndarray):
-            free(thing)
-
-
-@ranks(at_least=2)
-@parameters(method=broadcast_data.any_order, memory=broadcast_data.MEMORY)
-def case_collective_calls_while_a_broadcast_is_active(comm, method, memory, options):
-    b = Cast(comm, 3000, 0, method, memory, info_of(options))
-    a = [Cast(comm, 3000, 0, method, memory, info_of(options)) for _ in range(ROUNDS)]
-    for turn in range(ROUNDS):
-        b.fill(turn)
-        first = comm.rank == turn % comm.size
-        if first:
-            b.request.Start()
-            a.pop().free()
-            b.check(turn, b.request.Wait())
-        else:
-            time.sleep(LATE)
-            b.request.Start()
-            b.check(turn, b.request.Wait())
-            a.pop().free()
-    b.free()
 
 
 @ranks(at_least=2)

@@ -1,70 +1,47 @@
-"""The step lists that rma-notify and the broadcasts lower a round to, explored exhaustively.
+"""The step lists that rma-notify, the broadcasts and halos lower a round to, explored exhaustively.
 
 Every rank names the memory and the counters of its steps by owner and offset; rank 0 explores all
-interleavings of three or four rounds.
+interleavings of three or four rounds, and again without each thing that can be left out.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from cases import parameters, skip
-from exploration import Participant, ProtocolError, explore
+from exploration import Participant, ProtocolError, explore, spared
+from lowered import Names
 
-from onesided.collectives import Alltoallv_init, Bcast_init, empty, free
-from onesided.collectives.memory import Arena
-from onesided.collectives.program import AWAIT, COPY, RAISE, address
+from onesided.collectives import (
+    Alltoallv_init,
+    Bcast_init,
+    HaloExchange,
+    alternate,
+    empty,
+    free,
+)
+from onesided.collectives.halo import plan as halo_plan
+from onesided.collectives.halo.faces import Place, grid_faces, listed_faces
+from onesided.collectives.memory import Arena, find_region
 
 ROUNDS = 4
-KINDS = {COPY: "copy", RAISE: "raise", AWAIT: "await"}
 
 
-class Names:
-    """From addresses to names that all ranks of the node use."""
-
-    def __init__(self, comm, request, memory):
-        self.rank, self.parts = comm.rank, []
-        regions = dict(Arena.of(request.operation.context).regions)
-        if memory is not None:
-            regions["empty"] = memory
-        for number, region in regions.items():
-            for node_rank in range(region.node.comm.size):
-                part = region.part(node_rank)
-                self.parts.append((number, node_rank, address(part), part.nbytes))
-
-    def of(self, array):
-        start = address(array)
-        for number, node_rank, first, nbytes in self.parts:
-            if first <= start < first + nbytes:
-                return (str(number), node_rank, start - first)
-        return ("private", self.rank, start)
-
-    def chain(self, steps):
-        named = []
-        for step in steps:
-            kind = KINDS.get(step[0])
-            if kind is None:
-                return None
-            if kind == "copy":
-                named.append((kind, self.of(step[1]), self.of(step[2])))
-            else:
-                named.append((kind, self.of(step[1]), step[2], step[3]))
-        return named
+def names_of(comm, context, memory=None, most=64):
+    """Of control memory, by region and owner, and of an array from ``empty``."""
+    regions = dict(Arena.of(context).regions)
+    if memory is not None:
+        regions["empty"] = find_region(memory)
+    parts = [((str(number), rank), region.part(rank)) for number, region in regions.items()
+             for rank in range(region.node.comm.size)]
+    return Names(parts, comm.rank, most)
 
 
-def region_of(array):
-    from onesided.collectives.memory import find_region
-
-    return None if array is None else find_region(array)
-
-
-def participant(comm, request, memory):
+def participant(names, transport):
     """What this rank does; None where a step is not one of shared memory."""
-    names, transport = Names(comm, request, region_of(memory)), request.transport
-    plans = [[names.chain(chain) for chain in plan] for plan in transport.plans()]
-    if any(chain is None for plan in plans for chain in plan):
+    plans = [names.plan(plan) for plan in transport.plans()]
+    if any(plan is None for plan in plans):
         return None
-    grants = [names.of(cell) for cell in transport.creditor()]
-    return names, Participant(plans, grants)
+    return Participant(plans, [names.cell(cell) for cell in transport.creditor()])
 
 
 def patterns(size):
@@ -104,16 +81,17 @@ def case_exchange(comm, pattern, kind):
         comm, [send, out], None if recv is None else [recv, into], method="rma-notify",
         info={"slots": "1"} if kind == "one slot" else None,
     )  # fmt: skip
-    names, me = participant(comm, request, memory)
+    names = names_of(comm, request.operation.context, memory, 1)
+    me = participant(names, request.transport)
     starts = np.cumsum([0, *out])
-    me.sends = [names.of(send[starts[p] :]) for p in range(size) if out[p]]
+    me.sends = [place for p in range(size) if out[p] for place in names.of(send[starts[p] :])]
     sources = comm.allgather([
         names.of(send[starts[p] :]) if out[p] else None for p in range(size)
     ])
     landed = np.cumsum([0, *into])
     arrays = request.transport.arrays
     me.reads = [
-        {names.of(arrays[t % len(arrays)][landed[p] :]): sources[p][comm.rank]
+        {names.of(arrays[t % len(arrays)][landed[p] :])[0]: sources[p][comm.rank]
          for p in range(size) if into[p]}
         for t in range(request.transport.turns)
     ]  # fmt: skip
@@ -130,36 +108,152 @@ def case_broadcast(comm, method, kind, nbytes):
     memory = empty(comm, nbytes, np.uint8) if kind == "empty" else None
     data = np.zeros(nbytes, np.uint8) if memory is None else memory
     request = Bcast_init(comm, data, 0, method=method)
-    found = participant(comm, request, memory)
-    if not all(comm.allgather(found is not None)):
+    names = names_of(comm, request.operation.context, memory, 1)
+    me = participant(names, request.transport)
+    if not all(comm.allgather(me is not None)):
         request.Free()
         if memory is not None:
             free(memory)
         skip("a round has steps that are not of shared memory")
-    names, me = found
     # a round copies in pieces: what begins at the buffer's start is followed
     source = comm.bcast(names.of(data))
     if comm.rank == 0:
-        me.sends = [source]
+        me.sends = source
     else:
-        me.reads = [{names.of(data): source}]
+        me.reads = [{names.of(data)[0]: source}]
     examine(comm, me, [0])
     request.Free()
     if memory is not None:
         free(memory)
 
 
-def examine(comm, me, edges):
-    """Rank 0 explores; the others learn what it found."""
+def box(cell):
+    return (slice(cell, cell + 1),)
+
+
+@parameters(
+    pattern=["all to all", "to the next", "to rank 0", "from rank 0"],
+    way=["staged", "store"], back=[False, True],
+)
+def case_halo(comm, pattern, way, back):
+    """A cell for every peer, and behind them the ghosts of theirs."""
+    if comm.size == 1:
+        skip("one rank has nobody to race with")
+    if comm.size > 2 and (pattern, way, back) == ("all to all", "store", False):
+        skip("too many states: the pairs are explored on two ranks")
+    size, rank, edges = comm.size, comm.rank, patterns(comm.size)[pattern]
+    out = [p for p in range(size) if p != rank and (rank, p) in edges]
+    into = [p for p in range(size) if p != rank and (p, rank) in edges]
+    memory = empty(comm, 2 * size, np.uint8)
+    neighbors = [(p, box(p) if p in out else None, box(size + p) if p in into else None)
+                 for p in sorted({*out, *into})]
+    halo = a_halo(comm, memory, way, back, lambda array: listed_faces(
+        neighbors, array.shape, size, None))
+    names = names_of(comm, halo._ghosts.resources.context, memory)
+    cells = comm.allgather(names.of(memory))
+    me = ghosts_of(names, halo)
+    if back:  # what has been gathered in ghosts is added to what their owners have
+        me.sends = [cells[rank][i] for i in [*out, *(size + p for p in into)]]
+        reads = {cells[rank][p]: [cells[rank][p], cells[p][size + rank]] for p in out}
+    else:
+        me.sends = [cells[rank][p] for p in out]
+        reads = {cells[rank][size + p]: cells[p][rank] for p in into}
+    me.reads = [reads]
+    examine(comm, me, edges, "all" if size == 2 or pattern != "all to all" else "")
+    halo.Free()
+    free(memory)
+
+
+@parameters(way=["staged", "store"])
+def case_halo_along_axes(comm, way):
+    """A cell a rank, on a torus: corners come by way of those who have them as ghosts."""
+    if comm.size == 1:
+        skip("one rank has nobody to race with")
+    torus = comm.Create_cart((comm.size, 1), (True, True))
+    memory = empty(torus, (3, 3), np.uint8)
+    place = Place((comm.size, 1), (True, True), (comm.rank, 0))
+    halo = a_halo(torus, memory, way, False, lambda array: grid_faces(
+        array.shape, 1, place, "all", corners="axes"))
+    names = names_of(torus, halo._ghosts.resources.context, memory)
+    cells = torus.allgather(names.of(memory))
+    me = ghosts_of(names, halo)
+    me.sends = [cells[comm.rank][4]]
+    me.reads = [{cells[comm.rank][3 * i + j]: cells[(comm.rank + i - 1) % comm.size][4]
+                 for i in range(3) for j in range(3)}]
+    examine(torus, me, [0], "all" if comm.size == 2 else "")
+    halo.Free()
+    free(memory)
+    torus.Free()
+
+
+def a_halo(comm, memory, way, back, faces_of):
+    short, halo_plan.SHORT = halo_plan.SHORT, 0 if way == "store" else halo_plan.SHORT
+    try:
+        return HaloExchange.of(comm, memory, faces_of, combine=np.add if back else None,
+                               empties=0 if back else None)
+    finally:
+        halo_plan.SHORT = short
+
+
+def ghosts_of(names, halo):
+    return Participant([names.plan(plan) for plan in halo._ghosts.plans])
+
+
+@parameters(order=["ab", "aab"], releases=[False, True], pattern=["to the next", "to rank 0"])
+def case_alternate(comm, order, releases, pattern):
+    """Two requests that receive into one memory, the second from everybody."""
+    if comm.size == 1:
+        skip("one rank has nobody to race with")
+    size, n, requests, sends, edges = comm.size, 2_000, {}, {}, {}
+    memory = empty(comm, size * n, np.uint8)
+    for name, each in zip("ab", (pattern, "from rank 0"), strict=True):
+        edges[name] = patterns(size)[each]
+        out = [n * ((comm.rank, peer) in edges[name]) for peer in range(size)]
+        into = [n * ((peer, comm.rank) in edges[name]) for peer in range(size)]
+        sends[name] = np.zeros(size * n, np.uint8)
+        here = [n * peer for peer in range(size)]
+        requests[name] = Alltoallv_init(
+            comm, [sends[name], (out, here)], [memory, (into, here)], method="rma-notify")
+    alternate(list(requests.values()))
+    names = names_of(comm, requests["a"].operation.context, memory, 1)
+    made = {name: participant(names, each.transport) for name, each in requests.items()}
+    place = {name: [names.of(send[n * p :])[0] for p in range(size)]
+             for name, send in sends.items()}
+    sources, me = comm.allgather(place), Participant([], releases=releases, reads=[])
+    me.grants = [cell for each in made.values() for cell in each.grants]
+    me.sends = [each for name, places in place.items() for p, each in enumerate(places)
+                if (comm.rank, p) in edges[name]]
+    for number in range(ROUNDS):
+        name = order[number % len(order)]
+        turn = sum(order[i % len(order)] == name for i in range(number))
+        me.plans.append(made[name].plans[turn % 2])
+        me.reads.append({names.of(memory[n * p :])[0]: sources[p][name][comm.rank]
+                         for p in range(size) if (p, comm.rank) in edges[name]})
+    # elsewhere a credit is implied by data that have come the other way
+    again = comm.size == 2 and (order, pattern) == ("aab", "to the next")
+    examine(comm, me, edges, "credits" if again else "")
+    for request in requests.values():
+        request.Free()
+    free(memory)
+
+
+def examine(comm, me, edges, needed=""):
+    """Rank 0 explores; the others learn what it found. ``needed``: "all", nothing can be left out
+    without harm, or "credits", no rank can go on without one."""
     everyone = comm.gather(me)
-    found = ""
-    states = 0
+    found, states = "", 0
     if comm.rank == 0:
         assert edges, "nobody sends anything"
+        rounds = ROUNDS if comm.size == 2 else 3
         try:
-            states = explore(everyone, ROUNDS if comm.size == 2 else 3)
+            states = explore(everyone, rounds)
         except ProtocolError as error:
             found = str(error)
+        if needed and not found:
+            cells = {f"not wait for {cell}" for rank in everyone for cell in rank.grants}
+            harmless = {words for words in spared(everyone, rounds)
+                        if needed == "all" or any(words.endswith(cell) for cell in cells)}
+            found = "; ".join(sorted(harmless))
     found, states = comm.bcast((found, states))
     assert not found, found
     assert states > 10, states

@@ -16,7 +16,7 @@ def run_command(comm, words):
     """Exit code of the command, and what it wrote as JSON, on every rank."""
     path = comm.bcast(_new_file() if comm.rank == 0 else None)
     options = build_parser().parse_args([*words.split(), "--json", path])
-    code = options.command.module.run(comm, options)
+    code = options.command.run(comm, options)
     found = None
     if comm.rank == 0:
         with open(path, encoding="utf-8") as file:
