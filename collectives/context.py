@@ -13,13 +13,14 @@ import atexit
 import contextlib
 import itertools
 import os
+import signal
 import sys
 import threading
 import time
 import uuid
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Self, cast
 
@@ -465,32 +466,48 @@ def _clean_up() -> None:
     global _ended
     if not MPI.Is_initialized() or MPI.Is_finalized() or _aborting or _ended:
         return
-    progress.finish()
-    well = int(not hasattr(sys, "last_value") and not progress.unfinished())
-    for request in list(_unattached):
-        request.retire()
-    contexts = sorted(_contexts(), key=lambda context: context.key)
-    questions = []
-    for context in contexts:
-        answers = bytearray(2)
-        answers[0] = well
-        send, receive = memoryview(answers)[:1], memoryview(answers)[1:]
-        asked = context.comm.Iallreduce([send, MPI.BYTE], [receive, MPI.BYTE], MPI.BAND)
-        questions.append((context, answers, asked))
-    if profiling.wanted():
-        answers = bytearray(2)
-        answers[0] = well
-        MPI.COMM_WORLD.Allreduce([memoryview(answers)[:1], MPI.BYTE],
-                                 [memoryview(answers)[1:], MPI.BYTE], MPI.BAND)
-        if answers[1]:
+    with _interrupts_later():  # the others would wait for this rank's next question
+        progress.finish()
+        well = not hasattr(sys, "last_value") and not progress.unfinished()
+        contexts = sorted(_contexts(), key=lambda context: context.key)
+        questions = [_asked(context.comm, well) for context in contexts]
+        told = [_asked(MPI.COMM_WORLD, well)] if profiling.wanted() else []
+        for _, asked in [*questions, *told]:
+            while not asked.Test():
+                progress.serve_late()  # for which others wait before they come here
+                time.sleep(_NAP)
+        if any(answers[1] for answers, _ in told):
             profiling.tell()
-    for _, _, asked in questions:
-        while not asked.Test():
-            time.sleep(_NAP)
-    for context, answers, _ in questions:
-        if answers[1]:
-            with contextlib.suppress(Exception):  # an epoch left open, say: MPI's to clean up
-                context.close()
-        for resources in list(context.live):  # of a context that was not closed
-            resources.retire()
-    _ended = True
+        for request in list(_unattached):
+            request.retire()
+        for context, (answers, _) in zip(contexts, questions, strict=True):
+            if answers[1]:
+                with contextlib.suppress(Exception):  # an epoch left open, say: MPI's to clean up
+                    context.close()
+            for resources in list(context.live):  # of a context that was not closed
+                resources.retire()
+        _ended = True
+
+
+def _asked(comm: MPI.Comm, well: bool) -> tuple[bytearray, MPI.Request]:
+    """Collective, but for the wait. Whether all ranks are well: the second byte will tell."""
+    answers = bytearray([well, 0])
+    send, receive = memoryview(answers)[:1], memoryview(answers)[1:]
+    return answers, comm.Iallreduce([send, MPI.BYTE], [receive, MPI.BYTE], MPI.BAND)
+
+
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Local. Ctrl-C is handled after the block, in the thread that Python tells of it."""
+    earlier = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(earlier):
+        yield
+        return
+    held: list[Any] = []
+    signal.signal(signal.SIGINT, lambda *given: held.append(given))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+    if held:
+        earlier(*held[0])

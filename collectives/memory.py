@@ -550,7 +550,7 @@ class ControlMemory:
         if share is None:
             raise ValueError("no control memory")
         resources.on_release(arena.shrink)
-        resources.on_release(share.release)
+        resources.on_release(share.release, in_step=True)  # others may still write there
         self.share = share
         self.place = (share.number, share.offset)
         self._places: dict[int, tuple[int, int]] = {operation.context.comm.rank: self.place}

@@ -222,10 +222,12 @@ class PythonCredit:
         for cell in self._cells:
             cell[0] = number
 
-    def settle(self, number: int) -> None:
-        """Local. A broken round has been given up on all ranks, of which the furthest was in this
-        one."""
-        self.number, self.busy = number, 0
+    def settle(self, number: int, own: bool) -> None:
+        """Local. A request's round has been given up on all ranks, of which the furthest was in
+        this one. ``own``: this rank was in it, too; else another request may be active."""
+        if own:
+            self.busy = 0
+        self.number = max(self.number, number)
         self.granted = max(self.granted, number)
 
 
@@ -263,9 +265,9 @@ class PythonRounds:
         with self._locked():
             if self._state != INACTIVE:
                 self._refuse("started")
-            self._state = ACTIVE
             with self._unbroken():
                 self._reserve(0)
+                self._state = ACTIVE  # when it has been counted: markers look at both
                 self._launch()
                 if self._hooked:
                     self._after_start()
@@ -290,8 +292,9 @@ class PythonRounds:
                     self.in_wait += time.perf_counter() - began
             elif self._state != INACTIVE:  # the thread that had the lock has met an error
                 self._refuse("waited for")
+            value = self._answers[self._slot]  # before another thread can start or free it
         self._fill(status)
-        return self._answers[self._slot]
+        return value
 
     def Test(self, status: MPI.Status | None = None) -> bool:
         if self._state != ACTIVE or self._unready:

@@ -73,7 +73,7 @@ class Request(Protocol):
 #: Requests that some other rank may be waiting for, in the order of their starts, and whether the
 #: thread below may advance them, and has to.
 _late: dict[Request, bool] = {}
-_guard = threading.Lock()
+_guard = threading.RLock()  # a signal handler may use a request, too
 _thread: threading.Thread | None = None
 _woken = threading.Event()
 _ending = False
@@ -87,11 +87,13 @@ def may_call_from_any_thread() -> bool:
 def enlist(request: Request, by_thread: bool = True) -> None:
     """Local. The request is late. ``by_thread``: this module's thread advances it."""
     global _thread
+    made = None
     with _guard:
         _late[request] = by_thread
         if by_thread and not _ending and (_thread is None or not _thread.is_alive()):
-            _thread = threading.Thread(target=_look, name="onesided-progress", daemon=True)
-            _thread.start()
+            _thread = made = threading.Thread(target=_look, name="onesided-progress", daemon=True)
+    if made is not None:  # not with the guard, which the thread takes
+        made.start()
 
 
 def delist(request: Request) -> None:
@@ -124,17 +126,21 @@ def finish(seconds: float = 5.0) -> None:
     _ending = True
     _woken.set()
     stop_thread()
-    if _thread is not None and _thread is not threading.current_thread():
-        _thread.join(seconds)
+    thread = _thread
+    if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+        thread.join(seconds)
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        waiting = [request for request in list(_late) if not request.filling]
-        for request in waiting:
-            if not _attempt(request, LOCAL_CALLS) and not request.late():
-                delist(request)
-        if not waiting:
-            break
+    while serve_late() and time.monotonic() < deadline:
         time.sleep(0.0002)
+
+
+def serve_late() -> bool:
+    """Local. At exit: advance what others wait for; whether something is left of it."""
+    waiting = [request for request in list(_late) if not request.filling]
+    for request in waiting:
+        if not _attempt(request, LOCAL_CALLS) and not request.late():
+            delist(request)
+    return bool(waiting)
 
 
 def _attempt(request: Request, level: int) -> bool:
@@ -155,8 +161,8 @@ def _look() -> None:
     """The progress thread."""
     global _thread
     level = LOCAL_CALLS if may_call_from_any_thread() else NO_CALLS
-    pause, idle = FIRST, 0.0
-    while not _ending:
+    pause, idle, me = FIRST, 0.0, threading.current_thread()
+    while not _ending and _thread is me:
         _woken.wait(pause)
         if not any(_late.values()):
             idle += pause
@@ -164,7 +170,8 @@ def _look() -> None:
             if idle > LINGER:
                 with _guard:
                     if not any(_late.values()):
-                        _thread = None
+                        if _thread is me:
+                            _thread = None
                         return
             continue
         idle = 0.0
@@ -175,7 +182,7 @@ def _look() -> None:
 def _after_fork() -> None:
     """The child of a fork has no progress thread, and must not complete the parent's rounds."""
     global _thread, _guard
-    _thread, _guard = None, threading.Lock()
+    _thread, _guard = None, threading.RLock()
     _late.clear()
 
 

@@ -159,6 +159,23 @@ class Persistent(Rounds, Scoped):
         if self._made and self._state != FREED:
             warnings.warn(f"{self!r} was never freed", ResourceWarning, source=self, stacklevel=2)
 
+    def _agree_to_free(self, comm: MPI.Comm, name: str) -> tuple[bool, bool, int]:
+        """Collective. Raise on every rank where the round is active on any, and lost on none.
+
+        It is lost where it is broken, or was opened and not filled. Returns whether it is lost,
+        whether any rank is in the middle of its steps, so that epochs may be open and data on their
+        way, and the largest number that a round of this request had.
+        """
+        lost = self._state == BROKEN or (self._state == ACTIVE and bool(self._unready))
+        active = self._state == ACTIVE and not lost
+        unfinished = (lost or active) and not self._done
+        agree(comm, None, name)  # of two words, as every first one: others may be elsewhere
+        words = [lost, active, unfinished, self._number]
+        any_lost, any_active, torn, reached = largest(comm, None, name, words)
+        if any_active and not any_lost:
+            agree(comm, self._misuse("freed") if active else None, name)  # it raises on all
+        return bool(any_lost), bool(torn), reached
+
     # -- what the interpreter asks ----------------------------------------------------------------
 
     def _retire(self) -> None:
@@ -336,19 +353,12 @@ class Request(Persistent):
         if self._state == FREED:
             return
         comm, name = self.resources.context.comm, f"Free of request {self.operation.number}"
-        lost = self._state == BROKEN or (self._state == ACTIVE and bool(self._unready))
-        torn = lost and not self._done  # in the middle of its steps: epochs may be open
-        active = self._state == ACTIVE and not lost
-        credit = self.transport.credit
-        reached = 0 if credit is None else credit.number
-        agree(comm, None, name)  # of two words, as every first one: others may be elsewhere
-        lost, torn, running, reached = largest(comm, None, name, [lost, torn, active, reached])
-        if running and not lost:
-            agree(comm, self._misuse("freed") if active else None, name)  # it raises on all
+        credit, own = self.transport.credit, self._state in (ACTIVE, BROKEN)
+        lost, torn, reached = self._agree_to_free(comm, name)
         self.retire()
-        self.resources.release(bool(torn))
+        self.resources.release(torn)
         if credit is not None and lost:
-            credit.settle(reached)  # of requests that alternate, the others can be started again
+            credit.settle(reached, own)  # of those that alternate, the others can be started again
 
     def like(self, *buffers: Any) -> Request:
         """Collective. Another request of the same pattern, by the same method, on other buffers.
@@ -400,18 +410,20 @@ class Request(Persistent):
             self._filled = True
         if self.watch is not None:
             self.watch.before_open()
-        if not transport.may_open(self.rounds):
-            return False
         chunks = len(self._written)
-        self._open(chunks)
-        for chunk in range(chunks):
-            self._written[chunk] = 0
         try:
+            if not transport.may_open(self.rounds):
+                return False
+            self._open(chunks)
+            for chunk in range(chunks):
+                self._written[chunk] = 0
             if self._hooked:
                 self._after_start()
             if not chunks:
                 self._fill_chunk()
         except BaseException as error:
+            if self._state == INACTIVE:  # a fence may have been passed, a message may come
+                self._open(1)
             self._break(error)
             raise
         return True

@@ -770,10 +770,11 @@ static PyObject *Wait(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
         unlock(self);
         return refuse(self, "waited for");
     }
+    PyObject *value = answer(self); /* before another thread can start or free it */
     unlock(self);
-    if (fill_status(self, status) < 0)
-        return NULL;
-    return answer(self);
+    if (value != NULL && fill_status(self, status) < 0)
+        Py_CLEAR(value);
+    return value;
 }
 
 /* The calls that Test may make: those that wait for other ranks where it is this round's turn. */
@@ -1375,14 +1376,18 @@ static PyObject *credit_grant(Credit *self, PyObject *Py_UNUSED(nothing))
     Py_RETURN_NONE;
 }
 
-/* A broken round has been given up on all ranks, of which the furthest was in this one. */
-static PyObject *credit_settle(Credit *self, PyObject *number)
+/* settle(number, own): a request's round has been given up on all ranks, of which the furthest was in
+   this one. Where this rank was not, another request may be active. */
+static PyObject *credit_settle(Credit *self, PyObject *args)
 {
-    long long reached = PyLong_AsLongLong(number);
-    if (reached == -1 && PyErr_Occurred())
+    long long reached;
+    int own;
+    if (!PyArg_ParseTuple(args, "Lp", &reached, &own))
         return NULL;
-    self->number = reached;
-    self->busy = 0;
+    if (own)
+        self->busy = 0;
+    if (self->number < reached)
+        self->number = reached;
     if (self->granted < reached)
         self->granted = reached;
     Py_RETURN_NONE;
@@ -1428,7 +1433,7 @@ static void credit_dealloc(Credit *self)
 static PyMethodDef credit_methods[] = {
     {"_connect", (PyCFunction)credit_connect, METH_VARARGS, NULL},
     {"grant", (PyCFunction)credit_grant, METH_NOARGS, NULL},
-    {"settle", (PyCFunction)credit_settle, METH_O, NULL},
+    {"settle", (PyCFunction)credit_settle, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -24,12 +24,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
-from onesided.collectives.agreement import agree, largest
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, listed_faces
 from onesided.collectives.halo.plan import Combine, Fill, Ghosts, initialize
 from onesided.collectives.hints import MANUAL
-from onesided.collectives.program import ACTIVE, BROKEN, FREED, load
+from onesided.collectives.program import FREED, load
 from onesided.collectives.request import Persistent
 
 Info = Mapping[str, str] | MPI.Info | None
@@ -191,14 +190,13 @@ class HaloExchange(Persistent):
         """Collective. Give back messages and memory; a second call does nothing.
 
         Any other call afterwards raises :class:`RequestError`. So does this one, on every rank,
-        while the exchange is active on any: it can be completed, and freed then.
+        while the exchange is active on any: it can be completed, and freed then. But where it is
+        broken on any rank, its round is given up on all.
         """
         if self._state == FREED:
             return
-        error = self._misuse("freed") if self._state == ACTIVE else None
         context, name = self._ghosts.resources.context, f"Free of halo {self._ghosts.number}"
-        agree(context.comm, error, name)  # of two words, as every first agreement
-        (broken,) = largest(context.comm, None, name, [self._state == BROKEN])
+        broken, _, _ = self._agree_to_free(context.comm, name)
         progress.delist(self)
         self._retire()
         self._unload()
@@ -206,7 +204,7 @@ class HaloExchange(Persistent):
         for parcel in (*ghosts.out, *ghosts.into):
             parcel.parts, parcel.places, parcel.cell = [], [], None
         ghosts.fields, ghosts.plans = (), []
-        ghosts.resources.release(bool(broken))
+        ghosts.resources.release(broken)
         if not broken:  # else messages with these tags may be under way
             context.give_tags(ghosts.tags)
 

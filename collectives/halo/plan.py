@@ -244,7 +244,7 @@ class _Layout:
         if share is None:
             return 0, 0, np.zeros(0, np.uint8)
         resources.on_release(arena.shrink)
-        resources.on_release(share.release)
+        resources.on_release(share.release, in_step=True)  # others may still write there
         if share.root is None:
             raise ResourceError("no control memory")
         return share.number, share.offset, share.root

@@ -24,6 +24,7 @@ from onesided.collectives import (
     empty,
     free,
 )
+from onesided.collectives.context import Context
 from onesided.collectives.reduction.messages import Team
 
 TAG = 9
@@ -72,53 +73,93 @@ def ordinary():
             ("auto", "rma-pscw", "rma-fence-paper", "rma-lock-paper")]
 
 
+def freed_in_the_middle(comm, moved):
+    """Free; where a rank had steps left, nothing that others may still write to is given back."""
+    request, told = moved.request, []
+    arena, release = Context.of(comm).arena, request.resources.release
+
+    def listen(broken):
+        told.append(broken)
+        release(broken)
+
+    request.resources.release = listen
+    taken = None if arena is None else arena._taken
+    request.Free()
+    if comm.allreduce(request._done, MPI.MIN) == 0:
+        assert told == [True]
+        assert arena is None or arena._taken == taken, "control memory has come back"
+    moved.free()
+
+
 # -- exceptions around a round --------------------------------------------------------------------
 
 
-@parameters(method=ordinary, hook=["_after_wait", "_before_start", "_after_start"])
-def case_a_hook_raises(comm, method, hook):
-    """In every rank's round; what was packed only is packed again by the next Start."""
+@parameters(method=ordinary, hook=["_after_wait", "_before_start", "_after_start"],
+            everywhere=[True, False])
+def case_a_hook_raises(comm, method, hook, everywhere):
+    """In every rank's round, or in that of rank 0 while the others have started theirs; what was
+    packed only is packed again by the next Start."""
     moved = exchange(comm, method)
     request = moved.request
     moved.round(0)
-    request._hooked = 1
-    setattr(request, hook, once(getattr(request, hook)))
+    mine = everywhere or comm.rank == 0
+    if mine:
+        request._hooked = 1
+        setattr(request, hook, once(getattr(request, hook)))
     moved.fill(1)
+    if not mine:
+        request.Start()
+    comm.Barrier()
     if hook == "_before_start":
-        raises(Boom, request.Start)
-        assert request.state == "inactive"
-        moved.round(1)
+        if mine:
+            raises(Boom, request.Start)
+            assert request.state == "inactive"
+            request.Start()
+        moved.check(1, request.Wait())
         moved.free()
         return
-    if hook == "_after_start":
+    if mine and hook == "_after_start":
         raises(Boom, request.Start)
-    else:
+    elif mine:
         request.Start()
         raises(Boom, request.Wait)
-    refuses_all_but_free(request)
-    moved.free()
+    if mine:
+        refuses_all_but_free(request)
+    comm.Barrier()
+    freed_in_the_middle(comm, moved)
     again = exchange(comm, method)
     again.round(2)
     again.free()
 
 
 @ranks(at_least=2)
-@parameters(method=ordinary, where=["send_chunk", "_fill_chunk", "abandoned"],
-            everywhere=[True, False])
-def case_between_open_and_ready(comm, method, where, everywhere):
-    """On all ranks, or on one while the others have started the same round."""
-    moved = exchange(comm, method, info={"slots": "2"})
+@parameters(method=ordinary, where=["may_open", "send_chunk", "_fill_chunk", "abandoned"],
+            everywhere=[True, False], slots=[2, 1])
+def case_between_open_and_ready(comm, method, where, everywhere, slots):
+    """On all ranks, or on one while the others have started the same round; and in Open itself,
+    when it has waited for the others, or its messages may come."""
+    if slots == 1 and not everywhere:
+        skip("of one slot the others have to be in Open, too, where it is strictly ordered")
+    moved = exchange(comm, method, info={"slots": str(slots)})
     request = moved.request
     moved.round(0)
     mine = everywhere or comm.rank == 0
     moved.fill(1)
-    opened = request.direct and mine and request.Open()
+    if where == "may_open":
+        may_open = request.transport.may_open
+        request.transport.may_open = lambda rounds: may_open(rounds) and once(bool)()
+    try:
+        opened = request.direct and mine and request.Open()
+    except Boom:
+        opened = True
     if not comm.bcast(opened, 0):
         if opened:
             request.Free()
         skip(f"{method} opens nothing")
     if not mine:
         request.Start()
+    elif where == "may_open":
+        refuses_all_but_free(request)
     elif where == "abandoned":
         raises(RequestError, request.Wait, "not ready")
     else:
@@ -160,8 +201,9 @@ def case_the_first_open_is_interrupted(comm, what, method):
 
 
 @ranks(at_least=2)
-@parameters(which=[0, 1])
-def case_requests_that_alternate_outlive_a_broken_one(comm, which):
+@parameters(which=[0, 1], ahead=[False, True])
+def case_requests_that_alternate_outlive_a_broken_one(comm, which, ahead):
+    """``ahead``: the others have completed the round, and have started one of the other request."""
     from onesided.collectives import alternate
 
     count = 5000
@@ -175,14 +217,23 @@ def case_requests_that_alternate_outlive_a_broken_one(comm, which):
     for request in both:
         request.Start()
         np.testing.assert_array_equal(request.Wait(), want)
-    if comm.rank == 0 and both[which].Open():
-        both[which]._break(Boom("as it was wanted"))
+    broken, other = both[which], both[1 - which]
+    if ahead:
+        broken.Start()
+        if comm.rank == 0:
+            broken._hooked, broken._after_wait = 1, once(broken._after_wait)
+            raises(Boom, broken.Wait)
+        else:
+            np.testing.assert_array_equal(broken.Wait(), want)
+            other.Start()
+    elif comm.rank == 0 and broken.Open():
+        broken._break(Boom("as it was wanted"))
     comm.Barrier()
-    both[which].Free()
-    other = both[1 - which]
+    broken.Free()
     for turn in range(3):
-        send[:] = comm.rank + turn
-        other.Start()
+        if not (ahead and turn == 0 and comm.rank):
+            send[:] = comm.rank + turn
+            other.Start()
         np.testing.assert_array_equal(other.Wait(), want + turn)
     other.Free()
     free(memory)

@@ -330,7 +330,9 @@ class Reduced:
         if self.operation.rooted:
             arguments.append(self.root)
         make = getattr(collectives, f"{row['name']}_init")
-        info = {"ranks_per_node": row["nodes"]} if row["nodes"].isdigit() else None
+        info = dict(row.get("info", {}))
+        if row["nodes"].isdigit():
+            info["ranks_per_node"] = row["nodes"]
         self.request = None
         try:
             with folds_by_calls(row["core"] != "everywhere" and rank == 0):

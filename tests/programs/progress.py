@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 
 import numpy as np
@@ -58,6 +59,36 @@ def left_over(method, late, seconds):
     keep[-2].Wait()
     if COMM.rank == int(late) % COMM.size:
         time.sleep(float(seconds))
+    print(f"rank {COMM.rank} is at its end", flush=True)
+
+
+def left_active(method):
+    """A round that is under way when its rank ends, long before the other ranks start theirs."""
+    send, recv = np.full(COMM.size, float(COMM.rank)), np.zeros(COMM.size)
+    counts = [1] * COMM.size
+    keep.append(Alltoallv_init(COMM, [send, counts], [recv, counts], method=method))
+    rounds(keep[-1], send)
+    send[:] = COMM.rank
+    if COMM.rank:
+        time.sleep(7)  # longer than a rank tries to complete its rounds before it looks for others
+    keep[-1].Start()
+    if COMM.rank and not np.array_equal(keep[-1].Wait(), np.arange(COMM.size)):
+        raise AssertionError("wrong data")
+    print(f"rank {COMM.rank} is at its end", flush=True)
+
+
+def interrupted_end(method):
+    """Ctrl-C while a rank waits for the late others at its end."""
+    send = np.zeros(COMM.size)
+    keep.append(Alltoallv_init(COMM, send, None, method=method))
+    rounds(keep[-1], send)
+    if COMM.rank == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
+        timer.daemon = True
+        timer.start()
+    else:
+        time.sleep(3)
     print(f"rank {COMM.rank} is at its end", flush=True)
 
 
@@ -259,7 +290,9 @@ def after_finalize(method):
 
 
 if __name__ == "__main__":
-    programs = {"left over": left_over, "fork": fork, "fork while active": fork_while_active,
+    programs = {"left over": left_over, "left active": left_active,
+                "interrupted end": interrupted_end, "fork": fork,
+                "fork while active": fork_while_active,
                 "attributes": attributes, "small shm": small_shm,
                 "after finalize": after_finalize, "profiled": profiled}
     programs[sys.argv[1]](*sys.argv[2:])
