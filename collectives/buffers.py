@@ -272,7 +272,7 @@ class Spec:
 
     def _packed(self, chosen: Sequence[tuple[int, int, int]], used: Sequence[int]) -> Side:
         """Types with holes: the blocks that are used, one after the other."""
-        dtypes = {self.pieces[i].kind.dtype for i in used}
+        dtypes = {self.pieces[i].kind.dtype for i in used} or {self._dtype()}
         dtype = dtypes.pop() if len(dtypes) == 1 else _BYTE
         at, starts = 0, {}
         for i in used:

@@ -421,6 +421,15 @@ _NAP = 0.0005
 #: What is left has been freed, where all ranks could.
 _ended = False
 
+#: Requests that belong to no context, and are retired where MPI ends before them.
+_unattached: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def retire_at_end(request: Any) -> None:
+    """Local. Call ``request.retire()`` where MPI ends before the request has been freed."""
+    _unattached.add(request)
+
+
 #: mpi4py is going to abort the job when this process ends.
 _aborting = False
 
@@ -469,6 +478,8 @@ def _clean_up() -> None:
                 time.sleep(_NAP)
         if any(answers[1] for answers, _ in told):
             profiling.tell()
+        for request in list(_unattached):
+            request.retire()
         for context, (answers, _) in zip(contexts, questions, strict=True):
             if answers[1]:
                 with contextlib.suppress(Exception):  # an epoch left open, say: MPI's to clean up

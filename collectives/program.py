@@ -486,7 +486,8 @@ class PythonRounds:
             elif kind == GATHER:
                 np.take(step[2], step[3], out=step[1])
             elif kind == REDUCE:
-                step[5](step[2], step[3], out=step[1])
+                with np.errstate(all="ignore"):
+                    step[5](step[2], step[3], out=step[1])
             elif kind == RAISE:
                 fence()
                 step[1][0] = number * step[2] + step[3]

@@ -157,7 +157,7 @@ HARNESS = {
 
 REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes", "case_ranks_that_run",
                        "case_message"]  # fmt: skip
-BROADCASTS = ["life", "specifications", "in_many_segments", "memory_in_use", "one_copy",
+BROADCASTS = ["life", "specifications", "holes", "in_many_segments", "memory_in_use", "one_copy",
               "child_order"]  # fmt: skip
 DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "rma-fence]", "p2p")]
 DEEP = ["every_root", "changing_roots", "at_once", "back_to_back"]

@@ -83,6 +83,7 @@ def test_what_is_left_is_freed_before_finalize(how):
     assert outcome.kind == "pass", outcome.report()
     said = outcome.stdout.count("after Finalize: MPI is not initialized, or has been finalized")
     assert said == (4 * len(methods) if how == "finalize" else 0)
+    assert outcome.stdout.count("retired: ") == (4 * 16 if how == "finalize" else 0)
 
 
 @pytest.mark.some(1)

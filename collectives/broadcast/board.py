@@ -64,6 +64,7 @@ class Segments:
         """Segments of about ``size`` bytes, a multiple of ``unit``; one at least. A whole number of
         rounds fills the ring, or the other way round, so that each segment has the same slot in
         every ``turns``-th round."""
+        unit = unit if nbytes else 1
         size = unit * max(1, -(-min(size, nbytes) // unit))
         count = max(1, -(-nbytes // size))
         if 2 * count <= slots:

@@ -177,8 +177,11 @@ class Links:
         self._memory = np.empty(0, np.uint8)
 
     def _end(self) -> None:
-        """Collective over this rank, its parent and its children. Receive what is under way: the
+        """Collective over this rank, its parent and its children. Puts of a round that was given
+        up must not come later into memory that others have then. Receive what is under way: the
         last message, the farewell, is the only one that is not empty."""
+        for child, window in self._windows.items():
+            window.Flush(child)
         if self._message is not None and self.parent is not None:
             self._message.Wait()
             self._message.Free()

@@ -163,12 +163,16 @@ def _match(
 ) -> Broadcast:  # fmt: skip
     """Collective. Every rank must name the same root, number of elements and dtype."""
     root, side = found
-    array = _elements(side)
+    array, error = np.empty(0, side.dtype), None
+    try:
+        array = _elements(side)
+    except Exception as problem:
+        error = problem
     if before is None:
-        _compare(context.comm, root, array)
+        _compare(context.comm, root, array, error)
     else:
-        error, had = None, before.array
-        if (array.size, array.dtype) != (had.size, had.dtype):
+        had = before.array
+        if error is None and (array.size, array.dtype) != (had.size, had.dtype):
             error = PatternError(
                 f"{array.size} elements of {array.dtype}, where request {before.number} has "
                 f"{had.size} of {had.dtype}"
@@ -184,10 +188,12 @@ def _elements(side: Side) -> NDArray[Any]:
     return array[side.blocks[0].box] if side.blocks else array[:0]
 
 
-def _compare(comm: MPI.Intracomm, origin: int, array: NDArray[Any]) -> None:
+def _compare(
+    comm: MPI.Intracomm, origin: int, array: NDArray[Any], error: Exception | None
+) -> None:
     """Collective. Every rank must name the same root, number of elements and dtype."""
     words = [origin, array.size, zlib.crc32(array.dtype.str.encode())]
-    most = largest(comm, None, "broadcast", [*words, *(-word for word in words)])
+    most = largest(comm, error, "broadcast", [*words, *(-word for word in words)])
     if [-word for word in most[3:]] == most[:3]:
         return
     everyone = comm.allgather((origin, array.size, array.dtype))

@@ -15,13 +15,18 @@ from onesided.collectives.trees import in_binomial_tree, ranks_from
 
 
 class _Casting(BroadcastTransport):
-    """A broadcast by MPI's own, in as many calls as it has pieces."""
+    """A broadcast by MPI's own, in as many calls as it has pieces: the same number on all ranks.
+
+    Types with holes are MPI's to read where the data are one piece, and are packed elsewhere.
+    """
 
     def own_calls(self) -> list[list[Call]]:
         """Local. The calls of a round."""
         broadcast = self.broadcast
-        native = broadcast.side.native
-        given = broadcast.pieces() if native is None else [held(native, self.resources)]
+        native, given = broadcast.side.native, broadcast.pieces()
+        self.as_given = len(given) == 1
+        if self.as_given and native is not None:
+            given = [held(native, self.resources)]
         return [[("Bcast", (piece, broadcast.root)) for piece in given]]
 
 

@@ -30,6 +30,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
+from onesided.collectives.context import retire_at_end
 from onesided.collectives.errors import OnesidedError, RequestError
 from onesided.collectives.hints import MANUAL, Hints
 from onesided.collectives.partitioned.channel import (
@@ -48,7 +49,7 @@ from onesided.collectives.partitioned.handshake import (
     Parameters,
     check_fit,
 )
-from onesided.collectives.program import ACTIVE, BROKEN, FREED, call, load
+from onesided.collectives.program import ACTIVE, BROKEN, FREED, INACTIVE, call, load
 from onesided.collectives.request import Persistent
 
 
@@ -90,6 +91,7 @@ class PartitionedRequest(Persistent):
         self._position = None if arguments.nowhere else matching.post(parameters, arguments.peer)
         load(self, 1, [[[call(self._advance, serves=False)]]], [arguments.given])
         self._made = True
+        retire_at_end(self)
 
     # -- what a side implements ------------------------------------------------------------------
 
@@ -174,6 +176,21 @@ class PartitionedRequest(Persistent):
         self._channel = self._end = self._end_owes = None
         if not broken:  # else messages with these tags may be under way
             self.matching.give_tags(self.parameters.base)
+        self._forget(broken and channel is not None)
+
+    def retire(self) -> None:
+        """Local. MPI ends: the memory of the peer goes, and from now on the request raises."""
+        with self._guard:
+            if self._state == FREED:
+                return
+            broken = self._state != INACTIVE
+            self._retire()
+        progress.delist(self)
+        self._unload()
+        channel = self._channel
+        if channel is not None:
+            channel.close(broken)
+        self._channel = self._end = self._end_owes = None
         self._forget(broken and channel is not None)
 
     # -- inside ----------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ class Team:
         ]
         if not messages:
             return
+        self._resources.keep += [array for _, array in (*out, *into)]
         for message in messages:
             self._resources.on_release(message.Free)
         self.chain.append(call(partial(MPI.Prequest.Startall, messages), once=True))

@@ -27,6 +27,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.collectives.agreement import agreed, largest
 from onesided.collectives.broadcast.board import TWICE, Segments, fill
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import UnsupportedError
@@ -125,11 +126,11 @@ class _Team:
         return list(self.over)
 
     def form(self, divided: bool) -> _Flat | _Divided:
-        """Local. How they do it. ``divided``: each wants all, or a part of its own, over all."""
+        """Local. How they do it, which all must do alike. ``divided``: vectors that are long, but
+        not very long, are divided, too."""
         nbytes = self.source.size
-        long = nbytes >= LONG and divided and self.fold.quick
-        many = len(self.over) > 1
-        return _Divided(self) if many and (long or nbytes > TWICE) else _Flat(self)
+        long = nbytes > TWICE or (divided and nbytes >= LONG)
+        return _Divided(self) if long and len(self.over) > 1 else _Flat(self)
 
 
 class _Flat:
@@ -419,6 +420,17 @@ class _Hierarchy:
         return [*down.took_before(), chain]
 
 
+def _long_are_divided(reduction: Reduction) -> bool:
+    """Collective where the vector is long, but not very long. Whether each wants all, or a part of
+    its own, over all, and no rank reduces by calls of Python, which may be another one where the
+    compiled core is not everywhere."""
+    wanted = reduction.everybody_wants_all or reduction.everybody_wants_parts
+    if not wanted or not reduction.fold.predefined or not LONG <= reduction.nbytes <= TWICE:
+        return False
+    name = f"way of reduction {reduction.number}"
+    return not largest(reduction.context.comm, None, name, [not reduction.fold.quick])[0]
+
+
 class StoreAndSend(ReductionTransport):
     """Counters and slots on the node, persistent messages between nodes."""
 
@@ -432,9 +444,10 @@ class StoreAndSend(ReductionTransport):
             part = {rank: share.part for rank, share in shares.items()}
             self._form = _Team(
                 reduction.fold, reduction.rank, reduction.source, reduction.target, over, part
-            ).form(reduction.everybody_wants_all or reduction.everybody_wants_parts)
+            ).form(_long_are_divided(reduction))
         else:
-            self._form = _Hierarchy(reduction, resources)
+            with agreed(reduction.context.comm, f"leaders of reduction {reduction.number}"):
+                self._form = _Hierarchy(reduction, resources)
         self._control: Control | None = None
         if reduction.ranks > 1:
             self._control = Control(reduction, resources, self._form.room, False)

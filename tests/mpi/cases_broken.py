@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 
 import numpy as np
 from cases import parameters, ranks, skip
 from exchange_data import Vector, any_order, names, strict, tables
 from mpi4py import MPI
+from reduction_data import Reduced, Row
 
 from onesided.collectives import (
     Allreduce_init,
@@ -22,6 +25,7 @@ from onesided.collectives import (
     free,
 )
 from onesided.collectives.context import Context
+from onesided.collectives.reduction.messages import Team
 
 TAG = 9
 
@@ -233,6 +237,33 @@ def case_requests_that_alternate_outlive_a_broken_one(comm, which, ahead):
         np.testing.assert_array_equal(other.Wait(), want + turn)
     other.Free()
     free(memory)
+
+
+@ranks(at_least=2)
+@parameters(name=["Allreduce", "Reduce", "Reduce_scatter", "Scan"], method=["p2p", "rma-p2p"],
+            count=[10, 10**4], nodes=["", "1"])
+def case_memory_of_a_broken_reduction_lives(comm, name, method, count, nodes):
+    """A message may still come into it."""
+    into, exchange_of = [], Team._exchange
+
+    def watched(team, out, arrays):
+        into.extend(weakref.ref(a if a.base is None else a.base) for _, a in arrays)
+        exchange_of(team, out, arrays)
+
+    Team._exchange = watched
+    try:
+        reduced = Reduced(comm, Row(name=name, method=method, bytes=8 * count, nodes=nodes))
+    finally:
+        Team._exchange = exchange_of
+    request = reduced.request
+    request._hooked = 1
+    request._after_start = once(request._after_start)
+    raises(Boom, lambda: reduced.start(0))
+    comm.Barrier()
+    reduced.free()
+    gc.collect()
+    assert all(memory() is not None for memory in into)
+    assert comm.allreduce(len(into)) or (nodes, method) == ("", "rma-p2p")
 
 
 # -- Test and its families are local --------------------------------------------------------------

@@ -12,6 +12,8 @@ from reduction_data import OPERATIONS, ROUNDS, Reduced, Row, rows
 
 from onesided import collectives
 from onesided.collectives import MismatchError, OnesidedError, PatternError, methods
+from onesided.collectives.broadcast import board
+from onesided.collectives.reduction import shared
 
 LATE = 0.05  # seconds
 TAG = 7
@@ -48,12 +50,24 @@ def case_results(comm, row):
     for turn in range(ROUNDS if reduced.request else 0):
         if comm.rank == late:
             time.sleep(LATE / 10)
-        reduced.start(turn)
-        answer = reduced.request.Wait()
+        with np.errstate(all="raise"):
+            reduced.start(turn)
+            answer = reduced.request.Wait()
         assert answer is None or reduced.gets
         wrong += reduced.faults(turn)
     reduced.free()
     assert not any(comm.allgather(wrong)), wrong
+
+
+@parameters(name=OPERATIONS, method=names, bytes=[shared.LONG, board.TWICE])
+def case_the_compiled_core_is_not_everywhere(comm, name, method, bytes, options):
+    row = Row(name=name, method=method, bytes=bytes, core="not on the first", **on_nodes(options))
+    reduced = Reduced(comm, row)
+    for turn in range(ROUNDS):
+        reduced.start(turn)
+        reduced.request.Wait()
+        assert not reduced.faults(turn)
+    reduced.free()
 
 
 @parameters(method=names, count=[3, 20_000])

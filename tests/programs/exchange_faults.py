@@ -9,7 +9,15 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives import Alltoallv_init, OnesidedError, abort_on_exception
+from onesided.collectives import (
+    Alltoallv_init,
+    OnesidedError,
+    Precv_init,
+    Psend_init,
+    RequestError,
+    abort_on_exception,
+    empty,
+)
 
 
 def fail(fault):
@@ -59,9 +67,28 @@ def main():
     print(f"rank {comm.rank} is through", flush=True)
 
 
+def partitioned(comm, how):
+    """A ring, into memory of both kinds."""
+    right, left, made = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size, []
+    for tag, memory in enumerate((empty(comm, 8), np.zeros(8))):
+        recv = Precv_init(comm, memory, 4, left, tag)
+        send = Psend_init(comm, np.ones(8), 4, right, tag)
+        for turn in range(2 + (how != "exit")):
+            send.Start()
+            recv.Start()
+            if turn < 2:
+                send.Pready_range(0, 3)
+                send.Wait()
+                recv.Wait()
+        made += [recv, send]
+    return made
+
+
 def unfreed(how, methods):
     """End without freeing anything; what is left is freed in order before Finalize."""
     comm = MPI.COMM_WORLD
+    halves = partitioned(comm, how)
+    keep.append(halves)
     part = comm.Split(comm.rank % 2)
     for method in methods:
         requests = [
@@ -81,6 +108,13 @@ def unfreed(how, methods):
                 Alltoallv_init(comm, np.zeros(1), None, method=method)
             except OnesidedError as error:
                 print(f"after Finalize: {error}", flush=True)
+        for half in halves:
+            for verb in (half.Start, half.Test, half.Wait, lambda half=half: half.Pready(0)):
+                try:
+                    verb()
+                except RequestError as error:
+                    print(f"retired: {error}", flush=True)
+            half.Free()
 
 
 def stuck(method):
