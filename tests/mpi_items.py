@@ -257,7 +257,7 @@ class Inner(Both):
         self.deadline = Deadline(float(os.environ.get("ONESIDED_CASE_TIMEOUT", "60")))
 
     def is_due(self, job: jobs.Job) -> bool:
-        return str(job) == self.job
+        return str(job) == self.job and job.is_here(True)  # not the same of another MPI
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:

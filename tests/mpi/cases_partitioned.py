@@ -152,8 +152,16 @@ def case_a_round_that_is_given_up(comm, row):
         ended(mine, rest, certain=comm.rank == 1 and row["marked"] < 65)
         mine.Free()
     comm.Barrier()
+    swept(comm)
     if row["own"]:
         free(array)
+
+
+def swept(comm):
+    """Receive what was on its way when a round was given up; with the communicator it would go."""
+    status = MPI.Status()
+    while (message := comm.Improbe(status=status)) is not None:
+        message.Recv(bytearray(status.Get_count(MPI.BYTE)))
 
 
 def interrupt(request):
