@@ -276,6 +276,8 @@ class PythonRounds:
                 self.in_start += time.perf_counter() - began
 
     def Wait(self, status: MPI.Status | None = None) -> Any:
+        if _forked:
+            self._refuse("waited for in a forked child, whose memory is its parent's")
         if self._state != ACTIVE or self._unready:
             value = self._inactive("waited for")
             self._fill(status)
@@ -297,6 +299,8 @@ class PythonRounds:
         return value
 
     def Test(self, status: MPI.Status | None = None) -> bool:
+        if _forked:
+            self._refuse("tested in a forked child, whose memory is its parent's")
         if self._state != ACTIVE or self._unready:
             self._inactive("tested")
             self._fill(status)
@@ -330,7 +334,7 @@ class PythonRounds:
     # -- for the request's own use ----------------------------------------------------------------
 
     def advance(self, level: int) -> bool:
-        if not self._try_lock():
+        if _forked or not self._try_lock():
             return False
         try:
             if self._state != ACTIVE or self._done or self._unready:
@@ -610,6 +614,11 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def in_forked_child() -> bool:
+    """Local. Whether this process is the child of one that has requests: it must not touch MPI."""
+    return _forked
 
 
 def profile_rounds(on: bool) -> None:

@@ -64,6 +64,7 @@ from onesided.collectives.program import (
     LOCAL_CALLS,
     Plan,
     Rounds,
+    in_forked_child,
     load,
 )
 from onesided.collectives.registry import Method
@@ -126,6 +127,7 @@ class Persistent(Rounds, Scoped):
         """
         if self._state in (BROKEN, FREED):
             self._refuse("asked for its status")
+        self._check_process("asked for its status")
         if self._state == ACTIVE and not self._unready and not self._done:
             level = ALL_CALLS if not self._hooked or self._before_test() else LOCAL_CALLS
             self.advance(level)
@@ -166,6 +168,7 @@ class Persistent(Rounds, Scoped):
         whether any rank is in the middle of its steps, so that epochs may be open and data on their
         way, and the largest number that a round of this request had.
         """
+        self._check_process("freed")
         lost = self._state == BROKEN or (self._state == ACTIVE and bool(self._unready))
         active = self._state == ACTIVE and not lost
         unfinished = (lost or active) and not self._done
@@ -193,6 +196,10 @@ class Persistent(Rounds, Scoped):
 
     def _refuse(self, verb: str) -> None:
         raise self._misuse(verb) from self._cause
+
+    def _check_process(self, verb: str) -> None:
+        if in_forked_child():
+            self._refuse(f"{verb} in a forked child, whose memory is its parent's")
 
     def _inactive(self, verb: str) -> Any:
         if self._state != INACTIVE:
@@ -498,6 +505,7 @@ class Request(Persistent):
 
     def _give_up(self, verb: str) -> None:
         """Grant the next round, unless that has been done."""
+        self._check_process(verb)
         credit = self.transport.credit
         if self._state != INACTIVE or (credit is not None and credit.busy):
             self._refuse(verb)
