@@ -36,6 +36,8 @@ def portable(error: BaseException) -> tuple[type[BaseException], str]:
     kind = type(error)
     if isinstance(error, MPI.Exception):
         return class_of(error), f"MPI: {error.Get_error_string()}"
+    if isinstance(error, MemoryError) and not isinstance(error, OnesidedError):
+        kind = MemoryError  # NumPy has a class of its own
     known = issubclass(kind, OnesidedError) or kind.__module__ == "builtins"
     text = str(error) or kind.__name__
     if isinstance(error, OSError) and error.filename is not None:

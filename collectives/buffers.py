@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import weakref
 from collections.abc import Callable, Sequence
@@ -57,9 +58,10 @@ class Side:
     after: Callable[[NDArray[Any]], object] | None = None
     native: Any = None
 
-    def plain(self, other: Side) -> Side:
-        """The same blocks beside this other side, without what touches the caller's memory."""
-        stays = self.native is MPI.IN_PLACE and other.native is None
+    def plain(self, other: Side, in_place: bool) -> Side:
+        """The same blocks beside this other side, without what touches the caller's memory;
+        ``in_place``: MPI is told so where it was, as far as this other side can be its own."""
+        stays = in_place and self.native is MPI.IN_PLACE and other.native is None
         return replace(self, before=None, after=None, native=MPI.IN_PLACE if stays else None)
 
 
@@ -547,6 +549,8 @@ def as_array(data: Any, role: str) -> NDArray[Any]:
     data = np.asarray(data)  # subclasses keep their own shapes
     if data.dtype.hasobject:
         raise PatternError(f"the {role} buffer has dtype {data.dtype}: Python objects")
+    if not data.dtype.itemsize:
+        raise PatternError(f"the {role} buffer has dtype {data.dtype}: elements of no bytes")
     if role == "recv" and not data.flags.writeable:
         raise PatternError("the receive buffer is read-only")
     array: NDArray[Any] = data
@@ -570,6 +574,8 @@ def send_boxes(spec: Any, peers: Sequence[int], keys: Sequence[int]) -> Side:
     """Read ``[array, boxes]``; the array may have any strides."""
     array, boxes = _pair(spec, len(peers), "send")
     data = as_array(array, "send")
+    if not data.ndim:
+        raise PatternError("the send buffer is an array of no dimensions; boxes are parts of axes")
     blocks = blocks_of_boxes(boxes, data.shape, "send", peers, keys)
     return Side(data, data.shape, data.dtype, blocks, array)
 
@@ -578,24 +584,39 @@ def recv_boxes(spec: Any, peers: Sequence[int], keys: Sequence[int]) -> Side:
     """Read ``[array, boxes]`` or ``[(shape, dtype), boxes]``, the request's own memory."""
     given, boxes = _pair(spec, len(peers), "recv")
     if isinstance(given, tuple):
-        if len(given) != 2:
-            raise PatternError(f"the receive buffer is {given!r}, not (shape, dtype)")
-        dtype = np.dtype(given[1])
-        if dtype.hasobject:
-            raise PatternError(f"the receive buffer has dtype {dtype}: Python objects")
-        sizes = (given[0],) if isinstance(given[0], int | np.integer) else tuple(given[0])
-        shape = tuple(int(extent) for extent in sizes)
-        if any(extent < 0 for extent in shape):
-            raise PatternError(f"the receive buffer has negative dimensions: {shape}")
+        shape, dtype = _form(given)
         array = None
     else:
         array = as_array(given, "recv")
         shape, dtype = array.shape, array.dtype
         if not one_piece(array):
             raise PatternError("the receive buffer is not contiguous in any order of its axes")
+    if not shape:
+        raise PatternError("the receive buffer has no dimensions; boxes are parts of axes")
     blocks = blocks_of_boxes(boxes, shape, "recv", peers, keys)
     check_disjoint(blocks)
     return Side(array, shape, dtype, blocks, given, slots=array is None)
+
+
+def _form(given: tuple[Any, ...]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """``(shape, dtype)`` of an array that can be made."""
+    if len(given) != 2:
+        raise PatternError(f"the receive buffer is {given!r}, not (shape, dtype)")
+    dtype = np.dtype(given[1])
+    wrong = (
+        "Python objects" if dtype.hasobject else "elements of no bytes" if not dtype.itemsize
+        else "elements that are arrays" if dtype.subdtype is not None else ""
+    )
+    if wrong:
+        raise PatternError(f"the receive buffer has dtype {dtype}: {wrong}")
+    sizes = (given[0],) if isinstance(given[0], int | np.integer) else tuple(given[0])
+    shape = tuple(int(extent) for extent in sizes)
+    if any(extent < 0 for extent in shape):
+        raise PatternError(f"the receive buffer has negative dimensions: {shape}")
+    most = np.iinfo(np.intp).max
+    if math.prod(max(extent, 1) for extent in shape) * dtype.itemsize > most:
+        raise PatternError(f"the receive buffer of shape {shape} has more bytes than {most}")
+    return shape, dtype
 
 
 def _pair(spec: Any, blocks: int, role: str) -> tuple[Any, Sequence[Any]]:

@@ -132,6 +132,17 @@ class Sides:
     cuts: Cuts | None = None
     by_boxes: bool = False
 
+    @cached_property
+    def words(self) -> tuple[dict[int, Words], Words]:
+        """By rank, what it is told, and what others are told who ask."""
+        return _words(self.send, self.recv, self.cuts)
+
+    def in_place(self, root: int | None) -> tuple[bool, bool]:
+        """Whether ``MPI.IN_PLACE`` is said here, and whether it is not; neither with a root, who
+        alone may say so."""
+        here = self.send.native is MPI.IN_PLACE
+        return root is None and here, root is None and not here
+
 
 @dataclass
 class Exchange(Operation):
@@ -144,7 +155,7 @@ class Exchange(Operation):
     rank first, so that not all ranks turn to rank 0 at once. ``neighborhood``: the pattern follows
     the communicator's topology, ``by_boxes``: blocks are boxes. ``cuts`` are those of this rank's
     send blocks. ``words`` are what the peers have said to this rank, ``said`` what it has said to
-    them.
+    them. ``mixed``: ``MPI.IN_PLACE`` on some ranks only, which MPI's own collectives do not take.
     """
 
     call: str
@@ -159,6 +170,7 @@ class Exchange(Operation):
     by_boxes: bool = False
     cuts: Cuts | None = None
     most_chunks: int = 1
+    mixed: bool = False
     _to: dict[int, list[Block]] = field(default_factory=dict)
     _from: dict[int, list[Block]] = field(default_factory=dict)
 
@@ -367,7 +379,7 @@ def match(
     if before is not None:
         return _matched_before(before, sides, method)
     comm, send, recv, cuts = context.comm, sides.send, sides.recv, sides.cuts
-    mine, nothing = _words(context, send, recv, cuts)
+    mine, nothing = sides.words
     number = context.next_tag()
 
     def answer(peer: int) -> Words:
@@ -385,14 +397,15 @@ def match(
     except Exception as problem:
         error = problem
     slots = hints.slots if recv is not None and recv.array is None else 1
-    most = largest(comm, error, (call, "matched", number), [count, -slots])
+    numbers = [count, -slots, *sides.in_place(root)]
+    most = largest(comm, error, (call, "matched", number), numbers)
     if recv is None:
         raise PatternError("no receive buffer")
     others = {b.peer for b in (*send.blocks, *recv.blocks)} - {comm.rank}
     peers = sorted(others, key=lambda peer: (peer - comm.rank) % comm.size)
     return Exchange(
         method.name, method.any_order, context, hints, number, call, root, send, recv, theirs,
-        mine, peers, slots, -most[1], sides.by_boxes, cuts, most[0],
+        mine, peers, slots, -most[1], sides.by_boxes, cuts, most[0], bool(most[2] and most[3]),
     )  # fmt: skip
 
 
@@ -412,19 +425,21 @@ def _matched_before(before: Exchange, sides: Sides, method: Method) -> Exchange:
                 )
         if sides.cuts != before.cuts:
             raise PatternError("the chunks are cut in another way")
-        mine, nothing = _words(context, sides.send, sides.recv, sides.cuts)
+        mine, nothing = sides.words
         said = {peer: mine.get(peer, nothing) for peer in before.said}
     except Exception as problem:
         error = problem
     slots = before.hints.slots if recv is not None and recv.array is None else 1
     words = ("like", before.number, number)
-    news, fewest = largest(comm, error, words, [said != before.said, -slots])
+    numbers = [said != before.said, -slots, *sides.in_place(before.root)]
+    news, fewest, here, elsewhere = largest(comm, error, words, numbers)
     if recv is None:
         raise PatternError("no receive buffer")
     theirs = swapped(comm, number, said) if news else before.words
     return replace(
         before, method=method.name, any_order=method.any_order, number=number, send=sides.send,
-        recv=recv, words=theirs, said=said, slots=slots, least_slots=-fewest, _to={}, _from={},
+        recv=recv, words=theirs, said=said, slots=slots, least_slots=-fewest,
+        mixed=bool(here and elsewhere), _to={}, _from={},
     )  # fmt: skip
 
 
@@ -443,7 +458,7 @@ def _elements(side: Side, block: Block) -> tuple[int, np.dtype[Any]]:
 
 
 def _words(
-    context: Context, send: Side, recv: Side | None, cuts: Cuts | None
+    send: Side, recv: Side | None, cuts: Cuts | None
 ) -> tuple[dict[int, Words], Words]:
     """By rank, what it is told, and what others are told who ask: that nothing goes either way."""
     sends: dict[int, list[Sent]] = {}

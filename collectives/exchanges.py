@@ -10,9 +10,10 @@ type, are copied; the data are bound and kept alive until ``Free``. Types with h
 receive: peers on the node store straight into it. Where ``recvbuf`` may be None the request owns
 two slots that take turns, the counts are learned from the senders, the blocks are packed in the
 order of the ranks, and ``Wait`` returns the slot just filled. ``MPI.IN_PLACE``, and None as in
-mpi4py, says that the data of this rank are in the other buffer. ``method`` is a name from
-:func:`methods`, ``info`` has hints (:class:`~onesided.collectives.hints.Hints`); unknown keys are
-ignored. They raise :class:`PatternError`, :class:`MethodError`, :class:`UnsupportedError`,
+mpi4py, says that the data of this rank are in the other buffer; where there is no root and only
+some ranks say so, the methods that are MPI's own raise :class:`UnsupportedError`. ``method`` is a
+name from :func:`methods`, ``info`` has hints (:class:`~onesided.collectives.hints.Hints`); unknown
+keys are ignored. They raise :class:`PatternError`, :class:`MethodError`, :class:`UnsupportedError`,
 :class:`ResourceError` or :class:`MismatchError` on every rank, with the same words, before anything
 is started.
 """
@@ -377,7 +378,13 @@ def _initialize(
     root: int | None = None,
 ) -> Request:
     """Collective. The request."""
+
+    def described(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
+        sides = read(context, sendbuf, recvbuf)
+        _ = sides.words  # what cannot be described fails here, where ranks agree
+        return sides
+
     name = f"{call}_init" if root is None else f"{call}_init of root {root}"
     return initialize(
-        Call(name, EXCHANGE, read, partial(match, call, root)), comm, given, method, info
+        Call(name, EXCHANGE, described, partial(match, call, root)), comm, given, method, info
     )

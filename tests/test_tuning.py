@@ -43,6 +43,7 @@ def test_the_least_cost_depends_on_how_often_it_is_paid():
     assert RECORD.ranking(names, 1001)[0] == "rma-notify"
     assert RECORD.covers(["p2p", "x"])
     assert not RECORD.covers(names)
+    assert not RECORD.covers(["x"])  # none of these works, it says
     assert Record({}, {}).ranking(["b", "a"]) == ["b", "a"]
 
 
@@ -140,6 +141,9 @@ BROKEN = [
     content_of([1, 1, 1]),
     content_of([1, -1]),
     content_of([1, math.nan]),
+    content_of([1, 10**400]),
+    "[" * 100_000,
+    '{"format": "onesided tuning", "version": 3, "records": ' + "[" * 100_000,
     content_of([1, 1], refused=[]),
 ]
 

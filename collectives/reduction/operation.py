@@ -26,7 +26,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agree
+from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import ESTIMATE, Hints
@@ -425,13 +425,11 @@ def _initialize(
     ) -> Reduction:
         if form.shares is None:
             _learn(context, form)
-        made = _reduction(name, method, context, hints, form)
-        if before is not None:
-            error = None
-            if (str(form), made.shares) != (before.words, before.shares):
-                error = PatternError(f"{form}, where request {before.number} has {before.words}")
-            agree(context.comm, error, f"like reduction {before.number}")
-        return made
+        number = context.next_tag()
+        with agreed(context.comm, f"reduction {number}"):
+            if before is not None and (str(form), form.shares) != (before.words, before.shares):
+                raise PatternError(f"{form}, where request {before.number} has {before.words}")
+            return _reduction(name, number, method, context, hints, form)
 
     call = Call(f"{name}_init", REDUCTION, checked, match, str)
     return initialize(call, comm, given, method, info)
@@ -465,8 +463,9 @@ def _learn(context: Context, form: _Form) -> None:
 
 
 def _reduction(
-    name: str, method: Method, context: Context, hints: Hints, form: _Form
+    name: str, number: int, method: Method, context: Context, hints: Hints, form: _Form
 ) -> Reduction:
+    """Local."""
     shares, into = form.shares or [], form.into
     mine, source = shares[context.comm.rank], form.out.memory
     target = np.empty(0, np.uint8) if into is None else into.memory[: mine.nbytes]
@@ -478,8 +477,8 @@ def _reduction(
         after, goal = partial(element.copy, target), np.empty_like(target)
         target = source if out is None and form.whole and before is not None else goal
     return Reduction(
-        method.name, method.any_order, context, hints, context.next_tag(), name, form.fold, source,
-        target, shares, out, into, form.rest, before, after, str(form),
+        method.name, method.any_order, context, hints, number, name, form.fold, source, target,
+        shares, out, into, form.rest, before, after, str(form),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives.agreement import agreed
 from onesided.collectives.buffers import Side
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import UnsupportedError
@@ -33,7 +34,8 @@ class _OwnCalls(Transport):
 
     def __init__(self, operation: Any, resources: Resources) -> None:
         super().__init__(operation, resources)
-        self._calls = self.own_calls()
+        with agreed(operation.context.comm, "MPI's own collective"):
+            self._calls = self.own_calls()
 
     def own_calls(self) -> list[list[Call]]:
         """Local. By slot, the calls of a round, one after the other."""
@@ -142,6 +144,10 @@ class _Exchanging(ExchangeTransport):
         """Local. The collective, once per slot; all ranks have as many, as MPI matches them."""
         exchange = self.exchange
         _refuse_swapped_neighbors(exchange)
+        if exchange.mixed:
+            raise UnsupportedError(
+                "MPI.IN_PLACE on some ranks only; MPI wants it on all of them or on none"
+            )
         arrays: Sequence[NDArray[Any] | None] = [None] * exchange.least_slots
         if exchange.recv.native is None:
             arrays = self.plain_arrays()[: exchange.least_slots]

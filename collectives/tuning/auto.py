@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from onesided.collectives.agreement import agree
 from onesided.collectives.broadcast.operation import Broadcast
-from onesided.collectives.errors import MPIError, ResourceError, UnsupportedError
+from onesided.collectives.errors import MPIError, UnsupportedError
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.hints import ESTIMATE
 from onesided.collectives.operation import Operation
@@ -76,13 +76,15 @@ def _choose(wanted: Operation, kind: str, situation: Situation) -> Request:
                 record, by = known, RECALLED
             elif situation.elsewhere is not None:
                 record, by = _measured(wanted, situation, able), MEASURED
-    finally:
+    except Exception:  # on all ranks, where an interrupt may be one rank's: it ends the job
         situation.release()
+        raise
+    situation.release()
     reasons = dict(record.refused)
     for name in record.ranking(by_name, hints.expected_iterations):
         try:
             request = _made(wanted, by_name[name])
-        except (UnsupportedError, ResourceError, MPIError) as error:
+        except (UnsupportedError, MemoryError, MPIError) as error:
             reasons[name] = str(error)
             continue
         request.chosen_by = by if name in record.costs else USUAL

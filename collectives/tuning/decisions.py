@@ -46,9 +46,10 @@ class Record:
     passed: Mapping[str, str] = field(default_factory=dict)
 
     def covers(self, names: Iterable[str]) -> bool:
-        """Local. True where something is known of every one of these methods."""
+        """Local. True where something is known of every one of these methods, and one may work."""
         known = self.costs.keys() | self.refused.keys() | self.passed.keys()
-        return known >= set(names)
+        wanted = set(names)
+        return wanted <= known and not wanted <= self.refused.keys()
 
     def ranking(self, names: Iterable[str], iterations: int = 0) -> list[str]:
         """Local. The methods that may work, the best first; last those that were not measured."""
@@ -74,7 +75,7 @@ class Record:
                 for name, (setup, seconds) in content["seconds"].items()
             }
             refused = {str(name): str(reason) for name, reason in content["refused"].items()}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise PatternError(f"no costs of methods: {error}") from error
         for name, cost in costs.items():
             values = (cost.setup, cost.round)
@@ -216,7 +217,7 @@ def read_records(path: Path) -> Records:
     """Local. The records in a file; raises :class:`PatternError` where it is no tuning file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise PatternError(f"{path} is no tuning file: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise PatternError(f"{path} is no tuning file: its format is not {FORMAT!r}")

@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.errors import MPIError, ResourceError, UnsupportedError
+from onesided.collectives.errors import MPIError, UnsupportedError
 from onesided.collectives.registry import Method
 from onesided.collectives.request import Request
 from onesided.collectives.tuning.decisions import Cost, Record
@@ -88,7 +88,7 @@ class Race:
             except MPIError:  # another time it may work
                 self.complete = False
                 continue
-            except (ResourceError, MemoryError) as error:
+            except MemoryError as error:
                 passed[method.name] = str(error)
                 continue
             except UnsupportedError as error:

@@ -112,7 +112,7 @@ def of_exchange(wanted: Exchange) -> Situation:
     boxes, flat = (held, 0) if array is not None and array.ndim > 1 else (0, held)
     words, most, truth = _place(wanted, [
         sum(near), sum(far), own, len(near), len(far), total, received, kind,
-        boxes, flat, -wanted.most_factor(),
+        boxes, flat, -wanted.most_factor(), wanted.recv.native is not None,
     ])  # fmt: skip
     everything = np.array([float(total)])
     comm.Allreduce(MPI.IN_PLACE, everything, MPI.SUM)
@@ -122,7 +122,7 @@ def of_exchange(wanted: Exchange) -> Situation:
         f"{wanted.call}{' by boxes' if wanted.by_boxes else ''}: {words}; {size(most[0])} in "
         f"{most[3]} on the node, {size(most[1])} in {most[4]} off it, {size(most[2])} to itself; "
         f"skew {size(most[5] / mean if mean else 1.0)}; {memory}, {wanted.least_slots} slots, "
-        f"{wanted.most_chunks} chunks"
+        f"{wanted.most_chunks} chunks{', in place on some ranks' if wanted.mixed else ''}"
     )
     far_away = bool(most[4])
     longest, room = max(most[5], most[6], most[8]), MOST_FAR if far_away else MOST
@@ -132,7 +132,8 @@ def of_exchange(wanted: Exchange) -> Situation:
     def elsewhere(number: int) -> Exchange:
         with agreed(comm, "memory for a trial"):
             shorter = factor > 1 or most[9] > room
-            return _scratch(wanted.shortened(factor) if shorter else wanted, number)
+            short = wanted.shortened(factor) if shorter else wanted
+            return _scratch(short, number, wanted.root is not None or not most[11])
 
     return Situation(
         key, usual_order(far_away, most[7] < 2, most[6]), far_away, elsewhere if tried else None,
@@ -140,9 +141,10 @@ def of_exchange(wanted: Exchange) -> Situation:
     )  # fmt: skip
 
 
-def _scratch(wanted: Exchange, number: int) -> Exchange:
-    """Local. The same exchange into other memory of the same kind, under a number of its own."""
-    recv, hints = wanted.recv.plain(wanted.send), replace(wanted.hints, progress=MANUAL)
+def _scratch(wanted: Exchange, number: int, in_place: bool) -> Exchange:
+    """Local. The same exchange into other memory of the same kind, under a number of its own;
+    ``in_place``: MPI may be told so by the ranks that said so, on all of them or at the root."""
+    recv, hints = wanted.recv.plain(wanted.send, in_place), replace(wanted.hints, progress=MANUAL)
     if recv.array is not None and wanted.region is None:
         recv = replace(recv, array=np.empty_like(recv.array))
     elif recv.array is not None:
@@ -152,7 +154,7 @@ def _scratch(wanted: Exchange, number: int) -> Exchange:
                    for table in (wanted.words, wanted.said))  # fmt: skip
     hints = replace(hints, slots=1 if wanted.least_slots == 1 else hints.slots)
     slots = min(wanted.slots, hints.slots)
-    return replace(wanted, send=wanted.send.plain(wanted.recv), recv=recv, hints=hints,
+    return replace(wanted, send=wanted.send.plain(wanted.recv, in_place), recv=recv, hints=hints,
                    number=number, words=words, said=said, slots=slots)  # fmt: skip
 
 

@@ -7,6 +7,7 @@ in a collective call, nothing has changed, and the same communicator can be used
 from __future__ import annotations
 
 import contextlib
+import functools
 
 import broadcast_data
 import numpy as np
@@ -16,6 +17,7 @@ from exchange_data import Boxes, Vector, any_order, names, tables
 from mpi4py import MPI
 
 from onesided.collectives import (
+    Allreduce_init,
     Alltoallv_init,
     Alltoallw_init,
     Bcast_init,
@@ -24,9 +26,11 @@ from onesided.collectives import (
     OnesidedError,
     Precv_init,
     Psend_init,
+    Reduce_scatter_block_init,
     RequestError,
     empty,
     free,
+    methods,
 )
 
 ERRORS = (OnesidedError, MemoryError)
@@ -134,21 +138,28 @@ def case_one_rank_is_mistaken_elsewhere(comm, method, what):
     graph.Free()
 
 
+#: Makers of arrays, and what raises when there is no room for one: NumPy has a class of its own.
+MAKERS = ["empty", "empty_like", "zeros"]
+SCARCE = {"Python's": lambda: bytearray(1 << 62), "NumPy's": functools.partial(np.zeros, 1 << 59)}
+
+
 @contextlib.contextmanager
-def no_memory(where, at):
-    """MemoryError of call number ``at`` of numpy.empty, or of every Allocate_shared; how often."""
+def no_memory(where, at, whose="Python's"):
+    """MemoryError of call number ``at`` of a maker of arrays, or of every Allocate_shared; how
+    often."""
     calls, raised = [0], [0]
-    if where == "numpy.empty":
-        original = np.empty
+    if where in MAKERS:
+        original = getattr(np, where)
 
         def scarce(*arguments, **options):
-            calls[0] += 1
-            if calls[0] == at + 1:
+            made = original(*arguments, **options)
+            calls[0] += where != "zeros" or made.size > 1  # a word is what ranks agree by
+            if calls[0] == at + 1 and not raised[0]:
                 raised[0] += 1
-                raise MemoryError("injected: numpy.empty")
-            return original(*arguments, **options)
+                SCARCE[whose]()
+            return made
 
-        np.empty = scarce
+        setattr(np, where, scarce)
     else:
         original = MPI.Win
 
@@ -162,21 +173,22 @@ def no_memory(where, at):
     try:
         yield raised
     finally:
-        if where == "numpy.empty":
-            np.empty = original
+        if where in MAKERS:
+            setattr(np, where, original)
         else:
             MPI.Win = original
 
 
-def scarce_on(comm, culprit, where, at, make):
+def scarce_on(comm, culprit, where, at, make, whose):
     """Initialization where one rank has no memory: all ranks succeed, or all raise."""
     if comm.rank == culprit:
-        with no_memory(where, at) as raised:
+        with no_memory(where, at, whose) as raised:
             made, error = outcome(make)
     else:
         raised = [0]
         made, error = outcome(make)
     told = comm.allgather(None if error is None else f"{type(error).__name__}: {error}")
+    assert error is None or isinstance(error, MemoryError), told
     injected = comm.allreduce(raised[0])
     assert all(told) or not any(told), f"not agreed: {told}"
     assert injected or not any(told), f"nothing was injected, yet {told}"
@@ -186,20 +198,48 @@ def scarce_on(comm, culprit, where, at, make):
 
 
 @ranks(at_least=2)
-@parameters(method=lambda: [n for n in any_order() if n != "auto"], memory=["own", "plain"])
-def case_one_rank_has_no_memory_for_arrays(comm, method, memory):
-    """One call after the other of numpy.empty fails, until initialization makes none more."""
+@parameters(method=lambda: [n for n in any_order() if n != "auto"], memory=["own", "plain"],
+            maker=MAKERS, whose=SCARCE)
+def case_one_rank_has_no_memory_for_arrays(comm, method, memory, maker, whose):
+    """One call after the other of a maker of arrays fails, until initialization makes none more."""
     size = comm.size
-    send = np.zeros(3 * size)
-    for at in range(40):
-        def make():
-            recv = None if memory == "own" else [np.zeros(3 * size), [3] * size]
-            return Alltoallv_init(comm, [send, [3] * size], recv, method=method)
+    send, recv = np.zeros(3 * size), None if memory == "own" else [np.zeros(3 * size), [3] * size]
+    scarce_in_turn(comm, maker, whose, lambda: works(comm, method), lambda: Alltoallv_init(
+        comm, [send, [3] * size], recv, method=method))
 
-        injected, _ = scarce_on(comm, comm.size - 1, "numpy.empty", at, make)
-        works(comm, method)
+
+def scarce_in_turn(comm, maker, whose, works, make):
+    for at in range(40):
+        injected, _ = scarce_on(comm, comm.size - 1, maker, at, make, whose)
+        works()
         if not injected:
             break
+
+
+@ranks(at_least=2)
+@parameters(method=lambda: [n for n, m in methods("reduction").items() if n != "auto"],
+            operation=["Allreduce", "Reduce_scatter_block"],
+            memory=["in place", "at odd addresses"], maker=MAKERS, whose=SCARCE)
+def case_one_rank_has_no_memory_to_reduce(comm, method, operation, memory, maker, whose):
+    """What is reduced into the contribution, or does not lie as it should, is copied aside."""
+    room, odd = np.zeros(100 * comm.size + 8, np.uint8), int(memory == "at odd addresses")
+    whole = [room[odd : odd + 8 * comm.size], MPI.DOUBLE]
+    other = [np.zeros(8 * comm.size if operation == "Allreduce" else 8, np.uint8), MPI.DOUBLE]
+    given = (whole, other) if odd else (MPI.IN_PLACE, whole)
+    init = Allreduce_init
+    if operation == "Reduce_scatter_block":  # counts are those of a block
+        init = Reduce_scatter_block_init
+        for each in (whole, other):
+            each.insert(1, 1)
+
+    def works():
+        mine, total = np.ones(3), np.zeros(3)
+        with Allreduce_init(comm, mine, total, method=method) as request:
+            request.Start()
+            request.Wait()
+        assert np.all(total == comm.size)
+
+    scarce_in_turn(comm, maker, whose, works, lambda: init(comm, *given, method=method))
 
 
 @ranks(at_least=2)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 
 from cases import parameters, ranks
-from operations import MEMORY, OPERATIONS, Trial
+from operations import MEMORY, OPERATIONS, SOME, Trial
+from reduction_data import OPERATIONS as REDUCTIONS
+from reduction_data import Reduced, Row
 
-from onesided.collectives.tuning import situations as auto
+from onesided.collectives.tuning import situations
 
 ROUNDS = 2
 ROWS = ["Gather", "Gatherv", "Scatter", "Scatterv", "Allgatherv", "Alltoall", "Alltoallv",
@@ -41,7 +43,7 @@ def moves(comm, operation, memory, info, **more):
 def case_memory_by_rank(comm, operation, above, said):
     """Each rank receives into memory of its own kind, or of the request's."""
     row = OPERATIONS[operation]
-    scale = scales(comm, row, auto.PLAIN)[above]
+    scale = scales(comm, row, situations.PLAIN)[above]
     for memory in itertools.product(MEMORY, repeat=min(comm.size, 3)):
         by_rank = [memory[rank % len(memory)] for rank in range(comm.size)]
         moves(comm, row, by_rank, said, scale=scale)
@@ -54,6 +56,31 @@ def case_in_place(comm, operation, above, said):
     """Some ranks have their data in place, and every rank in turn is the root."""
     row = OPERATIONS[operation]
     for root in range(comm.size if row.rooted else 1):
-        scale = scales(comm, row, auto.PLAIN, root)[above]
+        scale = scales(comm, row, situations.PLAIN, root)[above]
         for memory in MEMORY[:2]:
             moves(comm, row, memory, said, scale=scale, in_place=True, root=root)
+
+
+@ranks(at_least=2)
+@parameters(operation=["Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw"],
+            placed=SOME, holes=SOME)
+def case_in_place_and_with_holes_on_some_ranks(comm, operation, placed, holes):
+    """What is measured is what all ranks can do together."""
+    for scale in (1, 300):
+        moves(comm, OPERATIONS[operation], "plain", {}, scale=scale,
+              in_place=SOME[placed](comm), holes=SOME[holes](comm))
+
+
+@ranks(at_least=2)
+@parameters(operation=REDUCTIONS, more=[-8, 0, 8], memory=["apart", "in place"], said=SAID)
+def case_reduced_parts(comm, operation, more, memory, said):
+    """Vectors around the length from which on messages are tried first."""
+    row = Row(name=operation, kind="u1 BXOR", bytes=situations.LONG_PARTS, more=more,
+              memory=memory, info=said)  # fmt: skip
+    reduced = Reduced(comm, row)
+    assert len(set(comm.allgather(reduced.request.method))) == 1
+    for turn in range(ROUNDS):
+        reduced.start(turn)
+        reduced.request.Wait()
+        assert not reduced.faults(turn)
+    reduced.free()

@@ -7,15 +7,32 @@ import itertools
 import numpy as np
 from cases import parameters, ranks
 from mpi4py import MPI
-from operations import OPERATIONS, Trial
+from operations import OPERATIONS, SOME, Trial
 
 from onesided.collectives import (
     MismatchError,
     OnesidedError,
     PatternError,
     RequestError,
+    UnsupportedError,
     methods,
 )
+
+
+@ranks(at_least=2)
+@parameters(operation=["Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw"],
+            method=lambda: list(methods()), placed=SOME, holes=SOME)
+def case_in_place_and_with_holes_on_some_ranks(comm, operation, method, placed, holes):
+    """Each rank as it likes; MPI's own collectives want MPI.IN_PLACE on all ranks or on none."""
+    row, mixed = OPERATIONS[operation], placed.startswith("on ")
+    given = {"in_place": SOME[placed](comm), "holes": SOME[holes](comm)}
+    if mixed and method in ("mpi", "mpi-persistent"):
+        agreed(comm, UnsupportedError, lambda: Trial(comm, row, method, **given), "IN_PLACE")
+        return
+    trial = Trial(comm, row, method, **given)
+    for turn in range(2):
+        trial.round(turn)
+    trial.free()
 
 
 def any_order(family):

@@ -191,16 +191,35 @@ def case_situations_are_told_apart(comm):
             assert all(" cores, " in name and " rounds; " in name for name in known)
 
 
-def case_a_broken_file_is_a_warning_on_one_rank(comm):
+#: No tuning files.
+BROKEN = {"half": "{", "deep": "[" * 100_000}
+
+
+@parameters(kind=BROKEN)
+def case_a_broken_file_is_a_warning_on_one_rank(comm, kind):
+    content = BROKEN[kind]
     with tuning_file(comm) as path:
         if comm.rank == 0:
-            path.write_text("{")
+            path.write_text(content)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             exchange(comm)
         words = [str(each.message) for each in seen if each.category is RuntimeWarning]
         assert bool(words) == (comm.rank == 0), words
-        assert comm.rank or path.read_text() == "{"  # it may not be ours
+        assert comm.rank or path.read_text() == content  # it may not be ours
+
+
+@parameters(said=[{}, {"expected_iterations": "1"}])
+def case_a_file_that_refuses_everything_is_not_believed(comm, said):
+    """It is measured again, or what usually wins is taken."""
+    nothing = Record({}, dict.fromkeys(candidates(comm), "not here"))
+    with tuning_file(comm) as path:
+        exchange(comm)
+        if comm.rank == 0:
+            (situation,) = read_records(path)[machine()]
+            open_tuning().learn(machine(), situation, nothing)
+        assert exchange(comm, info=said) in candidates(comm)
+        assert chosen_by(comm, said) == (auto.USUAL if said else auto.RECALLED)
 
 
 def case_a_warning_that_is_an_error_is_one_on_all_ranks(comm):
@@ -354,12 +373,36 @@ def case_errors_of_mpi_have_a_class_on_all_ranks(comm, error):
             Alltoallv_init(comm, np.ones(comm.size), None, method="p2p")
 
 
+def numpys_error():
+    """What NumPy raises for want of memory."""
+    try:
+        np.zeros(1 << 59)
+    except MemoryError as error:
+        return error
+    raise AssertionError("there was memory")
+
+
+#: No memory: ours, Python's, NumPy's.
+SHORT = {"ours": lambda: ResourceError("no room"), "Python's": lambda: MemoryError("no room"),
+         "NumPy's": numpys_error}  # fmt: skip
+
+
+@parameters(whose=SHORT, said=[{}, {"effort": "estimate"}])
+def case_what_has_no_memory_is_passed_over(comm, whose, said):
+    """In trials, and when what usually wins is made."""
+    first = situations.usual_order(not alone(comm), True, 0)[0]
+    with tuning_file(comm), failing(comm, first, SHORT[whose]()) as tried:
+        assert exchange(comm, 48, info=said) in set(candidates(comm)) - {first}
+        assert tried
+
+
 @ranks(at_least=2)
-def case_memory_for_a_trial_is_agreed_on(comm):
+@parameters(whose=SHORT)
+def case_memory_for_a_trial_is_agreed_on(comm, whose):
     """One rank has none for it: the candidates are passed over on all ranks."""
 
     def nothing(*words, **names):
-        raise MemoryError("no memory for a trial")
+        raise SHORT[whose]()
 
     plain = np.empty(48 * comm.size)
     with tuning_file(comm), pytest.MonkeyPatch.context() as patch:
@@ -481,6 +524,26 @@ def case_candidates_of_one_rank_are_a_mismatch(comm):
         with pytest.raises(MismatchError, match="mine"):
             exchange(comm)
     exchange(comm)
+
+
+@parameters(error=[KeyboardInterrupt, SystemExit, RuntimeError, PatternError])
+def case_memory_of_trials_is_given_back_by_all_ranks_or_none(comm, error):
+    """That is collective: not where a rank may be interrupted alone."""
+    released, original = [], situations.Resources.release
+
+    def release(self):
+        released.append(1)
+        original(self)
+
+    def run(*words):
+        raise error
+
+    with tuning_file(comm), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(situations.Resources, "release", release)
+        patch.setattr(race.Race, "run", run)
+        with pytest.raises(error):
+            Bcast_init(comm, np.ones(100))
+        assert bool(released) == issubclass(error, Exception)
 
 
 def case_nothing_is_learnt_under_debugging(comm):

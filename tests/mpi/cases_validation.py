@@ -183,6 +183,47 @@ def case_wrong_boxes(comm, wrong, role):
     )
 
 
+def wrong_arrays(size):
+    """What is no array of boxes, for a receiver, and as an array, for a sender, where it is one."""
+    nothing, huge = [None] * size, 1 << 40
+    return {
+        "no dimensions": ([np.array(5.0), [()] * size], "no dimensions"),
+        "own without dimensions": ([((), float), [()] * size], "no dimensions"),
+        "no bytes": ([np.zeros((size, 2), np.dtype([])), nothing], "no bytes"),
+        "own of no bytes": ([((size, 2), np.dtype([])), nothing], "no bytes"),
+        "own of arrays": ([((size, 2), np.dtype((float, 2))), nothing], "elements that are arrays"),
+        "objects": ([((size, 2), object), nothing], "Python objects"),
+        "negative": ([((size, -2), float), nothing], "negative"),
+        "too large": ([((huge, huge), float), nothing], "more bytes than"),
+        "too large by one axis": ([((1 << 70,), "u1"), nothing], "more bytes than"),
+        "too large beside none": ([((0, huge, huge), float), nothing], "more bytes than"),
+        "too many dimensions": ([((1,) * 65, float), nothing], "dimensions"),
+    }
+
+
+ARRAYS = [
+    *((name, 1) for name in wrong_arrays(2)),
+    *((name, 0) for name, (spec, _) in wrong_arrays(2).items() if isinstance(spec[0], np.ndarray)),
+]
+
+
+@parameters(which=ARRAYS, everywhere=[False, True], method=["p2p", "auto", "rma-notify"])
+def case_wrong_arrays_of_boxes(comm, which, everywhere, method):
+    name, role = which
+    spec, word = wrong_arrays(comm.size)[name]
+    sides = [[np.zeros((comm.size, 2)), [None] * comm.size] for _ in range(2)]
+    sides[role] = spec if everywhere else on(comm, comm.size - 1, spec, sides[role])
+    agreed_error(comm, ValueError, lambda: Alltoallw_init(comm, *sides, method=method), word)
+
+
+@parameters(many=[False, True])
+def case_elements_of_no_bytes(comm, many):
+    """In a row as well."""
+    data = np.zeros(2 * comm.size if many else 0, np.dtype([]))
+    agreed_error(comm, PatternError, lambda: start(comm, recv=data), "no bytes")
+    agreed_error(comm, PatternError, lambda: start(comm, send=data), "no bytes")
+
+
 def case_boxes_that_differ_in_shape_but_not_in_size(comm):
     size = comm.size
     for method in names():

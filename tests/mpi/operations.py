@@ -5,7 +5,15 @@ from __future__ import annotations
 from onesided.collectives import methods
 from onesided.collectives.testing import MEMORY, OPERATIONS, Trial, variants
 
-__all__ = ["MEMORY", "OPERATIONS", "Trial", "everything", "variants"]
+__all__ = ["MEMORY", "OPERATIONS", "SOME", "Trial", "everything", "variants"]
+
+#: On which ranks something is so.
+SOME = {
+    "nowhere": lambda comm: False,
+    "on the first": lambda comm: comm.rank == 0,
+    "on the others": lambda comm: comm.rank > 0,
+    "everywhere": lambda comm: True,
+}
 
 
 def everything():

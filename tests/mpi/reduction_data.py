@@ -304,7 +304,9 @@ class Reduced:
         if self.operation.rooted:
             arguments.append(self.root)
         make = getattr(collectives, f"{row['name']}_init")
-        info = {"ranks_per_node": row["nodes"]} if row["nodes"].isdigit() else None
+        info = dict(row.get("info", {}))
+        if row["nodes"].isdigit():
+            info["ranks_per_node"] = row["nodes"]
         self.request = None
         try:
             self.request = make(self.comm, *arguments, method=row["method"], info=info)
