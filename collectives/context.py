@@ -30,8 +30,13 @@ from numpy.typing import NDArray
 
 from onesided.collectives import profiling, progress
 from onesided.collectives.agreement import largest, words_of_all
-from onesided.collectives.errors import OnesidedError, ResourceError, UnsupportedError, class_of
-from onesided.collectives.program import in_forked_child
+from onesided.collectives.errors import (
+    OnesidedError,
+    ResourceError,
+    UnsupportedError,
+    class_of,
+    in_forked_child,
+)
 
 
 class Resources:

@@ -52,7 +52,12 @@ from mpi4py import MPI
 from onesided.collectives import debug, profiling, progress
 from onesided.collectives.agreement import agree, largest
 from onesided.collectives.context import Resources, Scoped
-from onesided.collectives.errors import OnesidedError, RequestError, UnsupportedError
+from onesided.collectives.errors import (
+    OnesidedError,
+    RequestError,
+    UnsupportedError,
+    in_forked_child,
+)
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.operation import Operation
 from onesided.collectives.program import (
@@ -64,7 +69,6 @@ from onesided.collectives.program import (
     LOCAL_CALLS,
     Plan,
     Rounds,
-    in_forked_child,
     load,
 )
 from onesided.collectives.registry import Method
