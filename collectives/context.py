@@ -30,7 +30,13 @@ from numpy.typing import NDArray
 
 from onesided.collectives import profiling, progress
 from onesided.collectives.agreement import largest, words_of_all
-from onesided.collectives.errors import OnesidedError, ResourceError, UnsupportedError, class_of
+from onesided.collectives.errors import (
+    OnesidedError,
+    ResourceError,
+    UnsupportedError,
+    class_of,
+    in_forked_child,
+)
 
 
 class Resources:
@@ -132,6 +138,8 @@ class Attachment:
         """Local. Raises :class:`OnesidedError` for what is no communicator of this process."""
         if not MPI.Is_initialized() or MPI.Is_finalized():
             raise OnesidedError("MPI is not initialized, or has been finalized")
+        if in_forked_child():
+            raise OnesidedError("MPI belongs to the parent of this forked child")
         if not isinstance(comm, MPI.Comm) or comm == MPI.COMM_NULL:
             raise OnesidedError("the communicator is null or has been freed")
         if comm.Is_inter() or not isinstance(comm, MPI.Intracomm):

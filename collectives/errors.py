@@ -9,6 +9,7 @@ waiting for that rank for ever: :func:`abort_on_exception` ends the whole job in
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 import threading
 import time
@@ -22,6 +23,21 @@ from mpi4py import MPI
 MOMENT = 0.2
 
 _installed = False
+
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def in_forked_child() -> bool:
+    """Local. Whether this process is the child of one that has MPI, which it must not touch."""
+    return _forked
 
 
 def likely(word: object, known: Iterable[str], alike: float = 0.6) -> str:

@@ -42,7 +42,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.errors import RequestError
+from onesided.collectives.errors import RequestError, in_forked_child
 
 try:
     from onesided.collectives import _core as _core
@@ -276,6 +276,8 @@ class PythonRounds:
                 self.in_start += time.perf_counter() - began
 
     def Wait(self, status: MPI.Status | None = None) -> Any:
+        if in_forked_child():
+            self._refuse("waited for in a forked child, whose memory is its parent's")
         if self._state != ACTIVE or self._unready:
             value = self._inactive("waited for")
             self._fill(status)
@@ -297,6 +299,8 @@ class PythonRounds:
         return value
 
     def Test(self, status: MPI.Status | None = None) -> bool:
+        if in_forked_child():
+            self._refuse("tested in a forked child, whose memory is its parent's")
         if self._state != ACTIVE or self._unready:
             self._inactive("tested")
             self._fill(status)
@@ -330,7 +334,7 @@ class PythonRounds:
     # -- for the request's own use ----------------------------------------------------------------
 
     def advance(self, level: int) -> bool:
-        if not self._try_lock():
+        if in_forked_child() or not self._try_lock():
             return False
         try:
             if self._state != ACTIVE or self._done or self._unready:
@@ -442,7 +446,7 @@ class PythonRounds:
         self._breaks(error)
 
     def _check_program(self, variant: int) -> None:
-        if _forked:
+        if in_forked_child():
             self._refuse("started in a forked child, whose memory is its parent's")
         if self._slots < 1 or len(self._plans) < (variant + 1) * self._slots:
             raise RuntimeError("the request has no program for such a round")
@@ -600,18 +604,6 @@ def _may_call(flags: int, level: int) -> bool:
 
 #: Times of every round are added up.
 _profiling = False
-
-#: This process is the child of one that has requests.
-_forked = False
-
-
-def _after_fork() -> None:
-    global _forked
-    _forked = True
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
 
 def profile_rounds(on: bool) -> None:
     """Local. Whether the times of every round are added up from now on."""

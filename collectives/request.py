@@ -52,7 +52,12 @@ from mpi4py import MPI
 from onesided.collectives import debug, profiling, progress
 from onesided.collectives.agreement import agree, largest
 from onesided.collectives.context import Resources, Scoped
-from onesided.collectives.errors import OnesidedError, RequestError, UnsupportedError
+from onesided.collectives.errors import (
+    OnesidedError,
+    RequestError,
+    UnsupportedError,
+    in_forked_child,
+)
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.operation import Operation
 from onesided.collectives.program import (
@@ -126,6 +131,7 @@ class Persistent(Rounds, Scoped):
         """
         if self._state in (BROKEN, FREED):
             self._refuse("asked for its status")
+        self._check_process("asked for its status")
         if self._state == ACTIVE and not self._unready and not self._done:
             level = ALL_CALLS if not self._hooked or self._before_test() else LOCAL_CALLS
             self.advance(level)
@@ -166,6 +172,7 @@ class Persistent(Rounds, Scoped):
         whether any rank is in the middle of its steps, so that epochs may be open and data on their
         way, and the largest number that a round of this request had.
         """
+        self._check_process("freed")
         lost = self._state == BROKEN or (self._state == ACTIVE and bool(self._unready))
         active = self._state == ACTIVE and not lost
         unfinished = (lost or active) and not self._done
@@ -193,6 +200,10 @@ class Persistent(Rounds, Scoped):
 
     def _refuse(self, verb: str) -> None:
         raise self._misuse(verb) from self._cause
+
+    def _check_process(self, verb: str) -> None:
+        if in_forked_child():
+            self._refuse(f"{verb} in a forked child, whose memory is its parent's")
 
     def _inactive(self, verb: str) -> Any:
         if self._state != INACTIVE:
@@ -498,6 +509,7 @@ class Request(Persistent):
 
     def _give_up(self, verb: str) -> None:
         """Grant the next round, unless that has been done."""
+        self._check_process(verb)
         credit = self.transport.credit
         if self._state != INACTIVE or (credit is not None and credit.busy):
             self._refuse(verb)

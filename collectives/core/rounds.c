@@ -747,6 +747,8 @@ static PyObject *Wait(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
     PyObject *status = status_of(args, count, names);
     if (status == NULL)
         return NULL;
+    if (forked)
+        return refuse(self, "waited for in a forked child, whose memory is its parent's");
     if (self->state != ACTIVE || self->unready) {
         PyObject *said = PyObject_CallMethod((PyObject *)self, "_inactive", "s", "waited for");
         if (said == NULL || fill_status(self, status) == 0)
@@ -793,6 +795,8 @@ static PyObject *Test(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
     PyObject *status = status_of(args, count, names);
     if (status == NULL)
         return NULL;
+    if (forked)
+        return refuse(self, "tested in a forked child, whose memory is its parent's");
     if (self->state != ACTIVE || self->unready) {
         PyObject *said = PyObject_CallMethod((PyObject *)self, "_inactive", "s", "tested");
         if (said == NULL)
@@ -838,7 +842,7 @@ static PyObject *advance_round(Rounds *self, PyObject *calls)
     int level = (int)PyLong_AsLong(calls);
     if (level == -1 && PyErr_Occurred())
         return NULL;
-    if (!try_lock(self))
+    if (forked || !try_lock(self))
         Py_RETURN_FALSE;
     int code = 0;
     if (self->state == ACTIVE && !is_done(self) && !self->unready) {

@@ -151,6 +151,7 @@ class PartitionedRequest(Persistent):
         breaks, too, and says so; what is under way is left to MPI. A request that was never
         started can be freed: its place in the order of initializations stays taken.
         """
+        self._check_process("freed")
         with self._guard:
             if self._state == FREED:
                 return

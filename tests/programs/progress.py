@@ -17,6 +17,7 @@ from mpi4py import MPI
 from onesided.collectives import (
     Alltoallv_init,
     Bcast_init,
+    OnesidedError,
     Precv_init,
     Psend_init,
     RequestError,
@@ -103,10 +104,27 @@ def end_of_child():
     os._exit(5)
 
 
-def forked():
+def refused_in_child(request):
+    """Neither waits for anybody nor touches MPI."""
+    signal.alarm(20)
+    calls = [getattr(request, verb) for verb in
+             ("Start", "Wait", "Test", "Get_status", "Open", "Release", "Free")]
+    for call in [*calls, lambda: empty(COMM, 1)]:
+        try:
+            call()
+        except OnesidedError:
+            continue
+        print(f"{call} was not refused in a forked child", flush=True)
+        os._exit(6)
+    if request.advance(2):
+        os._exit(7)
+
+
+def forked(request):
     """The exit code of a child is that of one that came to its end."""
     child = os.fork()
     if child == 0:
+        refused_in_child(request)
         end_of_child()
     _, status = os.waitpid(child, 0)
     if os.waitstatus_to_exitcode(status) != 5:
@@ -120,7 +138,7 @@ def fork(method):
     memory = empty(COMM, 100)
     keep.extend([request, memory])
     rounds(request, send)
-    forked()
+    forked(request)
     rounds(request, send)  # nothing has happened to what the parent has
     memory[:] = 1
     COMM.Barrier()
@@ -137,7 +155,7 @@ def fork_while_active(method):
     send[:] = COMM.rank
     if COMM.rank == 0:
         request.Start()
-        forked()
+        forked(request)
         COMM.Barrier()
     else:
         COMM.Barrier()
