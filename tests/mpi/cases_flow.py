@@ -215,9 +215,9 @@ def case_a_restart_goes_on_bit_for_bit(comm):
         code, found = run(comm, "--restart", half, "--steps", "3", "--checkpoint", rest)
         assert code == 0
         assert found["pattern"]["nu"] == 1 / 40
-        assert found["pattern"]["step"] == 7
+        assert (found["pattern"]["step"], found["pattern"]["steps"]) == (4, 3)
         assert found["pattern"]["modes"] == [8, 10, 9]
-        np.testing.assert_allclose(found["history"][-1]["time"], 0.35)
+        np.testing.assert_allclose(found["pattern"]["history"][-1][0], 0.35)
         once, twice = state(comm, whole), state(comm, rest)
         assert comm.allreduce(once.size) > 0
         assert once.tobytes() == twice.tobytes()
@@ -230,17 +230,17 @@ def case_methods_side_by_side(comm):
     assert code == 0
     assert [row["labels"]["method"] for row in found["rows"]] == ["p2p", METHOD]
     assert all(row["iterations"] == 10 for row in found["rows"])
-    assert len(found["verdicts"]) == 4
+    assert len(found["verdicts"]) == 3
     assert all(verdict["verified"] for verdict in found["verdicts"].values())
-    assert [round(each["time"], 2) for each in found["history"]] == [k / 100 for k in range(11)]
+    times = [round(time, 2) for time, *_ in found["pattern"]["history"]]
+    assert times == [k / 100 for k in range(11)]
 
 
 def case_no_energy_is_lost_without_viscosity(comm):
     code, found = run(comm, "--shape", "8", "--nu", "0", "--steps", "20", "--dt", "0.05")
     assert code == 0
-    first, last = found["history"][0], found["history"][-1]
-    np.testing.assert_allclose(last["energy"], first["energy"], rtol=1e-6)
-    assert last["dissipation"] == 0
+    (_, first, *_), (_, last, *_) = found["pattern"]["history"][0], found["pattern"]["history"][-1]
+    np.testing.assert_allclose(last, first, rtol=1e-6)
     assert "energy lost without viscosity" in found["verdicts"]
 
 
