@@ -55,13 +55,18 @@ def case_every_way(comm, way):
 
 def case_rooms_grow(comm):
     """Ghosts for which there is no room: all links are planned again, and the state is right."""
-    spare = minimd_links.SPARE, minimd_links.LEAST
-    minimd_links.SPARE, minimd_links.LEAST = 1.0, 0
+    fit = minimd_links.Links.fit
+
+    def too_small(self, needed):
+        self.rooms[:] = 0
+        fit(self, needed)
+
+    minimd_links.Links.fit = too_small
     try:
         words = "--shape 6 4 4 --steps 60 --repeats 1 --verify --comm fence,rma-fence,p2p"
         code, found = run(comm, words)
     finally:
-        minimd_links.SPARE, minimd_links.LEAST = spare
+        minimd_links.Links.fit = fit
     assert code == 0, found["remarks"]
     plans = {row["labels"]["method"]: row["metrics"]["plans"] for row in found["rows"]}
     assert min(plans.values()) > 1, plans
