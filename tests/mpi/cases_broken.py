@@ -259,10 +259,10 @@ def case_memory_of_a_broken_reduction_lives(comm, name, method, count, nodes):
     request._hooked = 1
     request._after_start = once(request._after_start)
     raises(Boom, lambda: reduced.start(0))
-    comm.Barrier()
+    torn = comm.allreduce(not request._done, op=MPI.LOR)  # else nothing is under way any more
     reduced.free()
     gc.collect()
-    assert all(memory() is not None for memory in into)
+    assert not torn or all(memory() is not None for memory in into)
     assert comm.allreduce(len(into)) or (nodes, method) == ("", "rma-p2p")
 
 
