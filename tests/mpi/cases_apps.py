@@ -21,7 +21,7 @@ from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.methods import METHODS
 from onesided.apps.tools import fft
-from onesided.apps.tools.doctor import try_method
+from onesided.apps.tools.doctor import OPERATIONS, try_method
 from onesided.apps.tools.fft import FourierCheck, gathered
 from onesided.apps.tools.spmv import vector
 from onesided.collectives import Request, UnsupportedError, methods
@@ -169,30 +169,32 @@ def _turned(target):
     target *= np.exp(0.1j)
 
 
-@parameters(method=lambda: list(methods()))
-def case_trial_of_every_method(comm, method):
-    trial = try_method(comm, method, {})
-    assert trial.works or not trial.supported, trial
-    assert trial.works or trial.reason
+@parameters(operation=list(OPERATIONS))
+def case_trial_of_every_method(comm, operation):
+    for method in methods(operation):
+        trial = try_method(comm, method, {}, operation)
+        assert trial.works or not trial.supported, trial
+        assert trial.works or trial.reason
 
 
-def case_a_trial_sees_wrong_data(comm):
+@parameters(operation=["exchange", "reduction"])
+def case_a_trial_sees_wrong_data(comm, operation):
     wait = Request.Wait
 
     def wrong(self):
         received = wait(self)
-        if comm.rank == comm.size - 1:
+        if comm.rank == comm.size - 1 and received is not None:
             received.reshape(-1)[0] += 1
         return received
 
     Request.Wait = wrong
     try:
-        trial = try_method(comm, "p2p", {})
+        trial = try_method(comm, "p2p", {}, operation)
     finally:
         Request.Wait = wait
     assert not trial.works
     assert trial.supported
-    assert "wrong entries" in trial.reason
+    assert "wrong data" in trial.reason
 
 
 def swept(comm, methods, make, **more):
