@@ -15,9 +15,10 @@ The linear broadcast, which the paper gives no formula for, issues all its Puts 
 all: the data leave one after the other, a gap and their length apart, and the last ones are
 acknowledged. Both models let pairs of ranks send at the same time without sharing anything.
 
-What they predict for the contestants of ``onesided bench broadcast``: methods that share memory inside a node send between nodes only: the binomial tree has as many
-ranks as there are nodes, and the linear one the root and the ranks off its node. Where that is one
-rank there is nothing to predict. The other two send to every rank.
+What they predict for the contestants of ``onesided bench broadcast``: methods that share memory
+inside a node send between nodes only; the binomial tree has as many ranks as there are nodes, and
+the linear one the root and the ranks off its node. Where that is one rank there is nothing to
+predict. The other two send to every rank.
 """
 
 from __future__ import annotations
