@@ -31,7 +31,7 @@ from onesided.collectives import (
     methods,
     registry,
 )
-from onesided.collectives.tuning import auto, race, situations
+from onesided.collectives.tuning import auto, defects, race, situations
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
     Cost,
@@ -144,6 +144,35 @@ def rewrite(comm, path, chosen):
         costs = {name: Cost(setups[name], 1e-3) for name in names}
         costs[chosen] = Cost(setups[chosen], 1e-6)
         open_tuning().learn(machine(), situation, Record(costs, {}))
+
+
+PERSISTENT = {
+    "exchange": lambda comm, info: Alltoall_init(comm, np.zeros(comm.size), None, info=info),
+    "broadcast": lambda comm, info: Bcast_init(comm, np.zeros(4), info=info),
+    "reduction": lambda comm, info: Allreduce_init(comm, np.zeros(4), np.empty(4), info=info),
+}
+
+
+@parameters(
+    operation=list(PERSISTENT),
+    said=[{}, {"effort": "estimate"}, {"expected_iterations": "1"}],
+    wrong=[("MPICH", (4, 0, 0)), ("MPICH", (4, 1, 2))],
+)
+def case_what_this_mpi_is_known_to_corrupt_is_no_candidate(comm, operation, said, wrong):
+    """Also where it is recalled as the fastest from a run on another version."""
+    with tuning_file(comm), pytest.MonkeyPatch.context() as patch:
+        fastest = Record({"mpi-persistent": Cost(0.0, 1e-9)}, {})
+        patch.setattr(auto, "recall", lambda comm, key: fastest)
+        patch.setattr(Record, "covers", lambda record, names: True)
+        with PERSISTENT[operation](comm, said) as request:
+            recalled = "effort" not in said
+            assert (request.method == "mpi-persistent") == recalled
+        patch.setattr(defects, "library", lambda: wrong)
+        with PERSISTENT[operation](comm, said) as request:
+            assert request.method != "mpi-persistent"
+        patch.setattr(defects, "library", lambda: ("MPICH", (4, 1, 3)))
+        with PERSISTENT[operation](comm, said) as request:
+            assert (request.method == "mpi-persistent") == recalled
 
 
 @parameters(info=[{"expected_iterations": "1"}, {"expected_iterations": "99"}])
