@@ -20,18 +20,24 @@ import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import portable
+from onesided.collectives.buffers import vector
 from onesided.collectives.context import Attachment
 from onesided.collectives.errors import OnesidedError, PatternError, ResourceError
+from onesided.collectives.hints import Hints
 from onesided.collectives.memory import BOARD, Region, find_region
 from onesided.collectives.partitioned.counter import Grouping
+from onesided.collectives.pattern import as_bytes
+
+Info = Mapping[str, str] | MPI.Info | None
 
 SENDER, RECEIVER = 0, 1
 
@@ -303,6 +309,66 @@ class Matching:
         """Local. All that was sent to this receive has come."""
         with self._lock:
             self._slots[peer].discard(slot)
+
+
+# -- what one side was given ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What one side was given: the buffer as the caller gave it and as bytes, and the peer;
+    ``parameters`` are what it tells the peer. ``give_back`` is called when a receive is freed, with
+    whether the peer may still write."""
+
+    matching: Matching
+    given: Any
+    memory: NDArray[np.uint8]
+    peer: int
+    hints: Hints
+    parameters: Parameters
+    give_back: Callable[[bool], object] | None = None
+
+
+def read_arguments(
+    comm: MPI.Intracomm, buf: Any, partitions: int, peer: int, tag: int, aggregate: int, side: int,
+    method: str, info: Info,
+) -> Arguments:  # fmt: skip
+    """Local. The arguments, or an error."""
+    matching, hints = Matching.of(comm), Hints.of(info)
+    partitions = _integer("partitions", partitions, 1, 1 << 31)
+    tag = _integer("tag", tag, 0, highest_tag())
+    aggregate = _integer("aggregate, in bytes,", aggregate, 0, 1 << 62)
+    if not isinstance(peer, int | np.integer) or not (
+        0 <= peer < comm.size or peer == MPI.PROC_NULL
+    ):
+        raise PatternError(f"no rank {peer!r} in a communicator of {comm.size}")
+    given, array = _elements(buf, partitions, "send" if side == SENDER else "recv")
+    if array.size % partitions:
+        raise PatternError(
+            f"{partitions} partitions do not divide a buffer of {array.size} elements"
+        )
+    memory, kind = np.frombuffer(as_bytes(array), np.uint8), array.dtype.str
+    parameters = Parameters(side, tag, memory.size, kind, partitions, aggregate, method)
+    return Arguments(matching, given, memory, int(peer), hints, parameters)
+
+
+def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
+    if not isinstance(value, int | np.integer) or not lowest <= value <= highest:
+        raise PatternError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
+    return int(value)
+
+
+def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
+    """What the caller passed as data, and the elements that travel, without a copy.
+
+    As in mpi4py, the count of ``[data, count, type]`` is that of one partition.
+    """
+    spec = buf
+    if isinstance(buf, list | tuple) and len(buf) > 1 and isinstance(buf[1], int | np.integer):
+        count = _integer("the count of a partition", buf[1], 0, 1 << 62)
+        spec = [buf[0], [partitions * count], *buf[2:]]
+    read = vector(spec, 1, role)
+    return read.given, read.elements()
 
 
 # -- the receive buffer as the sender sees it -----------------------------------------------------

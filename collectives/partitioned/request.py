@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
-from onesided.collectives.buffers import vector
 from onesided.collectives.context import retire_at_end
-from onesided.collectives.errors import OnesidedError, PatternError, RequestError
-from onesided.collectives.hints import MANUAL, Hints
+from onesided.collectives.errors import OnesidedError, RequestError
+from onesided.collectives.hints import MANUAL
 from onesided.collectives.partitioned.channel import (
     AUTO,
     Channel,
@@ -48,35 +47,17 @@ from onesided.collectives.partitioned.counter import Counter, compiled_counter
 from onesided.collectives.partitioned.handshake import (
     RECEIVER,
     SENDER,
-    Matching,
-    Parameters,
+    Arguments,
+    Info,
     check_fit,
-    highest_tag,
     reach_of,
+    read_arguments,
 )
-from onesided.collectives.pattern import as_bytes
 from onesided.collectives.program import ACTIVE, BROKEN, FREED, INACTIVE, call, load
 from onesided.collectives.request import Persistent
 
 #: Bytes that a group holds at least, where partitions are smaller.
 AGGREGATE = 65536
-
-Info = Mapping[str, str] | MPI.Info | None
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """What one side was given: the buffer as the caller gave it and as bytes, and the peer;
-    ``parameters`` are what it tells the peer. ``give_back`` is called when a receive is freed, with
-    whether the peer may still write."""
-
-    matching: Matching
-    given: Any
-    memory: NDArray[np.uint8]
-    peer: int
-    hints: Hints
-    parameters: Parameters
-    give_back: Callable[[bool], object] | None = None
 
 
 class _NoMarks:
@@ -655,7 +636,8 @@ def Psend_init(
 
     Source: MPI-4.1 section 4.2.1.
     """
-    given = _read(comm, buf, partitions, dest, tag, aggregate, SENDER, method, info)
+    check_name(method)
+    given = read_arguments(comm, buf, partitions, dest, tag, aggregate, SENDER, method, info)
     return PartitionedSend(given)
 
 
@@ -671,53 +653,11 @@ def Precv_init(
 
     Source: MPI-4.1 section 4.2.1.
     """
-    given = _read(comm, buf, partitions, source, tag, aggregate, RECEIVER, method, info)
+    check_name(method)
+    given = read_arguments(comm, buf, partitions, source, tag, aggregate, RECEIVER, method, info)
     if given.peer != MPI.PROC_NULL:
         slot = given.matching.take_slot(given.peer)
         reach, give_back = reach_of(comm, given.memory, given.peer)
         parameters = replace(given.parameters, slot=slot, reach=reach)
         given = replace(given, parameters=parameters, give_back=give_back)
     return PartitionedReceive(given)
-
-
-def _read(
-    comm: MPI.Intracomm, buf: Any, partitions: int, peer: int, tag: int, aggregate: int, side: int,
-    method: str, info: Info,
-) -> Arguments:  # fmt: skip
-    """Local. The arguments, or an error."""
-    check_name(method)
-    matching, hints = Matching.of(comm), Hints.of(info)
-    partitions = _integer("partitions", partitions, 1, 1 << 31)
-    tag = _integer("tag", tag, 0, highest_tag())
-    aggregate = _integer("aggregate, in bytes,", aggregate, 0, 1 << 62)
-    if not isinstance(peer, int | np.integer) or not (
-        0 <= peer < comm.size or peer == MPI.PROC_NULL
-    ):
-        raise PatternError(f"no rank {peer!r} in a communicator of {comm.size}")
-    given, array = _elements(buf, partitions, "send" if side == SENDER else "recv")
-    if array.size % partitions:
-        raise PatternError(
-            f"{partitions} partitions do not divide a buffer of {array.size} elements"
-        )
-    memory, kind = np.frombuffer(as_bytes(array), np.uint8), array.dtype.str
-    parameters = Parameters(side, tag, memory.size, kind, partitions, aggregate, method)
-    return Arguments(matching, given, memory, int(peer), hints, parameters)
-
-
-def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
-    if not isinstance(value, int | np.integer) or not lowest <= value <= highest:
-        raise PatternError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
-    return int(value)
-
-
-def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
-    """What the caller passed as data, and the elements that travel, without a copy.
-
-    As in mpi4py, the count of ``[data, count, type]`` is that of one partition.
-    """
-    spec = buf
-    if isinstance(buf, list | tuple) and len(buf) > 1 and isinstance(buf[1], int | np.integer):
-        count = _integer("the count of a partition", buf[1], 0, 1 << 62)
-        spec = [buf[0], [partitions * count], *buf[2:]]
-    read = vector(spec, 1, role)
-    return read.given, read.elements()
