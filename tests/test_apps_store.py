@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 
+import h5py
+import numpy as np
 import pytest
 from mpi4py import MPI
 
@@ -19,6 +21,7 @@ from onesided.apps.cli.main import build_parser
 from onesided.apps.cli.options import FileName, Options, Picture
 from onesided.apps.cli.report import Report, Row, write_json
 from onesided.apps.cli.statistics import Verdict
+from onesided.apps.solvers.vectors import write_solution
 
 COMM = MPI.COMM_SELF
 ROW = Row(
@@ -177,6 +180,19 @@ def test_a_job_that_ends_in_a_case_is_followed_by_another(tmp_path, monkeypatch)
     monkeypatch.setattr(launch, "launch", lambda *_: jobs.append(kept.write_text("x")) or 134)
     assert launch.launch_by_cases(["bench"], options) == 134  # it came no farther
     assert len(jobs) == 2
+
+
+def test_a_solution_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "x.h5"
+    path.write_text("before")
+    monkeypatch.setattr(h5py.File, "create_dataset", full)
+    with pytest.raises(CommandError, match="No space left on device"):
+        write_solution(COMM, str(path), np.ones(3), {})
+    assert [each.name for each in tmp_path.iterdir()] == ["x.h5"]
+    assert path.read_text() == "before"
 
 
 # -- files ----------------------------------------------------------------------------------------
