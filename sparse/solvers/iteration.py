@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives import sums
-from onesided.collectives.scripts import Ends, Part, Place, Step, Work, script
+from onesided.collectives.scripts import Ends, Part, Place, Work, script
 from onesided.sparse.kernels.compiled import address_of
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.preconditioners.jacobi import Jacobi
@@ -125,8 +125,10 @@ class Lowered:
 
     def begin(self) -> tuple[float, float]:
         """Collective. As :meth:`Iteration.begin`."""
-        run, r, M = self.run, self._r, self._M
-        self._ends = (run.x, M.inverse) if isinstance(M, Jacobi) else (run.x,)
+        run, r, M = self.run, self._r, self.run.M
+        self._ends = (run.x,)
+        if isinstance(M, Jacobi):
+            self._ends = (run.x, M.inverse.astype(r.dtype, copy=False))
         z = run.precondition(run.residual(r), self._z)
         self._p[:] = z
         rr, self._numbers[RZ] = _products(run, r, z)
@@ -181,7 +183,8 @@ def _has_steps(matrix: DistMatrix, space: Space) -> bool:
 
 
 def _is_diagonal(M: Jacobi, space: Space) -> bool:
-    return M.inverse.dtype == space.dtype and len(M.inverse) == space.length
+    fits = np.can_cast(M.inverse.dtype, space.dtype, "safe")
+    return fits and len(M.inverse) == space.length
 
 
 # -- steps: what sparse/core/vectors.c does, in Python -------------------------------------------
