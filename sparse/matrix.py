@@ -33,12 +33,11 @@ from onesided.sparse.kernels.compiled import compiled
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
 from onesided.sparse.kernels.rows import Csr, add_product
 from onesided.sparse.linear import Linear
-from onesided.sparse.moving import moved, of_all
+from onesided.sparse.moving import of_all
 from onesided.sparse.orderings.ordering import Ordering
 from onesided.sparse.partition import Integers, Partition, index_dtype, split_columns
 from onesided.sparse.product import Product, program
 from onesided.sparse.report import MatrixReport, report
-from onesided.sparse.stored import summed
 from onesided.sparse.triplets import sent_to
 from onesided.sparse.vector import DistVector
 
@@ -482,20 +481,7 @@ class DistMatrix(Linear, Scoped):
             self._check_alive()
             if ord not in ("fro", "max", 1, np.inf):
                 raise ValueError(f"norm of order {ord!r}; there are 'fro', 1, inf and 'max'")
-        sizes = np.abs(self._rows.data).astype(np.float64)
-        if ord == np.inf:
-            lengths = np.diff(self._rows.indptr)
-            sizes = summed(np.repeat(np.arange(self._n_rows), lengths), sizes, self._n_rows)
-        elif ord == 1:
-            local = summed(self._rows.indices, sizes, self._rows.n_cols)
-            n_own, pattern = self.pattern.n_own, self.pattern
-            came = moved(self.comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
-            sizes = local[:n_own] + summed(pattern.send_index, came, n_own)
-        largest = float(np.max(of_all(self.comm, sizes.max(initial=0.0))))
-        if ord != "fro" or not 0 < largest < np.inf:
-            return largest
-        squares = of_all(self.comm, np.sum((sizes / largest) ** 2))
-        return largest * float(np.sqrt(sum(squares.tolist())))
+        return stored.norm(self.comm, self._rows, self.pattern, ord)
 
     def local_rows(self) -> sparse.csr_array:
         """Local. This rank's rows with global columns, a copy."""
