@@ -1,4 +1,4 @@
-"""The entries that a rank stores, as SciPy arrays: all of them, own columns, the diagonal; norms."""
+"""The entries that a rank stores: all of them, own columns, the diagonal as SciPy arrays; norms."""
 
 from __future__ import annotations
 
