@@ -8,7 +8,8 @@ held under ``Lock_all`` from allocation to free, because ``Win.Sync`` is legal o
 
 A *region* is one such allocation. Requests do not make their own: the counters, slots and staging
 areas of all requests of a communicator lie in its *arena*, a few regions that grow when they are
-full, so that a request costs no window.
+full, so that a request costs no window. A rank that is alone on its node shares memory with nobody:
+its regions are mappings of its own, which live as long as somebody looks at them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import mmap
 import os
 import tempfile
 import threading
@@ -56,6 +58,9 @@ BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT
 
 #: Seconds for which somebody else may be allocating memory of a node.
 PATIENCE = 10.0
+
+#: Memory of a rank that is alone on its node.
+PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 #: Where MPIs share memory.
 SHARED = "/dev/shm"
@@ -107,6 +112,7 @@ class Region:
         self.boards = Boards(aligned(nbytes), boards)
         room = nbytes if not boards else aligned(nbytes) + boards * BOARD
         self.window: MPI.Win = MPI.WIN_NULL
+        self._own: memoryview | None = None  # of a rank that is alone on its node
         lock, self.key, error = _space(node, max(room, ALIGNMENT))
         try:
             if error is None:
@@ -139,11 +145,18 @@ class Region:
     def _allocate(self, nbytes: int) -> None:
         """Collective over the node. The window, its pages touched by their owners."""
         info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
+        comm = self.node.comm
         try:
-            self.node.comm.Dup().Free()  # MPICH 5.0 crashes in Allocate_shared where this fails
-            self.window = MPI.Win.Allocate_shared(nbytes, 1, info, self.node.comm)
+            comm.Dup().Free()  # MPICH 5.0 crashes in Allocate_shared where this fails
+            if comm.size == 1:
+                self._own = memoryview(mmap.mmap(-1, nbytes, PRIVATE))
+                self.window = MPI.Win.Create(self._own, 1, MPI.INFO_NULL, comm)
+            else:
+                self.window = MPI.Win.Allocate_shared(nbytes, 1, info, comm)
         except MPI.Exception as error:
             raise refusal(error) from error
+        except OSError as error:
+            raise ResourceError(f"{nbytes:,} bytes of memory: {error.strerror}") from error
         finally:
             info.Free()
         self.window.Lock_all(MPI.MODE_NOCHECK)
@@ -158,6 +171,8 @@ class Region:
 
     def segment(self, node_rank: int) -> memoryview:
         """Local. The bytes of a rank of the node."""
+        if self._own is not None:
+            return self._own
         memory: Any = self.window.Shared_query(node_rank)[0]
         return memoryview(memory)
 
@@ -211,10 +226,11 @@ class Region:
         _regions.pop(self.key, None)
         seen = {rank for rank, part in self._parts.items() if part() is not None}
         seen |= {self.node.comm.rank} if looked_at else set()
-        kept = [Kept(self.segment(rank)) for rank in sorted(seen)]
+        kept = [Kept(self.segment(rank)) for rank in sorted(seen)] if self._own is None else []
         self._narrow()
         self.window.Unlock_all()
         self.window.Free()
+        self._own = None
         for memory in kept:
             memory.restore()
 
@@ -262,8 +278,11 @@ def _space(node: Node, nbytes: int) -> tuple[_FileLock, str, Exception | None]:
     Returns the lock, which is to be released when all have touched their memory, a key that nothing
     else has, and, on every rank of the node, the error where there is too little memory.
     """
-    mine, wanted = np.array([nbytes + (1 << 16)], np.int64), np.zeros(1, np.int64)
-    node.comm.Reduce(mine, wanted, MPI.SUM, 0)
+    if node.comm.size == 1:
+        return _FileLock(False), uuid.uuid4().hex, None
+    words = words_of_all(2, np.int64)  # this rank's, and what all want
+    words[0] = nbytes + (1 << 16)
+    node.comm.Reduce(words[:1], words[1:], MPI.SUM, 0)
     lock = _FileLock(node.comm.rank == 0)
     free, key = -1, ""
     if node.comm.rank == 0:
@@ -271,7 +290,7 @@ def _space(node: Node, nbytes: int) -> tuple[_FileLock, str, Exception | None]:
         with contextlib.suppress(OSError):  # memory is shared in another way: MPI will tell
             status = os.statvfs(SHARED)
             free = status.f_bavail * status.f_frsize
-    free, total, key = node.comm.bcast((free, int(wanted[0]), key))
+    free, total, key = node.comm.bcast((free, int(words[1]), key))
     if not 0 <= free < total:
         return lock, key, None
     return lock, key, ResourceError(
