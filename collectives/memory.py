@@ -162,7 +162,8 @@ class Region:
         self.window.Lock_all(MPI.MODE_NOCHECK)
         if self.window.model != MPI.WIN_UNIFIED:  # loads, stores and Puts must see one memory
             raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
-        np.frombuffer(self.segment(self.node.comm.rank), np.uint8)[:nbytes:PAGE] = 0
+        if self._own is None:  # space that is promised is given out twice until it is touched
+            np.frombuffer(self.segment(self.node.comm.rank), np.uint8)[:nbytes:PAGE] = 0
 
     def take_root(self) -> NDArray[np.uint8]:
         """Local. This rank's segment; from now on it lives as long as a view of it."""
@@ -661,11 +662,11 @@ def empty(
 
     Shape and dtype may differ between ranks, zero sizes included. Given as ``recvbuf``, the array
     or any contiguous view of it is the fast way to receive: peers on the node store straight into
-    it. ``links`` of :func:`Precv_init` at a time may receive into parts of it in this way. Its
-    pages have been touched by this rank. Give it back with :func:`free`; what is left is freed
-    before Finalize.
+    it. ``links`` of :func:`Precv_init` at a time may receive into parts of it in this way. Where
+    ranks share it, its pages have been touched by this rank. Give it back with :func:`free`; what
+    is left is freed before Finalize.
 
-    Raises :class:`ResourceError` on every rank where a node's shared memory does not suffice.
+    Raises :class:`ResourceError` on every rank where a node's memory does not suffice.
     """
     context = Context.of(comm)
     with agreed(context.comm, "empty"):
