@@ -149,22 +149,21 @@ void copy_box(const Box *box, char *to, const char *from)
     }
 }
 
-static void gather(const Step *step)
+void gather_items(char *to, const char *from, const int64_t *index, Py_ssize_t count,
+                  Py_ssize_t item)
 {
-    const int64_t *index = (const int64_t *)(intptr_t)step->shift;
-    Py_ssize_t item = (Py_ssize_t)step->scale;
 #define GATHERED(type) \
-    for (Py_ssize_t i = 0; i < step->count; i++) \
-        memcpy(step->to + i * (Py_ssize_t)sizeof(type), \
-               step->from + index[i] * (Py_ssize_t)sizeof(type), sizeof(type))
+    for (Py_ssize_t i = 0; i < count; i++) \
+        memcpy(to + i * (Py_ssize_t)sizeof(type), from + index[i] * (Py_ssize_t)sizeof(type), \
+               sizeof(type))
     typedef struct { uint64_t words[2]; } pair;
     switch (item) {
     case 4: GATHERED(uint32_t); break;
     case 8: GATHERED(uint64_t); break;
     case 16: GATHERED(pair); break;
     default:
-        for (Py_ssize_t i = 0; i < step->count; i++)
-            memcpy(step->to + i * item, step->from + index[i] * item, (size_t)item);
+        for (Py_ssize_t i = 0; i < count; i++)
+            memcpy(to + i * item, from + index[i] * item, (size_t)item);
     }
 #undef GATHERED
 }
@@ -196,7 +195,8 @@ static int run_chain(Rounds *self, Chain *chain, int level, PyThreadState **rele
             copy_box(step->box, step->to, step->from);
             break;
         case GATHER:
-            gather(step);
+            gather_items(step->to, step->from, (const int64_t *)(intptr_t)step->shift, step->count,
+                         (Py_ssize_t)step->scale);
             break;
         case REDUCE:
             step->fold(step->to, step->from, step->right, step->count);

@@ -80,9 +80,11 @@ def exchange(comm, count=32, info=None, recvbuf=None):
 
 
 def candidates(comm, strict=False):
-    """What is tried; the one method that is another's equal on a node only where there are two."""
+    """What is tried; the one method that is another's equal on a node only where there are two,
+    and the one for nodes of many ranks nowhere here."""
     return [m.name for m in methods().values() if m.candidate and (m.any_order or strict)
-            and not (m.name == situations.FAR_ONLY and alone(comm))]
+            and not (m.name == situations.FAR_ONLY and alone(comm))
+            and m.name != situations.BY_NODE]
 
 
 def alone(comm):
@@ -105,6 +107,21 @@ def case_what_was_measured_is_kept(comm):
                 assert cost.round > 0
         else:
             assert path.read_text() == "rank 0 alone reads"
+
+
+@ranks(at_least=2)
+@parameters(crowd=[1, 2], info=[{}, {"progress": "manual"}])
+def case_messages_of_nodes_are_tried_where_nodes_have_many_ranks(comm, crowd, info):
+    known, situations.CROWD = situations.CROWD, crowd
+    try:
+        with tuning_file(comm) as path:
+            exchange(comm, info={**info, "ranks_per_node": "1"})
+            if comm.rank == 0:
+                (record,) = read_records(path)[machine()].values()
+                assert (situations.BY_NODE in record.costs) == (crowd == 1 and not info)
+                assert situations.BY_NODE not in record.refused
+    finally:
+        situations.CROWD = known
 
 
 def case_what_is_known_is_not_measured_again(comm):
