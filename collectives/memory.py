@@ -7,8 +7,8 @@ held under ``Lock_all`` from allocation to free, because ``Win.Sync`` is legal o
 (MPI-4.1 section 12.5.4).
 
 A *region* is one such allocation. Requests do not make their own, so that they cost no window
-(:mod:`.arena`). A rank that is alone on its node shares memory with nobody: its regions are mappings
-of its own, which live as long as somebody looks at them.
+(:mod:`.arena`). A rank that is alone on its node shares memory with nobody: its regions are
+mappings of its own, which live as long as somebody looks at them.
 """
 
 from __future__ import annotations
