@@ -18,9 +18,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, largest
+from onesided.collectives.arena import Arena
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import RequestError
-from onesided.collectives.memory import Arena
 from onesided.pencilfft.decomposition import array_in
 
 
