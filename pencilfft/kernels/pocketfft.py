@@ -1,4 +1,4 @@
-"""Kernels: SciPy's own, always there, which is pocketfft or, from SciPy 1.18 on, its successor ducc;
+"""Kernels: SciPy's own, always there: pocketfft or, from SciPy 1.18 on, its successor ducc;
 and ducc0 itself, vectorized over lines. Their calls are the same.
 
 ``scipy.fft`` allocates its results. The extension module under it writes into a given array; it
