@@ -652,6 +652,9 @@ def Precv_init(
     the fastest way, as many receives at a time as the array has links. ``MPI.ANY_SOURCE`` and
     ``MPI.ANY_TAG`` are refused, as by MPI.
 
+    Raises as :func:`Psend_init` does, and :class:`ResourceError` for more than 4,096 receives from
+    one rank at a time.
+
     Source: MPI-4.1 section 4.2.1.
     """
     check_name(method)

@@ -260,7 +260,7 @@ def case_freed_in_the_middle_of_a_call(comm, method, who):
     pair.send.Free()
     if who != "a step":
         thread.join(10)
-        assert len(found) == 1 and "freed" in found[0], found
+        assert "freed" in found[0], found
     raises(RequestError, pair.receive.Wait, "was given up")
     pair.free()
 
