@@ -54,20 +54,20 @@ class Links:
         are sent to at the same time."""
         self.turns = segments.turns
         self.parent, self.groups = parent, [list(group) for group in groups if group]
-        self._segments, self._memory, self._control = segments, broadcast.memory(), control
-        self._comm, self._tag = broadcast.context.comm, broadcast.number
-        self._me = broadcast.rank
-        self._round = 0
+        self._comm, self._tag, self._me = broadcast.context.comm, broadcast.number, broadcast.rank
         self._nothing, self._farewell = bytearray(0), bytearray(1)
         self._word = np.zeros(1, np.int64)
         self._came = {child: 0 for group in self.groups for child in group}
+        self._windows: dict[int, MPI.Win] = {}
+        self._message: MPI.Prequest | None = None
+        resources.keep.append(self._word)
+        resources.on_release(self._end)  # first: its neighbors wait for it, also where this fails
+        self._segments, self._memory, self._control = segments, broadcast.memory(), control
+        self._round = 0
         self._windows = {child: control.window(child) for child in self._came}
         self._sync = control.window(broadcast.rank).Sync
-        self._message: MPI.Prequest | None = None
         if parent is not None:
             self._message = self._comm.Send_init([self._nothing, MPI.BYTE], parent, self._tag)
-        resources.keep.append(self._word)
-        resources.on_release(self._end)
 
     # -- programs ----------------------------------------------------------------------------------
 
@@ -195,9 +195,10 @@ class Links:
         last message, the farewell, is the only one that is not empty."""
         for child, window in self._windows.items():
             window.Flush(child)
-        if self._message is not None and self.parent is not None:
+        if self._message is not None:
             self._message.Wait()
             self._message.Free()
+        if self.parent is not None:
             self._comm.Send([self._farewell, MPI.BYTE], self.parent, self._tag)
         status = MPI.Status()
         for child in self._came:
