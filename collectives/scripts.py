@@ -8,7 +8,8 @@ multiply the rest. The steps are between *places*: an array, or a :class:`Part` 
 These have the strides, and about the alignment, of the samples that it was made with.
 
 The compiled core runs a script without the interpreter but for the steps that need it, see
-:mod:`.program`; :class:`PythonScript` is the reference, and the fallback.
+:mod:`.program`; :class:`PythonScript` is the reference, and the fallback. It stands here because
+that core is one library, with the copies of boxes that rounds use as well.
 """
 
 from __future__ import annotations
