@@ -262,7 +262,7 @@ def entries_of_each_rank(cell, way):
     cell.kept(made)
     before = assembler.matrix.values.copy()
     if way == "added":
-        assembler.add([0], [0], [1])
+        assembler.add([0, 0, 0], 0, 1)
     for wrong in (assembler.assemble, lambda: assembler.assemble(np.zeros((2, 3)))):
         try:
             wrong()
