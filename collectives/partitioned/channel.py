@@ -77,19 +77,16 @@ class Channel:
             message.Free()
 
     def close(self, broken: bool = False) -> None:
-        """Local. Give everything back. ``broken``: in the middle of a round, so receives end where
-        nothing has come, and other messages that are under way are kept, with their buffers."""
+        """Local. Give everything back. ``broken``: in the middle of a round, so messages that are
+        under way are kept, with their buffers."""
         while self._closing:
             self._closing.pop()()
         while self._messages:
             message = self._messages.pop()
             if broken and not message.Test():
-                if not self.sends:
-                    message.Cancel()
-                if not message.Test():
-                    _abandoned.append((message, self.memory))
-                    continue
-            message.Free()
+                _abandoned.append((message, self.memory))
+            else:
+                message.Free()
 
 
 class Sender:
