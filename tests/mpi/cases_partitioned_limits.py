@@ -242,7 +242,7 @@ def case_freed_in_the_middle_of_a_call(comm, method, who):
     if who != "a step" and MPI.Query_thread() != MPI.THREAD_MULTIPLE:
         skip("the thread level is below multiple")
     pair, found = Pair(comm, method, 4, 4, count=64), []
-    pair.start()
+    pair.send.Start()
     if who == "a step":
         pair.send._step = pair.send.Free
         raises(RequestError, lambda: fail_started(pair.send), "in the middle of a call of it")
@@ -261,7 +261,6 @@ def case_freed_in_the_middle_of_a_call(comm, method, who):
     if who != "a step":
         thread.join(10)
         assert "freed" in found[0], found
-    raises(RequestError, pair.receive.Wait, "was given up")
     pair.free()
 
 
