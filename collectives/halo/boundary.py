@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.halo.faces import Layers
 from onesided.collectives.halo.plan import Combine, Fill
 
 #: Conditions at an end of the grid that have a name; others are numbers and functions.
@@ -22,6 +21,9 @@ COPY, REFLECT, ANTIREFLECT = CONDITIONS = ("copy", "reflect", "antireflect")
 
 #: The kinds of the conditions that have a value of their own.
 NUMBER, FUNCTION = "number", "function"
+
+#: Those that look at the cells that the ghosts mirror.
+MIRRORED = (REFLECT, ANTIREFLECT, FUNCTION)
 
 #: By axis, the conditions at its low and high end.
 Conditions = list[tuple[Any, Any]]
@@ -131,10 +133,11 @@ class Boundary:
 class End:
     """The ghosts of an array at one end of the grid, and what a condition sets them to.
 
-    ``ghosts`` and ``inside`` have the same shape; ``inside`` are the layers that they mirror, in
-    that order; ``edge`` is the outermost layer of the grid. All other axes have their ghosts, too,
-    so that corners are filled when one axis after the other is. ``coordinates`` are those of the
-    ghosts, by axis of the grid, shaped to be broadcast.
+    ``ghosts`` are those beyond the end; ``inside`` are the layers that they mirror, in that order,
+    so many as the grid has; ``edge`` is the outermost layer of the grid. What a thin block has not
+    itself are ghosts of it that have come before. All other axes have their ghosts, too, so that
+    corners are filled when one axis after the other is. ``coordinates`` are those of the ghosts,
+    by axis of the grid, shaped to be broadcast.
     """
 
     ghosts: NDArray[Any]
@@ -147,13 +150,14 @@ class End:
     @classmethod
     def of(
         cls, array: NDArray[Any], coordinates: Sequence[NDArray[np.float64]], axis: int, side: int,
-        layers: Layers, staggered: bool,
+        beyond: tuple[int, int], staggered: bool, condition: str | None,
     ) -> End:
         """Local. Points of a staggered field lie on the boundary: these mirror themselves.
 
-        ``coordinates`` are those of all points of the array, by axis of the grid.
+        ``coordinates`` are those of all points of the array, by axis of the grid; ``beyond`` how
+        many layers of it lie beyond the low and the high end of the grid.
         """
-        wide, at = layers[side], array.ndim - len(coordinates) + axis
+        wide, at = beyond[side], array.ndim - len(coordinates) + axis
         points = list(coordinates)
 
         def from_the_end(array: NDArray[Any], at: int) -> NDArray[Any]:
@@ -161,9 +165,10 @@ class End:
             return view if side == 0 else view[::-1]
 
         view = from_the_end(array, at)
-        if view.shape[0] < 2 * wide + staggered:
+        if condition in MIRRORED and view.shape[0] - beyond[1 - side] < 2 * wide + staggered:
             raise PatternError(
-                f"{wide} ghost layers at the end of axis {axis} mirror a block that has fewer"
+                f"{wide} ghost layers at the end of axis {axis} mirror layers that the block, with "
+                "its ghosts, does not have"
             )
         first = wide + staggered
         back = partial(np.moveaxis, source=0, destination=at)

@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import (
     Blocks,
+    Layers,
+    Link,
     Place,
     bytes_off,
     choose_dims,
     extents,
+    links_between,
     order_by_node,
     read_sizes,
     read_width,
@@ -40,8 +43,7 @@ class Decomposition:
     ) -> None:
         """Local. ``nodes`` has the node of each rank; the rest as for :class:`~.grid.Grid`.
 
-        Raises :class:`PatternError` for what makes no sense, for more ranks than can have a block,
-        and for blocks with fewer layers than the halo.
+        Raises :class:`PatternError` for what makes no sense.
         """
         size = len(nodes)
         self.shape = tuple(operator.index(n) for n in shape)
@@ -53,7 +55,7 @@ class Decomposition:
         if len(each) != axes or any(p not in (False, True) for p in each):
             raise PatternError(f"periodic is {periodic!r}, not one truth per axis of {axes}")
         self.periodic = tuple(bool(p) for p in each)
-        cuts = () if sizes is None else read_sizes(sizes, self.shape, self.layers)
+        cuts = () if sizes is None else read_sizes(sizes, self.shape)
         if cuts and math.prod(map(len, cuts)) != size:
             raise PatternError(f"{math.prod(map(len, cuts))} blocks of given sizes for {size} "
                                "ranks")
@@ -173,7 +175,27 @@ class Decomposition:
         return self.shape, self.blocks.starts, self.layers
 
     def _last(self, axis: int) -> bool:
-        return not self.periodic[axis] and self.coords[axis] == self.dims[axis] - 1
+        return not self.periodic[axis] and self.coords[axis] == self.blocks.last[axis]
+
+    def _links(
+        self, layers: Sequence[Layers], staggered: Sequence[int] = ()
+    ) -> list[list[Link]]:
+        """By axis, the blocks that have ghosts in common with this one."""
+        return [
+            links_between(
+                self.blocks.starts[axis], self.coords[axis], layers[axis], self.periodic[axis],
+                axis in staggered and not self.periodic[axis],
+            )
+            for axis in range(len(self.shape))
+        ]  # fmt: skip
+
+    def _beyond(self, axis: int, staggered: bool) -> Layers:
+        """How many ghost layers of this block lie beyond the ends of an axis."""
+        if self.periodic[axis] or 0 in self.local_shape:
+            return 0, 0
+        (low, high), here = self.layers[axis], self.box[axis]
+        left = self.shape[axis] - here.stop + (staggered and not self._last(axis))
+        return max(0, low - here.start), max(0, high - left)
 
     def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
         """Of a field on this rank."""

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from onesided.collectives import debug, progress
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, listed_faces
+from onesided.collectives.halo.parcels import FacesOf
 from onesided.collectives.halo.plan import Combine, Fill, Ghosts, initialize
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.program import FREED, load
@@ -100,17 +101,17 @@ class HaloExchange(Persistent):
             that do not exist, shapes or dtypes that differ between two sides.
         """
 
-        def faces_of(array: NDArray[Any]) -> Iterable[Face]:
+        def faces_of(array: NDArray[Any], number: int) -> Iterable[Face]:
             if neighbors is not None:
                 return listed_faces(neighbors, array.shape, comm.Get_size(), width)
-            return grid_faces(array.shape, width, _place(comm), ghosts, corners=corners)
+            return grid_faces(array.shape, width, _place(comm), ghosts, corners)
 
         self._set_up(comm, fields, faces_of, info)
 
     @classmethod
     def of(
-        cls, comm: MPI.Comm, fields: Any, faces_of: Callable[[NDArray[Any]], Iterable[Face]],
-        info: Info = None, combine: Combine | None = None,
+        cls, comm: MPI.Comm, fields: Any, faces_of: FacesOf, info: Info = None,
+        combine: Combine | None = None,
         empties: Any = None, fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
         boundary: Any = None,
     ) -> Self:
@@ -122,8 +123,8 @@ class HaloExchange(Persistent):
         return made
 
     def _set_up(
-        self, comm: MPI.Comm, fields: Any, faces_of: Callable[[NDArray[Any]], Iterable[Face]],
-        info: Info, combine: Combine | None = None, empties: Any = None,
+        self, comm: MPI.Comm, fields: Any, faces_of: FacesOf, info: Info,
+        combine: Combine | None = None, empties: Any = None,
         fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
     ) -> None:
         began = time.perf_counter()
