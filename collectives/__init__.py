@@ -3,6 +3,8 @@
 if __name__ == "collectives":  # imported from the source folder, not from the package
     raise ImportError("import onesided.collectives, not collectives", name="collectives")
 
+from importlib.metadata import version
+
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.broadcast.operation import Bcast_init
 from onesided.collectives.errors import (
@@ -39,11 +41,12 @@ from onesided.collectives.halo.faces import Face
 from onesided.collectives.halo.grid import Grid
 from onesided.collectives.memory import empty, free
 from onesided.collectives.partitioned.channel import PartitionedMethod, partitioned_methods
-from onesided.collectives.partitioned.init import Precv_init, Psend_init
 from onesided.collectives.partitioned.request import (
     PartitionedReceive,
     PartitionedRequest,
     PartitionedSend,
+    Precv_init,
+    Psend_init,
 )
 from onesided.collectives.passive.runtime import OneSidedBroadcast
 from onesided.collectives.passive.windows import Extents, bcast_linear, extents_of
@@ -150,3 +153,9 @@ __all__ = [
     "register",
     "sums",
 ]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        return version("onesided")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -164,7 +164,7 @@ class Context:
     ``comm`` is the duplicate; ``live`` holds the resources in use in the order of their
     creation, which is the same on all ranks; ``retired`` the shared memory that has been freed
     but that some rank may still look at; ``ordered`` the strictly ordered requests that are
-    active, in the order of their starts; ``arena`` the memory that requests share (:mod:`.memory`).
+    active, in the order of their starts; ``arena`` the memory that requests share (:mod:`.arena`).
     """
 
     _all: ClassVar[dict[int, Context]] = {}  # by number: in the order of creation

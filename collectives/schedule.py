@@ -29,16 +29,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import swapped
+from onesided.collectives.arena import ControlMemory, Share, cell_of
 from onesided.collectives.context import Resources, refusal
 from onesided.collectives.exchange import Exchange, ExchangeTransport, Wanted
-from onesided.collectives.memory import (
-    ALIGNMENT,
-    ControlMemory,
-    Share,
-    aligned,
-    cell_of,
-    region_with_key,
-)
+from onesided.collectives.memory import ALIGNMENT, aligned, region_with_key
 from onesided.collectives.pattern import (
     LARGEST_PIECE,
     Block,

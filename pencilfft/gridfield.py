@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import Grid
 from onesided.collectives.pattern import Box
+from onesided.pencilfft.io.hdf5 import HDF5File
 
 
 class _Owned(np.ndarray[Any, Any]):
@@ -46,8 +47,6 @@ def write_field(
 ) -> None:
     """Collective. Write a field without its ghosts as a step of an :class:`HDF5File`, or of the
     file of this name; ``attributes`` are stored with it."""
-    from onesided.pencilfft.io.hdf5 import HDF5File
-
     file = filename if isinstance(filename, HDF5File) else HDF5File(filename)
     file.write(step, {name: [_Owned.of(grid, field)]}, attributes=attributes)
 
@@ -57,8 +56,6 @@ def read_field(
 ) -> None:
     """Collective. Fill what ranks own of a field from an :class:`HDF5File`, or from the file of
     this name, whoever has written it."""
-    from onesided.pencilfft.io.hdf5 import HDF5File
-
     own = _Owned.of(grid, field)
     file = filename if isinstance(filename, HDF5File) else HDF5File(filename, mode="r")
     file.read(own, name, step)

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
 from onesided.collectives.agreement import agree, agreed, largest, swapped
+from onesided.collectives.arena import ControlMemory, cell_of
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.halo.faces import Face
@@ -44,14 +45,7 @@ from onesided.collectives.halo.parcels import (
     read_fields,
 )
 from onesided.collectives.hints import MANUAL, Hints
-from onesided.collectives.memory import (
-    ALIGNMENT,
-    ControlMemory,
-    aligned,
-    cell_of,
-    find_region,
-    region_with_key,
-)
+from onesided.collectives.memory import ALIGNMENT, aligned, find_region, region_with_key
 from onesided.collectives.pattern import pieces as in_messages
 from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
 

@@ -1,5 +1,5 @@
-"""Geometric multigrid for Poisson's equation: V-cycles over grids of half the cells each, down to two
-by two, of which most ranks have none. The number of cycles does not grow with the grid."""
+"""Geometric multigrid for Poisson's equation: V-cycles over grids of half the cells each, down to
+two by two, of which most ranks have none. The number of cycles does not grow with the grid."""
 
 import sys
 

@@ -11,7 +11,13 @@ from cases import need, parameters, ranks
 from halo_blocks import by
 from mpi4py import MPI
 
-from onesided.collectives import Grid, MismatchError, PatternError, ResourceError, free
+from onesided.collectives import (
+    Grid,
+    MismatchError,
+    PatternError,
+    ResourceError,
+    free,
+)
 from onesided.collectives.context import Context
 from onesided.collectives.halo import migration
 from onesided.collectives.halo.migration import REVIEW
