@@ -5,15 +5,18 @@ Conditions can change between rounds: a plan knows only of what *kind* each one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
+from onesided.collectives.halo.decomposition import Decomposition
 from onesided.collectives.halo.plan import Combine, Fill
 
 #: Conditions at an end of the grid that have a name; others are numbers and functions.
@@ -207,3 +210,41 @@ class End:
                 self.ghosts[...] = empties
 
         return give
+
+
+def all_fills(
+    blocks: Decomposition, fields: Sequence[Any], forms: Sequence[Sequence[bool]],
+    boundary: Boundary, back: tuple[Combine, Any] | None,
+) -> list[list[Fill]]:
+    """Local. By turn, what fills the ghosts of this block beyond the ends of the grid, or with
+    ``back`` the adjoint of that. ``forms``: by field, along which axes it is staggered."""
+    levels = [field if isinstance(field, tuple) else (field,) for field in fields]
+    found: list[list[Fill]] = []
+    for turn in range(math.lcm(2, *map(len, levels))):
+        fills: list[Fill] = []
+        for number, (of_field, staggered) in enumerate(zip(levels, forms, strict=True)):
+            array = np.asarray(of_field[turn % len(of_field)])
+            ends = list(_ends(blocks, array, staggered, boundary, number))
+            if back is None:
+                fills += [end.fill(boundary, number) for end in ends]
+            else:
+                fills += [end.give(boundary.kind(number, end.axis, end.side), *back)
+                          for end in reversed(ends)]
+        if back is None and boundary.changes:
+            fills.insert(0, boundary.read)
+        found.append(fills)
+    return found
+
+
+def _ends(
+    blocks: Decomposition, array: NDArray[Any], staggered: Sequence[bool], boundary: Boundary,
+    field: int,
+) -> Iterator[End]:
+    """The ends of the grid at this block that have a condition, in the order of filling."""
+    along = [axis for axis, one in enumerate(staggered) if one]
+    points = blocks.coordinates(along, ghosts=True)
+    for axis, side in product(range(len(blocks.shape)), (0, 1)):
+        condition = boundary.kind(field, axis, side)
+        beyond = blocks.beyond(axis, staggered[axis])
+        if condition is not None and beyond[side]:
+            yield End.of(array, points, axis, side, beyond, staggered[axis], condition)

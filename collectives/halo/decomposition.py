@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -137,6 +138,14 @@ class Decomposition:
             found.append(points.reshape([-1 if a == axis else 1 for a in range(len(self.shape))]))
         return found
 
+    def beyond(self, axis: int, staggered: bool) -> Layers:
+        """Local. How many ghost layers of this block lie beyond the ends of an axis."""
+        if self.periodic[axis] or 0 in self.local_shape:
+            return 0, 0
+        (low, high), here = self.layers[axis], self.box[axis]
+        left = self.shape[axis] - here.stop + (staggered and not self._last(axis))
+        return max(0, low - here.start), max(0, high - left)
+
     def part(self, rank: int, shape: Sequence[int]) -> tuple[slice, ...]:
         """Local. What a rank owns of a global array of this :meth:`global_shape`."""
         axes = len(self.shape)
@@ -189,13 +198,19 @@ class Decomposition:
             for axis in range(len(self.shape))
         ]  # fmt: skip
 
-    def _beyond(self, axis: int, staggered: bool) -> Layers:
-        """How many ghost layers of this block lie beyond the ends of an axis."""
-        if self.periodic[axis] or 0 in self.local_shape:
-            return 0, 0
-        (low, high), here = self.layers[axis], self.box[axis]
-        left = self.shape[axis] - here.stop + (staggered and not self._last(axis))
-        return max(0, low - here.start), max(0, high - left)
+    def _touching(self) -> list[int]:
+        """The other ranks whose blocks have a face, an edge or a corner in common with this one."""
+        steps = [[link.step for link in links]
+                 for links in self._links([(1, 1)] * len(self.shape))]
+        found = {self._place.neighbor(offset) for offset in itertools.product(*steps)}
+        here = self._place.neighbor((0,) * len(self.shape))
+        return sorted(rank for rank in found if rank is not None and rank != here)
+
+    def _has_cells(self, where: tuple[Any, ...]) -> bool:
+        """Whether an index of fields, such as :attr:`interior`, selects something."""
+        spans = (range(*part.indices(n))
+                 for part, n in zip(where[1:], self._extents(()), strict=True))
+        return all(map(len, spans))
 
     def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
         """Of a field on this rank."""

@@ -60,17 +60,16 @@ def is_empty(box: Box) -> bool:
     return any(part.stop <= part.start for part in box)
 
 
+def empty_box(axes: int) -> Box:
+    """Local. A box without elements."""
+    return (slice(0, 0),) * axes
+
+
 def common(one: Box, other: Box) -> Box:
     """Local. What two boxes share; an empty box where that is nothing."""
     starts = [max(a.start, b.start) for a, b in zip(one, other, strict=True)]
     stops = [min(a.stop, b.stop) for a, b in zip(one, other, strict=True)]
     return tuple(slice(low, max(low, high)) for low, high in zip(starts, stops, strict=True))
-
-
-def within(box: Box, other: Box) -> Box:
-    """Local. A box counted from the start of another one that it lies in."""
-    return tuple(slice(a.start - b.start, a.stop - b.start)
-                 for a, b in zip(box, other, strict=True))
 
 
 def text(box: Box) -> str:
@@ -336,7 +335,7 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
         send = read_box(entry[1], shape, f"the send box for neighbor {number} (rank {rank})")
         recv = read_box(entry[2], shape, f"the receive box for neighbor {number} (rank {rank})")
         if rank == MPI.PROC_NULL:
-            send = recv = _nothing(shape)
+            send = recv = empty_box(len(shape))
         key = _integer(entry[3], f"the tag of neighbor {number}") if len(entry) > 3 else seen[rank]
         seen[rank] += 1
         if rank >= 0 and (rank, key) in taken:
@@ -351,7 +350,7 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
 def read_box(box: Any, shape: tuple[int, ...], name: str) -> Box:
     """Local. A box from slices or pairs (start, stop), one per axis; an empty one from None."""
     if box is None:
-        return _nothing(shape)
+        return empty_box(len(shape))
     if isinstance(box, slice):
         box = (box,)
     if not isinstance(box, list | tuple):
@@ -418,10 +417,6 @@ def _integer(value: Any, name: str) -> int:
         return operator.index(value)
     except TypeError:
         raise PatternError(f"{name} has {value!r:.60}, not an integer") from None
-
-
-def _nothing(shape: tuple[int, ...]) -> Box:
-    return (slice(0, 0),) * len(shape)
 
 
 # -- a grid in blocks ----------------------------------------------------------------------------

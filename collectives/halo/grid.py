@@ -15,11 +15,9 @@ has been updated, planned at the first call.
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -35,46 +33,44 @@ from onesided.collectives.halo.boundary import (
     ANTIREFLECT,
     Boundary,
     Conditions,
-    End,
+    all_fills,
     kind,
     kinds,
     read_conditions,
 )
 from onesided.collectives.halo.decomposition import Decomposition
-from onesided.collectives.halo.exchange import HaloExchange, Info
+from onesided.collectives.halo.exchange import HaloExchange, Info, Plans, Wanted
 from onesided.collectives.halo.faces import (
     DIRECT,
     RADIX,
     Face,
     block_faces,
-    common,
+    empty_box,
     extents,
     listed_faces,
     text,
-    within,
 )
 from onesided.collectives.halo.migration import Migration
-from onesided.collectives.halo.plan import Combine, Fill
-from onesided.collectives.halo.redistribution import Part, Placed, Redistribution, part_of
-from onesided.collectives.halo.refinement import Refinement
+from onesided.collectives.halo.plan import Combine
+from onesided.collectives.halo.redistribution import (
+    P2P,
+    Part,
+    Placed,
+    Redistribution,
+    Refinement,
+    check_alike,
+    check_refined,
+    part_of,
+)
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import Region, empty, find_region, free
-from onesided.collectives.pattern import Box, full_box, pieces, whole
-from onesided.collectives.program import address
+from onesided.collectives.pattern import full_box
+from onesided.collectives.pattern import whole as all_of
 
 #: What ``accumulate`` does with what comes, and what is left in the ghosts.
 OPERATIONS: dict[str, tuple[Combine, Any]] = {
     "sum": (np.add, 0), "min": (np.minimum, None), "max": (np.maximum, None),
 }  # fmt: skip
-
-#: What is done to fields: its name, and what else a plan depends on.
-Wanted = tuple[str, *tuple[Any, ...]]
-
-#: What a grid plans once for some fields, and keeps.
-Kept = HaloExchange | Redistribution | Refinement
-
-#: Lists of fields whose requests a grid keeps.
-MOST_PLANS = 32
 
 #: The grids that memory has been made for.
 _MADE: WeakKeyDictionary[Region, tuple[Any, ...]] = WeakKeyDictionary()
@@ -158,10 +154,10 @@ class Grid(Decomposition, Scoped):
             read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
             block_faces(self._links(self.layers), (), (), self._place, ghosts, corners)
-        self._plans: dict[tuple[Wanted, Any], Kept] = {}  # by the memory of the fields
+        self._plans = Plans()
         self._migration: Migration | None = None
         self._fields: list[NDArray[Any]] = []
-        self._compares, self._warned = debug.enabled(), False
+        self._compares = debug.enabled()
 
     def __repr__(self) -> str:
         return f"<grid of {self.shape} on {self.dims} ranks, here {text(self.box)}>"
@@ -244,12 +240,12 @@ class Grid(Decomposition, Scoped):
         plan = self._updating(fields, boundary, ghosts, t)
         plan.Start()
         try:
-            if not self._thin and all(extents(_bounded(self.interior, self._extents(())))):
+            if self._has_cells(self.interior):
                 function(self.interior)
         finally:
             given = plan.Wait()
         for where in self.boundary:
-            if all(extents(_bounded(where, self._extents(())))):
+            if self._has_cells(where):
                 function(where)
         return given
 
@@ -265,7 +261,7 @@ class Grid(Decomposition, Scoped):
         plan = self._planned(wanted, fields)
         if plan is None:
             plan = self.halo(*fields, boundary=boundary, ghosts=ghosts)
-            self._keep(wanted, fields, plan)
+            self._plans.keep(wanted, fields, plan)
         elif boundary is not None:
             plan.boundary.set(self._conditions(fields, boundary))
         plan.boundary.time = t
@@ -288,7 +284,7 @@ class Grid(Decomposition, Scoped):
         """
         forms, conditions = self._forms(fields, boundary)
         shown = Boundary(conditions, [_first(field).dtype for field in fields])
-        fills = partial(self._fills, fields, forms, shown, None)
+        fills = partial(all_fills, self, fields, forms, shown, None)
         return HaloExchange.of(
             self.comm, self._given(fields),
             partial(self._faces, forms=forms, table=neighbors, ghosts=ghosts),
@@ -318,7 +314,7 @@ class Grid(Decomposition, Scoped):
         plan = self._planned(wanted, fields)
         if plan is None:
             plan = self._backwards(fields, op, boundary, ghosts)
-            self._keep(wanted, fields, plan)
+            self._plans.keep(wanted, fields, plan)
         return plan.exchange()
 
     # -- the whole field --------------------------------------------------------------------------
@@ -373,14 +369,15 @@ class Grid(Decomposition, Scoped):
         if plan is None:
             shapes = [shape or self._shape_of(field), other._shape_of(out)]
             with agreed(self._context.comm, f"redistribute {shapes} {field.dtype} {out.dtype}"):
-                self._check_alike(other)
+                check_alike(self._context.comm, other._context.comm)
                 forms = [f"{array.dtype} {each}"
                          for each, array in zip(shapes, (field, out), strict=True)]
                 if forms[0] != forms[1]:
                     raise PatternError(f"a field of {forms[0]}, and one of {forms[1]}")
             parts = [self._part_of(field, shapes[0]), other._part_of(out, shapes[0])]
             plan = Redistribution(self.comm, *parts, self._info)
-            self._keep(wanted, (field, out), plan, other)
+            for plans in (self._plans, other._plans):  # whichever is freed first gives it back
+                plans.keep(wanted, (field, out), plan)
         plan.exchange()
         return out
 
@@ -445,16 +442,10 @@ class Grid(Decomposition, Scoped):
         fine, shape = other if coarse is self else self, self.global_shape(field)
         ((staggered,), _), lead = self._forms([field], None), field.ndim - len(self.shape)
         with agreed(self._context.comm, f"{name} {shape} {order} {other.shape}"):
-            self._check_alike(other)
-            if fine.shape != tuple(2 * n for n in coarse.shape):
-                raise PatternError(f"grids of {self.shape} and {other.shape} cells, of which none "
-                                   "has twice as many along every axis")
-            if any(staggered) or field.dtype.kind not in "fc":
-                raise PatternError(f"a field of {field.dtype} of shape {shape}: only real and "
-                                   "complex ones in the middles of cells can be refined")
-            if order not in (0, 1) or any(min(each) < order for each in coarse.layers):
-                raise PatternError(f"order {order} is not 0, or 1 with ghosts on every side of the "
-                                   f"coarse grid, which has {coarse.layers}")
+            check_alike(self._context.comm, other._context.comm)
+            if any(staggered):
+                raise PatternError("a field that is not in the middles of cells")
+            check_refined(coarse.shape, fine.shape, coarse.layers, order, field.dtype)
         if out is None:
             out = other.empty(shape[:lead], field.dtype)
         there, ((staggered,), _) = other.global_shape(out), other._forms([out], None)
@@ -464,18 +455,13 @@ class Grid(Decomposition, Scoped):
                                    f"{field.dtype} of shape {shape}")
         parts = [self._part_of(field, shape), other._part_of(out, there)]
         plan = Refinement(self.comm, *parts, name == "refine", order, lead, self._info)
-        self._keep(wanted, (field, out), plan, other)
+        for plans in (self._plans, other._plans):
+            plans.keep(wanted, (field, out), plan)
         return plan
 
     def _shape_of(self, array: Any) -> tuple[int, ...]:
         """Collective. The global shape of a field, or of a distributed array."""
         return tuple(array.global_shape) if isinstance(array, Placed) else self.global_shape(array)
-
-    def _check_alike(self, other: Grid) -> None:
-        """Local."""
-        alike = MPI.Comm.Compare(self._context.comm, other._context.comm)
-        if alike not in (MPI.IDENT, MPI.CONGRUENT):
-            raise PatternError("the grids are of other ranks, or of ranks in other orders")
 
     def _part_of(self, field: NDArray[Any], shape: Sequence[int]) -> Part:
         """Collective. A field, or a distributed array, as what ranks own of the global array."""
@@ -498,23 +484,12 @@ class Grid(Decomposition, Scoped):
         comm = self._context.comm
         with agreed(comm, f"gather {box}"):
             wanted = full_box(() if box is None else box, shape, "the box")
-        here = self.part(comm.rank, shape)
-        own = field[self.owned][within(common(here, wanted), here)]
-        mine = np.ascontiguousarray(own)
-        if comm.rank != root:
-            for piece in pieces(mine):
-                comm.Send([piece, MPI.BYTE], root)
-            return None
-        whole: NDArray[Any] = np.empty(extents(wanted), field.dtype)
-        for rank in range(comm.size):
-            there = common(self.part(rank, shape), wanted)
-            place = within(there, wanted)
-            part = mine if rank == root else np.empty(extents(place), field.dtype)
-            if rank != root:
-                for piece in pieces(part):
-                    comm.Recv([piece, MPI.BYTE], rank, 0)
-            whole[place] = part
-        return whole
+            here = wanted if comm.rank == root else empty_box(len(shape))
+            found: NDArray[Any] = np.empty(extents(here), field.dtype)
+        target = Part.of_one(comm.size, root, found, wanted)
+        with Redistribution(self.comm, self._part_of(field, shape), target, self._info, P2P) as way:
+            way.exchange()
+        return found if comm.rank == root else None
 
     def scatter(self, whole: NDArray[Any] | None, field: NDArray[Any], root: int = 0) -> None:
         """Collective. Give every rank its part of a global array on ``root``; not the ghosts.
@@ -528,19 +503,11 @@ class Grid(Decomposition, Scoped):
             given = isinstance(whole, np.ndarray) and (whole.shape, whole.dtype) == form
             if comm.rank == root and not given:
                 raise PatternError(f"a global array of shape {shape} and {field.dtype} is needed")
-        if comm.rank == root and whole is not None:
-            for rank in range(comm.size):
-                part = whole[self.part(rank, shape)]
-                if rank == root:
-                    field[self.owned] = part
-                    continue
-                for piece in pieces(np.ascontiguousarray(part)):
-                    comm.Send([piece, MPI.BYTE], rank)
-            return
-        mine = np.empty_like(field[self.owned], order="C")
-        for piece in pieces(mine):
-            comm.Recv([piece, MPI.BYTE], root, 0)
-        field[self.owned] = mine
+        if whole is None or comm.rank != root:
+            whole = np.empty([0] * len(shape), field.dtype)
+        source = Part.of_one(comm.size, root, whole, full_box((), shape, ""))
+        with Redistribution(self.comm, source, self._part_of(field, shape), self._info, P2P) as way:
+            way.exchange()
 
     # -- items that move --------------------------------------------------------------------------
 
@@ -567,12 +534,9 @@ class Grid(Decomposition, Scoped):
             axes = range(len(self.shape))
             edges = [self._edges(axis) for axis in axes]
             place = [slice(at, at + 1) for at in self.coords]
-            steps = [[link.step for link in links] for links in self._links([(1, 1)] * len(axes))]
-            beside = {self._place.neighbor(offset) for offset in product(*steps)}
-            beside -= {None, self._context.comm.rank}
             self._migration = Migration(
                 self._context, self.comm, edges, self.periodic, place, self.blocks.order,
-                sorted(rank for rank in beside if rank is not None), self._info,
+                self._touching(), self._info,
             )  # fmt: skip
         moved = self._migration.move(arrays, positions, outside)
         return moved[:-1], moved[-1]
@@ -583,9 +547,7 @@ class Grid(Decomposition, Scoped):
 
         Requests of :meth:`halo` are the caller's to be freed before. A second call does nothing.
         """
-        for plan in self._plans.values():
-            plan.Free()
-        self._plans.clear()
+        self._plans.Free()
         if self._migration is not None:
             self._migration.Free()
             self._migration = None
@@ -617,7 +579,7 @@ class Grid(Decomposition, Scoped):
         """Local. The faces of a field, whose points are as all ranks have agreed."""
         axes = len(self.shape)
         lead = array.ndim - axes
-        shape, before = array.shape[lead:], whole(array.shape[:lead])
+        shape, before = array.shape[lead:], all_of(array.shape[:lead])
         staggered = [axis for axis, one in enumerate(forms[number]) if one]
         if shape != self._extents(staggered):
             raise PatternError(f"a field that is staggered on other ranks: shape {array.shape}")
@@ -686,42 +648,6 @@ class Grid(Decomposition, Scoped):
                 raise PatternError(f"no rank {root} of {self._context.comm.size}")
         return shape
 
-    def _ends(
-        self, array: NDArray[Any], staggered: Sequence[bool], boundary: Boundary, field: int
-    ) -> Iterator[End]:
-        """The ends of the grid at this block that have a condition, in the order of filling."""
-        along = [axis for axis, one in enumerate(staggered) if one]
-        points = self.coordinates(along, ghosts=True)
-        for axis, side in product(range(len(self.shape)), (0, 1)):
-            condition = boundary.kind(field, axis, side)
-            beyond = self._beyond(axis, staggered[axis])
-            if condition is not None and beyond[side]:
-                yield End.of(array, points, axis, side, beyond, staggered[axis], condition)
-
-    def _fills(
-        self, fields: Sequence[Any], forms: Sequence[Sequence[bool]], boundary: Boundary,
-        back: tuple[Combine, Any] | None,
-    ) -> list[list[Fill]]:
-        """Local. By turn, what fills the ghosts at ends of the grid, or with ``back`` the adjoint
-        of that."""
-        levels = [field if isinstance(field, tuple) else (field,) for field in fields]
-        turns = math.lcm(2, *map(len, levels))
-        found: list[list[Fill]] = []
-        for turn in range(turns):
-            fills: list[Fill] = []
-            for number, (of_field, staggered) in enumerate(zip(levels, forms, strict=True)):
-                array = np.asarray(of_field[turn % len(of_field)])
-                ends = list(self._ends(array, staggered, boundary, number))
-                if back is None:
-                    fills += [end.fill(boundary, number) for end in ends]
-                else:
-                    fills += [end.give(boundary.kind(number, end.axis, end.side), *back)
-                              for end in reversed(ends)]
-            if back is None and boundary.changes:
-                fills.insert(0, boundary.read)
-            found.append(fills)
-        return found
-
     def _backwards(
         self, fields: Sequence[Any], op: str, boundary: Any, ghosts: str | None
     ) -> HaloExchange:
@@ -742,7 +668,7 @@ class Grid(Decomposition, Scoped):
         return HaloExchange.of(
             self.comm, self._given(fields), partial(self._faces, forms=forms, ghosts=ghosts),
             self._info, combine, empties,
-            partial(self._fills, fields, forms, shown, (combine, empties)), shown,
+            partial(all_fills, self, fields, forms, shown, (combine, empties)), shown,
         )  # fmt: skip
 
     def _planned(self, wanted: Wanted, fields: Sequence[Any]) -> Any:
@@ -751,50 +677,14 @@ class Grid(Decomposition, Scoped):
         The request of these arrays, or of views of the same memory; None where there is none, or
         another grid that has kept it is freed.
         """
-        key = wanted, _places(fields)
-        known = self._plans.get(key)
-        if known is not None and known.state == "freed":
-            del self._plans[key]
-            known = None
+        known = self._plans.find(wanted, fields)
         if self._compares:
-            which = f"a new request: {wanted[0]}"
-            if known is not None:
-                which = f"request {list(self._plans).index(key)}"
-            agree(self._context.comm, None, f"{which} of {self.shape}")
+            which = "a new request" if known is None else f"request {self._plans.number(known)}"
+            agree(self._context.comm, None, f"{which}: {wanted[0]} of {self.shape}")
         return known
-
-    def _keep(self, wanted: Wanted, fields: Sequence[Any], plan: Kept, *others: Grid) -> None:
-        """Collective. Keep a request, and with it its arrays, here and in other grids that it
-        needs; of too many the one that is longest there is freed, which a warning tells once."""
-        for grid in {id(each): each for each in (self, *others)}.values():
-            grid._plans[wanted, _places(fields)] = plan
-            if len(grid._plans) <= MOST_PLANS:
-                continue
-            if not grid._warned:
-                grid._warned = True
-                warnings.warn(
-                    f"more than {MOST_PLANS} lists of fields of one grid: requests are planned "
-                    "anew, which is slow; keep fields, and write into them", stacklevel=4,
-                )  # fmt: skip
-            grid._plans.pop(next(iter(grid._plans))).Free()
-
-
-def _bounded(where: tuple[Any, ...], shape: Sequence[int]) -> Box:
-    """The box of an index of a field, without its components."""
-    return tuple(slice(*part.indices(n)[:2]) for part, n in zip(where[1:], shape, strict=True))
 
 
 def _first(field: Any) -> NDArray[Any]:
     """The array of a field, or the first of those that take turns."""
     found: NDArray[Any] = field[0] if isinstance(field, tuple) else field
     return found
-
-
-def _places(fields: Sequence[Any]) -> Any:
-    """What tells the memory of fields from other memory as long as it exists."""
-    return tuple([
-        _places(each) if isinstance(each, tuple)
-        else (address(each), each.shape, each.strides, each.dtype)
-        if isinstance(each, np.ndarray) else id(each)
-        for each in fields
-    ])  # fmt: skip

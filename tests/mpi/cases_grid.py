@@ -518,8 +518,8 @@ def case_refine_mistakes(comm):
     single, both = fine.zeros((), "f4"), fine.zeros(2)
     staggered, whole_numbers = coarse.zeros((), staggered=1), coarse.zeros((), "i4")
     for call, arguments, options, text in [
-        (coarse.refine, (u, other), {}, "twice as many along every axis"),
-        (fine.refine, (v, coarse), {}, "twice as many along every axis"),
+        (coarse.refine, (u, other), {}, "has not twice as many along every axis"),
+        (fine.refine, (v, coarse), {}, "has not twice as many along every axis"),
         (coarse.refine, (whole_numbers, fine), {}, "only real and complex"),
         (coarse.refine, (u, fine, single), {}, "a field of float32 of shape (8, 12) for"),
         (coarse.refine, (u, fine, both), {}, "a field of float64 of shape (2, 8, 12) for"),
@@ -917,7 +917,8 @@ def case_debug_mode(comm):
         everywhere(comm, MismatchError, "a new request: update", grid.update,
                    v if comm.rank == 0 else u)
         grid.update(v)
-        everywhere(comm, MismatchError, "request 1 of", grid.update, v if comm.rank == 0 else u)
+        everywhere(comm, MismatchError, "request 1: update", grid.update,
+                   v if comm.rank == 0 else u)
         halo = grid.halo(u, v)
         u[...], v[...] = 1, 2
         if comm.rank == 0:
@@ -949,7 +950,7 @@ def case_many_plans(comm):
         both[...] = comm.rank + turn
         grid.update(both[0], both[1])
         assert (both[:, 0] == (comm.rank - 1) % comm.size + turn).all()
-    assert sum(each.rounds == 5 for each in grid._plans.values()) == 1
+    assert sum(each.rounds == 5 for each in grid._plans) == 1
     field = grid.from_function(lambda x: 2 * x)
     assert (field[1:-1] == 2 * (np.arange(8) + 8 * comm.rank + 0.5)).all()
     assert (field[0], field[-1]) == (0, 0)
