@@ -31,7 +31,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed, words_of_all
-from onesided.collectives.context import Context, Node, Resources, refusal
+from onesided.collectives.context import Context, Node, Resources, refusal, world_ranks
 from onesided.collectives.errors import (
     PatternError,
     RequestError,
@@ -131,7 +131,7 @@ class Region:
         self.users = 0
         #: What callers may receive in: from where to where, in bytes of this rank's segment.
         self.lent = [(0, nbytes)]
-        self.members = frozenset(world_ranks(node.comm))
+        self.members = frozenset(world_ranks(context.group, node.ranks).tolist())
         self._parts: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
         root = self.part(node.comm.rank)
         self.address: int = root.ctypes.data
@@ -324,15 +324,6 @@ class _FileLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-
-def world_ranks(comm: MPI.Intracomm) -> list[int]:
-    """Local. The ranks of a communicator as ranks of ``MPI.COMM_WORLD``."""
-    here, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
-    ranks: list[int] = MPI.Group.Translate_ranks(here, list(range(here.size)), world)
-    here.Free()
-    world.Free()
-    return ranks
 
 
 def find_region(array: NDArray[Any]) -> Region | None:

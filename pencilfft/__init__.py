@@ -11,8 +11,8 @@ from onesided.pencilfft.distarray import (
     newDistArray,
     redistribute,
 )
-from onesided.pencilfft.gridfield import GridTransfer, read_field, write_field
-from onesided.pencilfft.install import install, uninstall
+from onesided.pencilfft.gridfield import read_field, write_field
+from onesided.pencilfft.install import install, replace, uninstall
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileBase
 from onesided.pencilfft.io.hdf5 import HDF5File
@@ -29,7 +29,6 @@ __all__ = [
     "PFFT",
     "DistArray",
     "FileBase",
-    "GridTransfer",
     "HDF5File",
     "NCFile",
     "Pencil",
@@ -50,6 +49,7 @@ __all__ = [
     "newDistArray",
     "read_field",
     "redistribute",
+    "replace",
     "transpose",
     "uninstall",
     "write_field",
