@@ -6,7 +6,7 @@ if __name__ == "pencilfft":  # imported from the source folder, not from the pac
 from onesided.pencilfft.decomposition import PencilGeometry, block
 from onesided.pencilfft.distarray import DistArray, newDistArray, redistribute
 from onesided.pencilfft.gridfield import GridTransfer, read_field, write_field
-from onesided.pencilfft.install import install, uninstall
+from onesided.pencilfft.install import install, replace, uninstall
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileBase
 from onesided.pencilfft.io.hdf5 import HDF5File
@@ -42,6 +42,7 @@ __all__ = [
     "newDistArray",
     "read_field",
     "redistribute",
+    "replace",
     "transpose",
     "uninstall",
     "write_field",

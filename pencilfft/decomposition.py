@@ -13,6 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
 
@@ -134,6 +138,28 @@ def memory_order(ndim: int, axes: Sequence[int]) -> tuple[int, ...]:
     outer = [axis for axis in range(last) if axis not in axes]
     inner = [axis for axis in range(last) if axis in axes]
     return (*outer, *inner, last)
+
+
+def nbytes_of(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
+    """Local. Bytes of an array."""
+    return prod(shape) * dtype.itemsize
+
+
+def array_in(
+    memory: NDArray[np.uint8] | None,
+    shape: Sequence[int],
+    dtype: np.dtype[Any],
+    order: Sequence[int] | None = None,
+) -> NDArray[Any]:
+    """Local. The first bytes of some memory, or new memory, as an array with its axes in this order
+    of memory, outermost first; C order by default."""
+    axes = range(len(shape)) if order is None else order
+    extents = [shape[axis] for axis in axes]
+    if memory is None:
+        rows = np.empty(extents, dtype)
+    else:
+        rows = memory[: nbytes_of(shape, dtype)].view(dtype).reshape(extents)
+    return rows.transpose(np.argsort(axes))
 
 
 def choose_grid(

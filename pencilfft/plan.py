@@ -22,7 +22,6 @@ from onesided.pencilfft.kernels.registry import resolve_backend
 from onesided.pencilfft.kernels.selection import BRIEF, ESTIMATE, Selection
 from onesided.pencilfft.pencil import Communicators, Pencil, Subcomm
 from onesided.pencilfft.planner import AUTO, Planner
-from onesided.pencilfft.points import carried, points, wavenumbers
 from onesided.pencilfft.redistribution import Transfer
 from onesided.pencilfft.settings import (
     C_ORDER,
@@ -30,7 +29,7 @@ from onesided.pencilfft.settings import (
     PLANNER_EFFORTS,
     Settings,
 )
-from onesided.pencilfft.stages import COMPLEX, AxisTransform
+from onesided.pencilfft.stages import COMPLEX, AxisTransform, carried, points, wavenumbers
 from onesided.pencilfft.transform import SharedArrays, Side, Transform, in_one_memory
 
 

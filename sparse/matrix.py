@@ -15,6 +15,7 @@ from scipy import sparse
 from onesided.collectives import RequestError, agreed
 from onesided.collectives.agreement import largest
 from onesided.collectives.context import Scoped
+from onesided.collectives.scripts import Ends, Place, Step
 from onesided.sparse import rows as moving
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, TransposedProduct
@@ -32,12 +33,11 @@ from onesided.sparse.kernels.compiled import compiled
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
 from onesided.sparse.kernels.rows import Csr, add_product
 from onesided.sparse.linear import Linear
-from onesided.sparse.moving import moved, of_all
+from onesided.sparse.moving import of_all
 from onesided.sparse.orderings.ordering import Ordering
 from onesided.sparse.partition import Integers, Partition, index_dtype, split_columns
-from onesided.sparse.product import Product
+from onesided.sparse.product import Product, program
 from onesided.sparse.report import MatrixReport, report
-from onesided.sparse.stored import summed
 from onesided.sparse.triplets import sent_to
 from onesided.sparse.vector import DistVector
 
@@ -64,7 +64,7 @@ class DistMatrix(Linear, Scoped):
     ``col_partition``, ``pattern`` (who needs which entries of x), ``halo`` (that of one vector),
     ``method`` (of its request), ``kernel_name`` (the local product that it uses), ``version`` (a
     number that changes with the values), ``ordering`` (how the caller's numbering was permuted, or
-    None).
+    None), ``kept`` (what solvers have lowered for this matrix as it is).
     """
 
     def __init__(
@@ -116,6 +116,7 @@ class DistMatrix(Linear, Scoped):
             kernel = "scipy" if lacks else usual(self.dtype)
         with agreed(comm):
             self.kernel_name, self._product = kernel, product(kernel, local)
+            self._programs[1] = program(self._product, local, self.halo)
 
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
@@ -123,6 +124,8 @@ class DistMatrix(Linear, Scoped):
         self._views: dict[tuple[bool, bool], Adjoint] = {}
         self._promoted: dict[np.dtype[Any], DistMatrix] = {}
         self._halos: dict[int, Halo] = {}
+        self._programs: dict[int, Callable[[Ends], object]] = {}
+        self.kept: dict[Any, Any] = {}
         self._reverse_halos: dict[int, ReverseHalo] = {}
         self.halo = self._halo(1)
         self.method = self.halo.request.method
@@ -173,10 +176,17 @@ class DistMatrix(Linear, Scoped):
 
         See :meth:`.Linear.multiply`. A real matrix takes real blocks only.
         """
-        k = 1 if x.ndim == 1 else x.shape[1]
-        if k == 1:
-            x, y = x.reshape(-1), y.reshape(-1)
-        self._product(self._halos.get(k) or self._halo(k), x, y)
+        k = 1
+        if x.ndim == 2:
+            k = x.shape[1]
+            if k == 1:
+                x, y = x.reshape(-1), y.reshape(-1)
+        (self._programs.get(k) or self._program(k))((x, y))
+
+    def steps(self, x: Place, y: Place, end: int) -> list[Step] | None:
+        """Local. y = A x of one vector as steps of a script, in which the ghosts are the end of
+        this number; None where the kernel has none."""
+        return self._product.steps(self.halo, x, y, end)
 
     @property
     def product(self) -> Product:
@@ -196,6 +206,13 @@ class DistMatrix(Linear, Scoped):
             with agreed(self.comm):
                 self._transposed = TransposedProduct(self._rows, make)
         self._transposed(self._reverse_halos.get(k) or self._reverse_halo(k), x, y)
+
+    def _program(self, k: int) -> Callable[[Ends], object]:
+        """Collective. The product of k vectors as one call, planned now and kept."""
+        halo = self._halos.get(k) or self._halo(k)
+        with agreed(self.comm):
+            self._programs[k] = program(self._product, self._rows, halo)
+        return self._programs[k]
 
     def _halo(self, k: int) -> Halo:
         """Collective. The halo of k vectors, planned now and kept."""
@@ -464,20 +481,7 @@ class DistMatrix(Linear, Scoped):
             self._check_alive()
             if ord not in ("fro", "max", 1, np.inf):
                 raise ValueError(f"norm of order {ord!r}; there are 'fro', 1, inf and 'max'")
-        sizes = np.abs(self._rows.data).astype(np.float64)
-        if ord == np.inf:
-            lengths = np.diff(self._rows.indptr)
-            sizes = summed(np.repeat(np.arange(self._n_rows), lengths), sizes, self._n_rows)
-        elif ord == 1:
-            local = summed(self._rows.indices, sizes, self._rows.n_cols)
-            n_own, pattern = self.pattern.n_own, self.pattern
-            came = moved(self.comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
-            sizes = local[:n_own] + summed(pattern.send_index, came, n_own)
-        largest = float(np.max(of_all(self.comm, sizes.max(initial=0.0))))
-        if ord != "fro" or not 0 < largest < np.inf:
-            return largest
-        squares = of_all(self.comm, np.sum((sizes / largest) ** 2))
-        return largest * float(np.sqrt(sum(squares.tolist())))
+        return stored.norm(self.comm, self._rows, self.pattern, ord)
 
     def local_rows(self) -> sparse.csr_array:
         """Local. This rank's rows with global columns, a copy."""
@@ -663,7 +667,9 @@ class DistMatrix(Linear, Scoped):
         with agreed(self.comm):
             rows = replace(self._rows, data=data)
             made = product(self.kernel_name, rows)
+            programs = {k: program(made, rows, halo) for k, halo in self._halos.items()}
         self._rows, self._product, self._transposed = rows, made, None
+        self._programs, self.kept = programs, {}
         self.version += 1
         for kind, wide in self._promoted.items():
             wide._replace(data.astype(kind))
@@ -684,6 +690,7 @@ class DistMatrix(Linear, Scoped):
             wide.Free()
         if self.ordering is not None and not self._shares:
             self.ordering.Free()
+        self.kept = {}
         self._freed = True
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from onesided.apps.cli.options import Picture
 from onesided.apps.cli.report import BASELINE, METHOD, byte_count, duration, number
+from onesided.apps.report.chart import blank
 from onesided.apps.report.result import Entry, Result, known, part
 
 Point = tuple[float, float]
@@ -344,13 +345,9 @@ def svg(plot: Plot, prefix: str) -> str:
 
 def canvas(plot: Plot) -> Any:
     """Local. The figure of matplotlib."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     rows = sum(len(bars) + 1 for bars in plot.bars.values())
     size = (5.6, max(1.6, 0.55 + 0.2 * rows)) if plot.bars else (5.6, 3.6)
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank(size)
     axes = figure.add_subplot()
     axes.set_title(_wrapped(plot.title), fontsize=9, color=INK, loc="left")
     axes.tick_params(colors=INK, labelsize=8, which="both")

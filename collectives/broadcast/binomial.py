@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from onesided.collectives.arena import FILLED, TAKEN, Control
 from onesided.collectives.broadcast.board import Segments, addresses, fill, take
 from onesided.collectives.broadcast.linear import off_node
 from onesided.collectives.broadcast.links import Links
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
 from onesided.collectives.context import Resources
-from onesided.collectives.memory import FILLED, TAKEN, Control
 from onesided.collectives.program import Plan, copy, tell, wait_for
 from onesided.collectives.trees import Place, in_binomial_tree, in_chain, leaders
 

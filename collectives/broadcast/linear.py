@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from onesided.collectives.arena import FILLED, TAKEN, Control
 from onesided.collectives.broadcast.board import Segments, addresses, fill, take
 from onesided.collectives.broadcast.links import Links
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
 from onesided.collectives.context import Resources
-from onesided.collectives.memory import FILLED, TAKEN, Control
 from onesided.collectives.program import Chain, Plan, copy, tell, wait_for
 from onesided.collectives.trees import ranks_from
 

@@ -50,21 +50,6 @@ static void add(Counter *self, Py_ssize_t group, Py_ssize_t count)
     }
 }
 
-static PyObject *mark(Counter *self, PyObject *partition)
-{
-    Py_ssize_t index = PyLong_AsSsize_t(partition);
-    if (index == -1 && PyErr_Occurred())
-        return NULL;
-    if (index < 0 || index >= self->partitions)
-        return PyErr_Format(PyExc_IndexError, "no partition %zd", index);
-    if (self->flags[index])
-        Py_RETURN_FALSE;
-    self->flags[index] = 1;
-    self->missing--;
-    add(self, index / self->per, 1);
-    Py_RETURN_TRUE;
-}
-
 /* Marks a range that exists; -1, or the first partition that is marked already. */
 static Py_ssize_t add_range(Counter *self, Py_ssize_t low, Py_ssize_t high)
 {
@@ -80,17 +65,8 @@ static Py_ssize_t add_range(Counter *self, Py_ssize_t low, Py_ssize_t high)
     return -1;
 }
 
-static PyObject *mark_range(Counter *self, PyObject *args)
-{
-    Py_ssize_t low, high;
-    if (!PyArg_ParseTuple(args, "nn", &low, &high))
-        return NULL;
-    if (low < 0 || high >= self->partitions || low > high)
-        return PyErr_Format(PyExc_IndexError, "no partitions from %zd to %zd", low, high);
-    return PyLong_FromSsize_t(add_range(self, low, high));
-}
-
-static PyObject *mark_list(Counter *self, PyObject *ids)
+/* Marks many; -1, or one that is marked already, twice, or does not exist: nothing is marked then. */
+static PyObject *mark(Counter *self, PyObject *ids)
 {
     Py_buffer view;
     if (PyObject_GetBuffer(ids, &view, PyBUF_CONTIG_RO) < 0)
@@ -163,9 +139,9 @@ static int may_leave(Counter *self)
         self->head + self->copying - cell_load(word(self, TAIL)) < ROOM;
 }
 
-/* Store what is complete, and tell of it. */
 static void release_board(Counter *self);
 
+/* Store what is complete, and tell of it. */
 static void leave(Counter *self)
 {
     Py_ssize_t first, stop;
@@ -456,8 +432,6 @@ static PyMethodDef counter_methods[] = {
     {"pready", VERB(pready)},
     {"pready_range", VERB(pready_range)},
     {"mark", (PyCFunction)mark, METH_O, NULL},
-    {"mark_range", (PyCFunction)mark_range, METH_VARARGS, NULL},
-    {"mark_list", (PyCFunction)mark_list, METH_O, NULL},
     {"take", (PyCFunction)take, METH_NOARGS, NULL},
     {"unmarked", (PyCFunction)unmarked, METH_NOARGS, NULL},
     {"connect", (PyCFunction)connect_board, METH_VARARGS, NULL},

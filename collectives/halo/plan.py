@@ -32,12 +32,13 @@ from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
 from onesided.collectives.agreement import agree, agreed, largest, swapped
+from onesided.collectives.arena import Arena
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.halo.faces import Face
 from onesided.collectives.halo.parcels import Field, Parcel, make_parcels, match, read_fields
 from onesided.collectives.hints import MANUAL, Hints
-from onesided.collectives.memory import ALIGNMENT, Arena, aligned, find_region, region_with_key
+from onesided.collectives.memory import ALIGNMENT, aligned, find_region, region_with_key
 from onesided.collectives.pattern import pieces as in_messages
 from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
 

@@ -297,6 +297,11 @@ class Run:
         orthonormal: Vector = basis @ (turn[:, kept] / np.sqrt(values[kept]))
         return orthonormal.astype(self.space.dtype)
 
+    @property
+    def loses_null_space(self) -> bool:
+        """Local. Whether vectors lose their part of a null space."""
+        return self._nothing is not None
+
     def take_null_space(self, v: Vector) -> None:
         """Collective where there is a null space. v, (n,) or (n, k), loses its part of it."""
         if self._nothing is not None:

@@ -11,7 +11,14 @@ from cases import need, parameters, ranks
 from halo_blocks import by
 from mpi4py import MPI
 
-from onesided.collectives import Grid, MismatchError, PatternError, ResourceError, free
+from onesided.collectives import (
+    Grid,
+    MismatchError,
+    PatternError,
+    RequestError,
+    ResourceError,
+    free,
+)
 from onesided.collectives.context import Context
 from onesided.collectives.halo import migration
 from onesided.collectives.halo.migration import REVIEW
@@ -453,6 +460,7 @@ def case_pencils_and_files(comm, form):
         assert np.array_equal(array.v, whole[(..., *array.local_slice()[-3:])])
         array *= 2
         transfer.to_field()
+    everywhere(comm, RequestError, "was freed", transfer.to_array)
     assert np.array_equal(u[grid.owned] / 2, whole[mine])
     subcomm.destroy()
     other_form = DistArray.of(array.pencil, "f4", components=components)

@@ -8,13 +8,12 @@ import time
 import h5py
 import numpy as np
 from cases import need, parameters, ranks, skip
-from io_data import Blocks, files_in, shared_folder, values
+from io_data import Blocks, files_in, read, shared_folder, values, write
 from mpi4py import MPI
 
 from onesided.collectives.context import Context
 from onesided.pencilfft import PFFT, NCFile, newDistArray
 from onesided.pencilfft.io.consolidation import consolidate
-from onesided.pencilfft.io.files import read, write
 from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.store import Store
 

@@ -19,10 +19,11 @@ from onesided.collectives import (
     empty,
     free,
 )
+from onesided.collectives.arena import Arena
 from onesided.collectives.context import Context
 from onesided.collectives.halo import plan as halo_plan
 from onesided.collectives.halo.faces import Place, grid_faces, listed_faces
-from onesided.collectives.memory import Arena, find_region
+from onesided.collectives.memory import find_region
 
 ROUNDS = 4
 

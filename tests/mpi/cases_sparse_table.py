@@ -15,9 +15,10 @@ from cases import parameters
 from scipy import sparse
 
 from onesided import sparse as ours
-from onesided.collectives import OnesidedError
-from onesided.sparse import DistMatrix, DistVector, Partition, from_rows
+from onesided.collectives import OnesidedError, sums
+from onesided.sparse import DistMatrix, DistVector, Partition, from_rows, halo
 from onesided.sparse.kernels.compiled import compiled
+from onesided.sparse.solvers import iteration
 
 #: Which rank has no rows; "hardly": there are fewer rows than ranks.
 LAYOUTS = ["even", "first", "middle", "last", "hardly"]
@@ -384,6 +385,39 @@ def products(cell, name):
         cell.close(out, expected @ all_of_x)
 
 
+@row("1", "3", "1 direct", "3 direct")
+def products_as_one_call(cell, name):
+    """The script of a product against its reference in Python: the same bits, also where blocks
+    are packed straight into the memory of neighbors, and where wrong operands come between."""
+    k, direct = int(name[0]), name.endswith("direct")
+    before = halo.DIRECT_BYTES, halo.DIRECT_BLOCK_BYTES
+    if direct:
+        halo.DIRECT_BYTES = halo.DIRECT_BLOCK_BYTES = 0
+    try:
+        A = cell.distributed(sparse.csr_array(drawn(cell.n, cell.n, cell.imaginary, 5)))
+        lengths = [stop - start for start, stop in (A.col_range, A.row_range)]
+        shapes = [(n, k) if k > 1 else (n,) for n in lengths]
+        for turn in range(5):
+            x = np.random.default_rng(turn).random(shapes[0]).astype(cell.dtype)
+            y, expected = (np.full(shapes[1], np.nan, cell.dtype) for _ in range(2))
+            A.multiply(x, y)
+            if k == 1 or turn:
+                A.product(A.halo if k == 1 else A._halos[k], x, expected)
+                assert np.array_equal(y, expected)
+        if cell.how["kernel"] == "auto" and k == 1 and len(x) and len(y):
+            for operands in ((x[1:], y), (x, y[1:])):
+                try:
+                    A.multiply(*operands)
+                except ValueError as error:
+                    assert "bytes" in str(error)
+                else:
+                    raise AssertionError("it took operands of a wrong length")
+        A.multiply(x, y)
+        assert np.array_equal(y, expected)
+    finally:
+        halo.DIRECT_BYTES, halo.DIRECT_BLOCK_BYTES = before
+
+
 @row()
 def products_of_distributed_vectors(cell):
     x, whole = cell.vector()
@@ -737,6 +771,69 @@ def other_preconditioners(cell, kind):
         return
     cell.A.scale(3)
     solved(cell, "cg", cell.A, cell.whole * 3, M)
+
+
+INVERSES = {
+    "none": lambda cell: None,
+    "Jacobi": lambda cell: ours.Jacobi(cell.A),
+    "matrix": lambda cell: cell.distributed(
+        sparse.diags_array(1 / cell.whole.diagonal().real).tocsr(), dtype=cell.dtype
+    ),
+}
+SYSTEMS = ["right", "guess", "indefinite", "not a number", "limit", "sums in use"]
+
+
+@row(*(f"{precond}, {kind}" for precond in INVERSES for kind in SYSTEMS))
+def iterations_as_one_call(cell, name):
+    """The script of an iteration of cg against its reference in Python, to rounding: every x on the
+    way, residuals, and how it ends; and again, with the script that is kept."""
+    precond, kind = name.split(", ")
+    M = INVERSES[precond](cell)
+    if kind == "indefinite":
+        cell.A.scale_rows(np.where(np.arange(*cell.rows.range(cell.comm.rank)) % 2, 1, -1))
+        if precond == "Jacobi":
+            return
+    b, _ = cell.vector(seed=7)
+    x0 = cell.vector(seed=8)[0] if kind == "guess" else None
+    if kind == "not a number" and len(b):
+        b = b.astype(cell.result)
+        b[0] = np.nan
+    limit, rtol = 2 if kind == "limit" else 40, 1e-4 if cell.eps > 1e-10 else 1e-10
+    others = sums(cell.comm, 3, "c16" if cell.result.kind == "c" else "f8")
+    runs = []
+    for form in ("script", "reference", "script"):
+        way = []
+
+        def look(x, way=way):
+            if kind == "sums in use" and len(way) == 1:
+                others.start()
+            way.append(np.array(x))
+
+        patched = iteration._has_steps
+        if form == "reference":
+            iteration._has_steps = lambda *given: False
+        try:
+            found = ours.cg(cell.A, b, x0, rtol=rtol, maxiter=limit, M=M, callback=look)
+        finally:
+            iteration._has_steps = patched
+        if others.request.active:
+            others.finish()
+        runs.append((found, way))
+        kept = [each for A in (cell.A, *cell.A._promoted.values()) for each in A.kept.values()]
+        if cell.how["kernel"] == "auto" and precond != "matrix" and cell.comm.rank == 0:
+            alike = cell.result == cell.dtype or cell.result.kind == cell.dtype.kind
+            assert bool(kept) == alike or form == "reference", (kept, cell.result, cell.dtype)
+    (first, one), (second, other), (third, again) = runs
+    assert first.x.dtype == second.x.dtype
+    assert first.reason.split("=")[0] == second.reason.split("=")[0] or first.converged
+    assert first.converged == second.converged == third.converged
+    bound = 1e4 * float(np.finfo(cell.result).eps)
+    most = bound * np.nan_to_num(first.residuals[0])
+    np.testing.assert_allclose(first.residuals[:3], second.residuals[:3], bound, most)
+    for mine, theirs in zip(one[:2], other[:2], strict=False):
+        np.testing.assert_allclose(mine, theirs, rtol=bound, atol=bound)
+    assert len(one) == len(again)
+    assert all(np.array_equal(x, y, equal_nan=True) for x, y in zip(one, again, strict=True))
 
 
 @row("lsqr", "lsmr")

@@ -42,7 +42,7 @@ NOT_LENGTHS = {
     "partitioned.messages.EAGER": "of partitioned sends",
     "memory.BOARD": "of marks",
     "halo.plan.SHORT": "of a halo",
-    "partitioned.init.AGGREGATE": "of partitioned sends",
+    "partitioned.request.AGGREGATE": "of partitioned sends",
     "testing.LONG": "of the rows that the package brings",
     "scripts.ALONE": "of a computation",
     "tuning.race.ROUNDS": "a number of rounds",

@@ -177,8 +177,8 @@ def nodes(comm, table):
                 info={"ranks_per_node": str(each)}))  # fmt: skip
 
 
-PARTS = {"nodes": nodes, "exchanges": exchanges, "halos": halos, "transforms": transforms, "matrices": matrices,
-         "solvers": solvers}  # fmt: skip
+PARTS = {"nodes": nodes, "exchanges": exchanges, "halos": halos, "transforms": transforms,
+         "matrices": matrices, "solvers": solvers}  # fmt: skip
 
 
 def main():
