@@ -5,7 +5,7 @@ if __name__ == "pencilfft":  # imported from the source folder, not from the pac
 
 from onesided.pencilfft.decomposition import PencilGeometry, block
 from onesided.pencilfft.distarray import DistArray, newDistArray, redistribute
-from onesided.pencilfft.gridfield import GridTransfer, read_field, write_field
+from onesided.pencilfft.gridfield import read_field, write_field
 from onesided.pencilfft.install import install, replace, uninstall
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileBase
@@ -23,7 +23,6 @@ __all__ = [
     "PFFT",
     "DistArray",
     "FileBase",
-    "GridTransfer",
     "HDF5File",
     "NCFile",
     "Pencil",

@@ -184,7 +184,7 @@ def case_halo(comm, pattern, way, back):
     memory = empty(comm, 2 * size, np.uint8)
     neighbors = [(p, box(p) if p in out else None, box(size + p) if p in into else None)
                  for p in sorted({*out, *into})]
-    halo = a_halo(comm, memory, way, back, lambda array: listed_faces(
+    halo = a_halo(comm, memory, way, back, lambda array, number: listed_faces(
         neighbors, array.shape, size, None))
     names = names_of(comm, halo._ghosts.resources.context, memory)
     cells = comm.allgather(names.of(memory))
@@ -209,7 +209,7 @@ def case_halo_along_axes(comm, way):
     torus = comm.Create_cart((comm.size, 1), (True, True))
     memory = empty(torus, (3, 3), np.uint8)
     place = Place((comm.size, 1), (True, True), (comm.rank, 0))
-    halo = a_halo(torus, memory, way, False, lambda array: grid_faces(
+    halo = a_halo(torus, memory, way, False, lambda array, number: grid_faces(
         array.shape, 1, place, "all", corners="axes"))
     names = names_of(torus, halo._ghosts.resources.context, memory)
     cells = torus.allgather(names.of(memory))
