@@ -37,7 +37,7 @@ CORE = Path(__file__).resolve().parent.parent.parent / "collectives" / "core"
 #: Numbers of this size that the code names and that are no number of bytes of a collective.
 NOT_LENGTHS = {
     "memory.PAGE": "what memory is rounded to",
-    "broadcast.binomial.MOST_SEGMENTS": "a number of segments",
+    "broadcast.one_sided.MOST_SEGMENTS": "a number of segments",
     "passive.notices.LENGTH": "of a notice of its own",
     "partitioned.messages.EAGER": "of partitioned sends",
     "memory.BOARD": "of marks",
