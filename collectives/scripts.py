@@ -8,7 +8,8 @@ multiply the rest. The steps are between *places*: an array, or a :class:`Part` 
 These have the strides, and about the alignment, of the samples that it was made with.
 
 The compiled core runs a script without the interpreter but for the steps that need it, see
-:mod:`.program`; :class:`PythonScript` is the reference, and the fallback.
+:mod:`.program`; :class:`PythonScript` is the reference, and the fallback. It stands here because
+that core is one library, with the copies of boxes that rounds use as well.
 """
 
 from __future__ import annotations
@@ -85,17 +86,17 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Work:
-    """A C function of this package, ``f(handle, number, addresses of the places)``, and what does
-    the same in Python, called with the arrays. ``handle`` belongs to ``keep``; ``nbytes``: that it
-    touches, or so."""
+    """A C function of this package, ``f(handle, number, addresses of the places)``. ``handle``
+    belongs to ``keep``; ``nbytes``: that it touches, or so. ``reference`` does the same in Python,
+    called with the arrays; without it the step is for the core alone."""
 
-    reference: Callable[..., object]
     places: tuple[Place, ...]
     function: int
     number: int = 0
     handle: int = 0
     nbytes: int = 0
     keep: Any = None
+    reference: Callable[..., object] | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,8 @@ class PythonScript:
             if isinstance(step, tuple):
                 step[0](*(_array(place, ends) for place in step[1:]))
             elif isinstance(step, Work):
+                if step.reference is None:
+                    raise TypeError("a step of the compiled core alone")
                 step.reference(*(_array(place, ends) for place in step.places))
             elif isinstance(step, Answer):
                 ends = (*ends[: step.end], step.call(), *ends[step.end + 1 :])

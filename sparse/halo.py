@@ -16,7 +16,7 @@ from onesided.collectives import Alltoallw_init, Request, agreed
 from onesided.collectives.scripts import Gather, Place, Step
 from onesided.sparse.kernels.rows import IndexedSum
 from onesided.sparse.moving import counterparts, moved
-from onesided.sparse.partition import LocalColumns, Partition
+from onesided.sparse.partition import Integers, LocalColumns, Partition
 
 Info = Mapping[str, str] | MPI.Info | None
 
@@ -51,6 +51,14 @@ class HaloPattern:
     def n_local(self) -> int:
         """Number of owned and ghost entries together."""
         return self.n_own + len(self.ghosts)
+
+    def places(self, columns: Integers, first: int) -> NDArray[np.int64]:
+        """Local. Places of global columns in [owned | ghost], -1 for what is neither; ``first`` is
+        the first that is owned."""
+        at = np.searchsorted(self.ghosts, columns)
+        known = np.append(self.ghosts, -1)[at] == columns
+        own = (columns >= first) & (columns < first + self.n_own)
+        return np.where(own, columns - first, np.where(known, at + self.n_own, -1))
 
     @property
     def neighbors(self) -> int:

@@ -91,11 +91,13 @@ class CompiledProduct(SplitProduct):
     """The same by a kernel whose C functions can be steps: all of a product is one call."""
 
     def steps(self, halo: Halo, x: Place, y: Place, end: int) -> list[Step] | None:
-        kernel, of = self.kernel, {"number": halo.k, "handle": id(self.kernel), "keep": self.kernel}
+        of: dict[str, Any] = {
+            "number": halo.k, "handle": id(self.kernel), "keep": self.kernel
+        }  # fmt: skip
         # 4 bytes an entry: as many as a product without steps has to have give up the lock
         nbytes = 4 * len(self.rows.data) * halo.k
-        interior = Work(kernel.interior, (x, y), address_of("interior"), nbytes=nbytes, **of)
-        boundary = Work(kernel.boundary, (x, Part(end), y), address_of("boundary"), **of)
+        interior = Work((x, y), address_of("interior"), nbytes=nbytes, **of)
+        boundary = Work((x, Part(end), y), address_of("boundary"), **of)
         return [*halo.sending(x), interior, Answer(halo.request.Wait, end), boundary]
 
 

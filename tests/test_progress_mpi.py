@@ -91,8 +91,12 @@ def test_a_child_forked_in_the_middle_of_a_round(method):
     assert passes(2, "fork while active", method).stdout.count("goes on") == 2
 
 
+def test_a_child_forked_while_a_round_is_filled():
+    assert passes(2, "fork while filling", "rma-notify").stdout.count("goes on") == 2
+
+
 @pytest.mark.parametrize("method", ["auto", "rma-notify", "rma-fence", "p2p", "mpi-persistent"])
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_arrays_and_requests_after_finalize(method, ranks):
     assert passes(ranks, "after finalize", method).stdout.count("goes on") == ranks
 

@@ -166,8 +166,8 @@ def test_what_is_gathered_and_answered(monkeypatch, python, k):
     none = np.zeros((0, *k))
     answers = [np.arange(3.0), np.arange(3.0) + 1]
     work = Work(
-        lambda x, y: np.add(3 * x, 5, out=y), (Part(2), Part(1)),
-        ctypes.cast(weighted, ctypes.c_void_p).value, 3, 5,
+        (Part(2), Part(1)), ctypes.cast(weighted, ctypes.c_void_p).value, 3, 5,
+        reference=lambda x, y: np.add(3 * x, 5, out=y),
     )  # fmt: skip
     taken = []
     run = script(

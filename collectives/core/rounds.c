@@ -503,9 +503,12 @@ static int hook(Rounds *self, const char *name)
     return 0;
 }
 
-/* An error in the middle of a round: from now on only Free is possible. The caller has the lock. */
+/* An error in the middle of a round: from now on only Free is possible, which another thread may have
+   called already. The caller has the lock. */
 static void break_with(Rounds *self, PyObject *error)
 {
+    if (self->state == FREED)
+        return;
     self->state = BROKEN;
     if (self->watched)
         forget_round(self);
@@ -689,6 +692,10 @@ static int complete(Rounds *self)
         code = poll(self);
         if (code == 0 && (PyErr_CheckSignals() < 0 || hook(self, "_drive") < 0))
             code = -1;
+        if (code == 0 && self->state != ACTIVE) { /* another thread has freed it */
+            Py_XDECREF(refuse(self, "waited for"));
+            code = -1;
+        }
         if (code == 0)
             code = advance(self, ALL_CALLS);
     }
@@ -736,7 +743,8 @@ static int finish(Rounds *self)
 {
     if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))
         return -1;
-    self->state = INACTIVE;
+    if (self->state == ACTIVE)
+        self->state = INACTIVE;
     if (self->credit != NULL)
         self->credit->busy = 0;
     return 0;
@@ -903,6 +911,7 @@ static PyObject *break_round(Rounds *self, PyObject *error)
     Py_RETURN_NONE;
 }
 
+/* The request is freed: other threads that are inside leave, for which `unload` waits. */
 static PyObject *retire(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
     self->state = FREED;
@@ -1216,10 +1225,20 @@ static PyObject *load(Rounds *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Drop every view of memory. */
+static PyObject *refuse_inside(Rounds *self, PyObject *Py_UNUSED(nothing))
+{
+    if (is_inside(self))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Drop every view of memory, when no other thread executes steps. */
 static PyObject *unload(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
+    if (lock(self) < 0)
+        return NULL;
     drop_plans(self);
+    unlock(self);
     Py_CLEAR(self->keep);
     PyObject *credit = (PyObject *)self->credit;
     self->credit = NULL;
@@ -1297,6 +1316,7 @@ static PyMethodDef rounds_methods[] = {
     {"_load", (PyCFunction)load, METH_VARARGS, NULL},
     {"_unload", (PyCFunction)unload, METH_NOARGS, NULL},
     {"_retire", (PyCFunction)retire, METH_NOARGS, NULL},
+    {"_refuse_inside", (PyCFunction)refuse_inside, METH_NOARGS, NULL},
     {"_count_with", (PyCFunction)set_credit, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

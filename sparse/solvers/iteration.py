@@ -7,7 +7,7 @@ The first is the reference for the second. Both send the same messages.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -23,9 +23,9 @@ from onesided.sparse.preconditioners.preconditioner import Function
 from onesided.sparse.solvers.run import Run
 from onesided.sparse.solvers.space import Space
 
-#: Of an iteration, as sparse/core/vectors.c has them: (p, q), alpha, (r, r), (r, z), and whether
-#: (p, q) was positive.
-PQ, ALPHA, RR, RZ, GOOD, NUMBERS = range(6)
+#: An iteration has so many numbers, as sparse/core/vectors.c says: (p, q), alpha, (r, r), (r, z),
+#: and whether (p, q) was positive; where (r, z) is.
+_NUMBERS, _RZ = 5, 3
 
 #: Ends of the script: x, the diagonal, the ghosts of the matrix, those of the preconditioner.
 _X, _DIAGONAL, _GHOSTS, _OTHERS = range(4)
@@ -87,7 +87,7 @@ class Lowered:
         self._matrix, self._M, self._wanted = matrix, M, space.wanted
         self._r, self._q, self._p = space.vector(), space.vector(), space.vector()
         self._z = self._r if M is None else space.vector()
-        self._numbers = np.zeros(NUMBERS)
+        self._numbers = np.zeros(_NUMBERS)
         self._ends: Ends = ()
         self._lower()
 
@@ -105,17 +105,17 @@ class Lowered:
         square, other = own[0:1], own[1:2]
         steps = [
             *(matrix.steps(p, q, _GHOSTS) or ()),
-            _work(_dot, r, p, q, square),
+            _work("dot", r, p, q, square),
             total.start,
             total.finish,
-            _work(_lower, r, self._numbers, found[0:1], r, q, square),
+            _work("lower", r, self._numbers, found[0:1], r, q, square),
         ]
         if isinstance(M, Jacobi):
-            steps.append(_work(_diagonal, r, Part(_DIAGONAL), r, z, other))
+            steps.append(_work("diagonal", r, Part(_DIAGONAL), r, z, other))
         elif M is not None:
-            steps += [*(M.steps(r, z, _OTHERS) or ()), _work(_dot, r, r, z, other)]
+            steps += [*(M.steps(r, z, _OTHERS) or ()), _work("dot", r, r, z, other)]
         last = found[0:1], found[0:1] if M is None else found[1:2]
-        advance = _work(_advance, r, self._numbers, *last, Part(_X), p, z)
+        advance = _work("advance", r, self._numbers, *last, Part(_X), p, z)
         steps += [total.start, total.finish, advance]
         ghosts = (
             which.halo.request.recvbuf if isinstance(which, DistMatrix) else r[:0]
@@ -131,8 +131,8 @@ class Lowered:
             self._ends = (run.x, M.inverse.astype(r.dtype, copy=False))
         z = run.precondition(run.residual(r), self._z)
         self._p[:] = z
-        rr, self._numbers[RZ] = _products(run, r, z)
-        return rr, float(self._numbers[RZ])
+        rr, self._numbers[_RZ] = _products(run, r, z)
+        return rr, float(self._numbers[_RZ])
 
     def step(self) -> tuple[float, float, float, float]:
         """Collective. As :meth:`Iteration.step`."""
@@ -159,7 +159,7 @@ def iteration(run: Run) -> Iterator[Iteration]:
     A, M = run.A, run.M.map if isinstance(run.M, Function) else run.M
     if not (
         isinstance(A, DistMatrix) and _has_steps(A, run.space)
-        and (M is None or (_is_diagonal(M, run.space) if isinstance(M, Jacobi)
+        and (M is None or (_is_diagonal(M, run.space) if type(M) is Jacobi
                            else isinstance(M, DistMatrix) and _has_steps(M, run.space)))
         and not (run.loses_null_space and M is not None)
     ):  # fmt: skip
@@ -187,45 +187,9 @@ def _is_diagonal(M: Jacobi, space: Space) -> bool:
     return fits and len(M.inverse) == space.length
 
 
-# -- steps: what sparse/core/vectors.c does, in Python -------------------------------------------
-
-
-def _work(function: Callable[..., object], vector: NDArray[Any], *places: Place) -> Work:
-    """Local. The step that is this function of vectors like this one."""
-    is_diagonal, letter = function is _diagonal, vector.dtype.char
+def _work(name: str, vector: NDArray[Any], *places: Place) -> Work:
+    """Local. A function of sparse/core/vectors.c as a step, for vectors like this one."""
     reals = vector.view(vector.real.dtype)
-    kind = letter if is_diagonal else reals.dtype.char
-    name = f"{function.__name__[1:]} {kind}"
-    return Work(function, places, address_of(name), len(reals), nbytes=2 * vector.nbytes)
-
-
-def _dot(x: NDArray[Any], y: NDArray[Any], out: NDArray[Any]) -> None:
-    out[0] = np.vdot(x, y).real
-
-
-def _lower(
-    numbers: NDArray[Any], pq: NDArray[Any], r: NDArray[Any], q: NDArray[Any], out: NDArray[Any]
-) -> None:
-    good = math.isfinite(pq[0]) and pq[0] > 0
-    numbers[PQ], numbers[GOOD] = pq[0], good
-    numbers[ALPHA] = numbers[RZ] / pq[0] if good else 0
-    if good:
-        r -= r.dtype.type(numbers[ALPHA]) * q
-    out[0] = np.vdot(r, r).real if good else 0
-
-
-def _diagonal(d: NDArray[Any], r: NDArray[Any], z: NDArray[Any], out: NDArray[Any]) -> None:
-    np.multiply(d, r, out=z)
-    out[0] = np.vdot(r, z).real
-
-
-def _advance(
-    numbers: NDArray[Any], rr: NDArray[Any], rz: NDArray[Any], x: NDArray[Any], p: NDArray[Any],
-    z: NDArray[Any],
-) -> None:  # fmt: skip
-    if not numbers[GOOD]:
-        return
-    beta = rz[0] / numbers[RZ]
-    numbers[RR], numbers[RZ] = rr[0], rz[0]
-    x += x.dtype.type(numbers[ALPHA]) * p
-    p[:] = z + p.dtype.type(beta) * p
+    kind = vector.dtype if name == "diagonal" else reals.dtype
+    function = address_of(f"{name} {kind.char}")
+    return Work(places, function, len(reals), nbytes=2 * vector.nbytes)

@@ -235,7 +235,7 @@ def a_wanted_dtype(cell, wanted):
     cell.made.pop()
 
 
-@row("triplets", "assembler")
+@row("triplets", "assembler", "added")
 def entries_of_each_rank(cell, way):
     """Every rank passes those entries whose turn it is; one without rows passes empty lists."""
     block = sparse.coo_array(cell.block_of(cell.whole))
@@ -248,12 +248,29 @@ def entries_of_each_rank(cell, way):
         made = ours.from_triplets(cell.comm, i, j, values, shape, partition=cell.rows, **cell.how)
         cell.same(made, cell.whole)
         return
-    assembler = ours.Assembler(cell.comm, i, j, shape, dtype=cell.dtype, **cell.how)
+    given = {"shape": shape} if way == "added" else {"rows": i, "cols": j, "shape": shape}
+    assembler = ours.Assembler(cell.comm, dtype=cell.dtype, **given, **cell.how)
     for factor in (1, 2):
-        made = assembler.assemble(np.asarray(values) * factor)
+        if way == "added":  # one by one, then the rest
+            for part in (slice(0, 1), slice(1, None)) if len(values) else ():
+                assembler.add(i[part], j[part], np.asarray(values)[part] * factor)
+            made = assembler.assemble()
+        else:
+            made = assembler.assemble(np.asarray(values) * factor)
         cell.same(made, cell.whole * factor)
         cell.made.pop()
     cell.kept(made)
+    before = assembler.matrix.values.copy()
+    if way == "added":
+        assembler.add([0, 0, 0], 0, 1)
+    for wrong in (assembler.assemble, lambda: assembler.assemble(np.zeros((2, 3)))):
+        try:
+            wrong()
+        except (ValueError, OnesidedError) as error:
+            assert "places" in str(error), error
+        else:
+            raise AssertionError("it took other places")
+    assert np.array_equal(assembler.matrix.values, before)
 
 
 @row()
@@ -295,6 +312,9 @@ def other_partitions(cell, how):
     if A.ordering is not None:
         y = A.ordering.backward(A @ A.ordering.forward(x))
         cell.close(y, cell.whole @ whole)
+        y = A.ordering.backward(A @ A.ordering.forward(DistVector(cell.comm, cell.rows, x)))
+        cell.close(y.array, cell.whole @ whole)
+        assert np.array_equal(y.partition.starts, cell.rows.starts)
     else:
         cell.close(A @ whole[slice(*A.col_range)].astype(cell.result), cell.whole @ whole)
 
@@ -507,6 +527,62 @@ def places_that_stay(cell):
     cell.same(gone, sparse.csr_array(off))
 
 
+@row("DistMatrix", "SciPy")
+def kronecker(cell, what):
+    b = sparse.csr_array(drawn(3, 2, 0, 3).real)
+    B = b
+    if what == "DistMatrix":
+        B = cell.kept(ours.from_scipy(cell.comm, b, **cell.how))
+    kind = np.result_type(cell.dtype, "f8")
+    made = cell.A.astype(kind)
+    cell.same(ours.kron(cell.kept(made), B), sparse.kron(cell.whole, b).tocsr(), kind)
+
+
+@row()
+def blocks_of_matrices(cell):
+    p = sparse.csr_array(drawn(cell.n, 3, 0, 9).real)
+    P = cell.kept(ours.from_scipy(cell.comm, p, dtype=cell.dtype, **cell.how))
+    made = ours.block_array([[cell.A, P], [P.T.copy(), None]], **cell.how)
+    cell.same(made, sparse.block_array([[cell.whole, p], [p.T, None]]).tocsr())
+    for wrong in ([[cell.A, None], [P, None]], [[cell.A], [P]]):
+        if cell.n == 3:
+            continue
+        try:
+            ours.block_array(wrong)
+        except ValueError as error:
+            assert "block" in str(error)
+        else:
+            raise AssertionError("it took blocks that do not fit")
+
+
+@row()
+def of_diagonals(cell):
+    d, whole = cell.vector(seed=2)
+    D = DistVector(cell.comm, cell.rows, d.real.astype(cell.kind.type(0).real.dtype))
+    expected = np.diag(whole.real) + 2 * np.eye(cell.n, k=1) - np.eye(cell.n, k=-cell.n)
+    made = ours.diags(cell.comm, [D, 2, -1], [0, 1, -cell.n], partition=cell.rows,
+                      dtype=cell.dtype, **cell.how)
+    cell.same(made, sparse.csr_array(expected))
+    wide = ours.diags(cell.comm, 3, -1, shape=(4, 9), dtype=cell.dtype, **cell.how)
+    cell.same(wide, sparse.csr_array(3 * np.eye(4, 9, k=-1)))
+
+
+@row("matrix", "transpose", "number", "vector")
+def entries_multiplied(cell, by):
+    whole = cell.whole.toarray()
+    if by == "vector":
+        try:
+            cell.A.multiply(cell.vector()[0])
+        except (TypeError, OnesidedError) as error:
+            assert "takes a DistMatrix" in str(error)
+        else:
+            raise AssertionError("it took a vector")
+        return
+    other = {"matrix": cell.A, "transpose": cell.A.T, "number": 3}[by]
+    expected = {"matrix": whole, "transpose": whole.T, "number": 3}[by]
+    cell.same(cell.A.multiply(other), sparse.csr_array(whole * expected))
+
+
 @row()
 def rectangles_multiplied(cell):
     b = sparse.csr_array(drawn(cell.n, 5, 0, 3).real)
@@ -571,7 +647,7 @@ def scaled(cell):
     A.scale_rows(f)
     cell.same(A, sparse.csr_array(whole[:, None] * cell.whole.toarray()))
     B = cell.A.copy()
-    B.scale_columns(f)
+    B.scale_columns(DistVector(cell.comm, cell.rows, f))
     B.scale(2)
     cell.same(B, sparse.csr_array(2 * cell.whole.toarray() * whole))
 

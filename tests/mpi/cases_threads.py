@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from cases import parameters, skip
+from cases import parameters, ranks, skip
 from exchange_data import Vector, any_order, tables
 from mpi4py import MPI
+
+from onesided.collectives import RequestError
 
 
 def together(workers):
@@ -64,4 +66,42 @@ def case_two_threads_wait_for_one_request(comm, method):
         exchange.request.Start()
         together([exchange.request.Wait] * 2)
         exchange.check(turn, exchange.request.recvbuf)
+    exchange.free()
+
+
+@ranks(at_least=2)
+@parameters(method=["rma-notify", "p2p"])
+def case_free_ends_the_wait_of_another_thread(comm, method):
+    """Rank 0 does not fill its round, so all give it up, while threads of others wait for data."""
+    exchange = Vector(comm, tables(comm.size)["uneven"] + 1, method)
+    exchange.round(0)
+    request, raised, waits = exchange.request, [], threading.Event()
+    drive = request._drive
+
+    def driven():
+        waits.set()
+        drive()
+
+    def wait():
+        try:
+            request.Wait()
+        except RequestError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=wait)
+    if comm.rank == 0:
+        assert request.Open()
+    else:
+        request._drive = driven
+        exchange.fill(1)
+        request.Start()
+        thread.start()
+        assert waits.wait(20)
+    comm.Barrier()
+    request.Free()
+    if comm.rank > 0:
+        thread.join(20)
+        assert not thread.is_alive()
+        assert raised, "the wait did not end by an error"
+        assert "freed" in raised[0], raised
     exchange.free()
