@@ -218,26 +218,37 @@ class ControlMemory:
     """
 
     def __init__(
-        self, operation: Any, resources: Resources, nbytes: int, numbers: Sequence[int]
+        self, operation: Any, resources: Resources, nbytes: int, numbers: Sequence[int] = (),
+        error: Exception | None = None,
     ) -> None:
-        """Collective. ``nbytes`` may differ between ranks; the bytes are as they are."""
+        """Collective. ``nbytes`` may differ between ranks; the bytes are as they are. Where no
+        rank wants any, there are none. Raises the ``error`` of any rank on every rank."""
         self._arena = arena = Arena.of(operation.context)
         name = f"memory of request {operation.number}"
-        share, self.most = arena.claim(max(nbytes, 1), name, numbers)
-        if share is None:
-            raise ValueError("no control memory")
-        resources.on_release(arena.shrink)
-        resources.on_release(share.release, in_step=True)  # others may still write there
-        self.share = share
-        self.place = (share.number, share.offset)
+        self._share, self.most = arena.claim(nbytes, name, numbers, error)
+        self.place = (0, 0)
+        if self._share is not None:
+            resources.on_release(arena.shrink)
+            # others may still write there
+            resources.on_release(self._share.release, in_step=True)
+            self.place = (self._share.number, self._share.offset)
         self._places: dict[int, tuple[int, int]] = {operation.context.comm.rank: self.place}
+
+    @property
+    def share(self) -> Share:
+        """Local. The part of the arena."""
+        if self._share is None:
+            raise ValueError("no control memory")
+        return self._share
 
     @property
     def root(self) -> NDArray[np.uint8]:
         """Local. The bytes of this rank."""
-        if self.share.root is None:
+        if self._share is None:
+            return np.zeros(0, np.uint8)
+        if self._share.root is None:
             raise RequestError("the memory has been given back")
-        return self.share.root
+        return self._share.root
 
     def widen(self) -> None:
         """Collective. Let ranks of other nodes Put."""

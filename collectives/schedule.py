@@ -270,7 +270,7 @@ class OneSided(ExchangeTransport):
         control, data = self._uses()
         control |= self.overlay or (self.counts and self._has_far_peers())
         taken = ControlMemory(
-            self.exchange, self.resources, size, [int(control), int(data)])
+            self.exchange, self.resources, max(size, 1), [int(control), int(data)])
         if self.own_windows:
             self._create_windows(taken.share, bool(taken.most[0]), bool(taken.most[1]))
         elif taken.most[0]:

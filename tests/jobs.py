@@ -172,6 +172,7 @@ COLLECTIVES = {
     "cases_table": [
         *on(1, 2, 3, thin=True), *on(3, name="python", env=PYTHON, thin=True),
         *emulated(4, "2", select=WHOLE, thin=True), *emulated(3, "1", select=WHOLE, full=True),
+        *emulated(4, "3", select="rma-node", thin=True),
         *full(2, name="debug", env=DEBUG), *without_single_copy(3, full=True),
         *full(2, 3, 4), *two_nodes(full=True),
     ],
@@ -197,6 +198,7 @@ COLLECTIVES = {
     "cases_debug": on(1, 3, name="debug", env=DEBUG, thin=True),
     "cases_nodes_exchange": [
         *emulated(4, "1", "2", thin=True), *two_nodes(thin=True),
+        *at_level("funneled", select="refused", thin=True),
         *full(4, name="ofi", env={"MPIR_CVAR_CH4_NETMOD": "ofi"}, mpi="mpich"),
         *full(4, name="no-local", env={"MPIR_CVAR_NOLOCAL": "1"}, mpi="mpich"),
         *full(4, name="tcp", env={"UCX_TLS": "tcp,self"}, mpi="mpich"),
@@ -304,7 +306,9 @@ COLLECTIVES = {
 
 FFT = [*on(1), *on(2, 3, 4, alike=True, thin=True), *full(2, 3, 4, 6, 7, env=ALL_FFT)]
 PENCILFFT = {
-    "cases_fft": [*FFT, *on(6, select="case_three_dimensions", thin=True)],
+    "cases_fft": [
+        *FFT, *on(6, select=("case_three_dimensions", "case_one_of_two"), thin=True)
+    ],
     "cases_fft_errors": FFT,
     "cases_fft_kinds": FFT,
     "cases_fft_random": FFT,
