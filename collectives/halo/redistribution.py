@@ -22,7 +22,7 @@ from onesided.collectives.context import Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallw_init
 from onesided.collectives.halo.faces import Layers, common, empty_box, extents, is_empty
-from onesided.collectives.pattern import Box
+from onesided.collectives.pattern import Box, one_piece
 
 #: The method of exchanges that are used once.
 P2P = "p2p"
@@ -43,12 +43,13 @@ class Part:
     """What this rank has of a global array, and who has what.
 
     ``origin`` is where its own part begins in ``array``; ``boxes`` are the parts of all ranks, in
-    global indices.
+    global indices. ``owner`` is what the array belongs to, and is kept with it.
     """
 
     array: NDArray[Any]
     origin: Sequence[int]
     boxes: Sequence[Box]
+    owner: Any = None
 
     @classmethod
     def of_one(cls, size: int, root: int, array: NDArray[Any], box: Box) -> Part:
@@ -82,7 +83,7 @@ def part_of(comm: MPI.Intracomm, array: Any) -> Part:
     if count != int(np.prod(array.global_shape)):
         raise PatternError(f"blocks of {count} elements in all do not make up a distributed array "
                            f"of shape {array.global_shape}")
-    return Part(np.asarray(array), [0] * len(mine), boxes)
+    return Part(np.asarray(array), [0] * len(mine), boxes, array)
 
 
 class Redistribution(Scoped):
@@ -93,9 +94,15 @@ class Redistribution(Scoped):
     ) -> None:
         """Collective."""
         rank = comm.Get_rank()
+        self._source, self._target = source, target
+        self._beside: tuple[NDArray[Any], NDArray[Any]] | None = None
+        if not one_piece(target.array):  # what comes is received beside it
+            here = extents(target.boxes[rank])
+            view = target.array[_inside(target.origin, here, [0] * len(here))]
+            target = Part(np.empty(here, view.dtype), [0] * len(here), target.boxes)
+            self._beside = view, target.array
         out = source.shared(source.boxes[rank], target.boxes)
         into = target.shared(target.boxes[rank], source.boxes)
-        self._target = target.array
         self._request = Alltoallw_init(
             comm, [source.array, out], [target.array, into], method=method, info=info
         )
@@ -104,7 +111,10 @@ class Redistribution(Scoped):
         """Collective in the sense of MPI. Fill the target, and return it."""
         self._request.Start()
         self._request.Wait()
-        return self._target
+        if self._beside is not None:
+            view, come = self._beside
+            view[...] = come
+        return self._target.array
 
     @property
     def state(self) -> str:
