@@ -170,6 +170,7 @@ class PartitionedRequest(Persistent):
         started can be freed: its place in the order of initializations stays taken.
         """
         self._check_process("freed")
+        self._refuse_inside()
         with self._guard:
             if self._leaving:
                 return
