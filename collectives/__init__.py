@@ -3,6 +3,8 @@
 if __name__ == "collectives":  # imported from the source folder, not from the package
     raise ImportError("import onesided.collectives, not collectives", name="collectives")
 
+from importlib.metadata import version
+
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.broadcast.operation import Bcast_init
 from onesided.collectives.errors import (
@@ -150,3 +152,9 @@ __all__ = [
     "register",
     "sums",
 ]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        return version("onesided")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -375,7 +375,8 @@ SPARSE = {
 # -- apps -----------------------------------------------------------------------------------------
 
 APPS = {
-    "cases_apps": [*on(1, 2), *full(4), *two_nodes("layout", options={"nodes": "2"})],
+    "cases_apps": [*on(1, 2), *on(3, select="methods_of_the_papers"), *full(4),
+                   *two_nodes("layout", options={"nodes": "2"})],
     "cases_mini": [*on(3, thin=True), *full(1, 2, 4), *two_nodes("neighbors", full=True)],
     "cases_minimd": [*on(2, thin=True), *full(1, 3, 4, 8), *two_nodes("every_way", full=True)],
     "cases_flow": [*on(1, 2), *on(4, select=["case_rate", "case_a_restart"]), *full(3, 4, 6)],

@@ -32,7 +32,7 @@ from legal_programs import Program, generate, problem, smaller
 PROGRAM = mpi_harness.TESTS / "programs" / "legal.py"
 FAMILIES = {
     "exchange": ("mpi-persistent", "p2p", "rma-lock", "rma-lock-hier", "rma-notify", "rma-p2p",
-                 "rma-pscw"),
+                 "rma-node", "rma-pscw"),
     "broadcast": ("mpi-persistent", "p2p", "rma-linear", "rma-binomial", "rma-pipelined"),
     "reduction": ("mpi-persistent", "p2p", "rma-p2p"),
     "partitioned": ("p2p", "p2p-gather", "rma"),

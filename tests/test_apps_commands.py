@@ -13,6 +13,7 @@ import mpi_harness
 import pytest
 import servers
 
+from onesided.apps.tools.doctor import OPERATIONS
 from onesided.collectives.program import COMPILED, interpreter
 from onesided.collectives.registry import methods
 from onesided.sparse.files.entries import parser
@@ -84,8 +85,10 @@ def test_doctor_tells_who_runs_rounds(core, words, tmp_path):
 def test_doctor_tries_every_method(ranks):
     outcome = servers.run("-m onesided.apps", ranks, "doctor", timeout=120)
     assert outcome.kind == "pass", outcome.report()
-    for method in methods():
-        assert re.search(rf"\b{method} .*\b(yes|not here)\b", outcome.stdout), outcome.report()
+    for operation in OPERATIONS:
+        for method in methods(operation):
+            line = rf"\b{method} .*\b(yes|not here)\b"
+            assert re.search(line, outcome.stdout), outcome.report()
     assert "NO" not in re.findall(r"\bNO\b", outcome.stdout)
     kernels = f"sparse kernels  {', '.join(available())}"
     words = ("MPI library", "thread level", f"rounds are run by  {interpreter()}", "Known defects")

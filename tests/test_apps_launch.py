@@ -67,14 +67,44 @@ def test_without_mpiexec_there_is_one_sentence(outside, monkeypatch, capsys, tmp
     assert err.count("\n") == 1
 
 
-def test_the_launcher_beside_this_python_comes_first(launcher, tmp_path, monkeypatch):
+def test_the_launcher_beside_this_python_comes_first(launcher):
     path = launcher(MPICH, "exit 0")
-    assert launch.find_mpiexec() == path
-    path.rename(tmp_path / "elsewhere")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "elsewhere").rename(tmp_path / "bin" / "mpirun")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert launch.find_mpiexec() == tmp_path / "bin" / "mpirun"
+    assert launch.find_mpiexec() == (path, f"{MPICH}\n")
+
+
+@pytest.fixture
+def on_path(launcher, tmp_path, monkeypatch):
+    """Launchers on PATH, by name and version; mpi4py uses the MPI that ``library`` names."""
+
+    def put(library: str, **versions: str) -> None:
+        for name, version in versions.items():
+            launcher(version, "exit 0").rename(tmp_path / name.replace("_", "."))
+        python = tmp_path / "python"
+        python.write_text(f"#!/bin/sh\necho '{library}'\n" if library else "#!/bin/sh\nexit 1\n")
+        python.chmod(0o755)
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
+        python.rename(sys.executable)
+        monkeypatch.setenv("PATH", str(tmp_path))
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("library", "chosen"),
+    [("MPICH", "mpirun"), ("Open MPI", "mpiexec.openmpi"), ("Intel MPI", "mpirun"), ("", "mpirun")],
+)
+def test_the_launcher_on_path_is_of_the_mpi_that_mpi4py_uses(on_path, tmp_path, library, chosen):
+    on_path(library, mpirun=MPICH, mpiexec_openmpi=OPEN_MPI)
+    assert launch.find_mpiexec()[0] == tmp_path / chosen
+
+
+def test_a_launcher_of_another_mpi_is_one_sentence(on_path, capsys):
+    on_path("MPICH", mpirun=OPEN_MPI)
+    assert main(["doctor", "--ranks", "3"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("onesided: --ranks needs the mpiexec of MPICH")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("code", [0, 2, 7])

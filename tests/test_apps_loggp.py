@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from onesided.apps.papers.loggp import LogGP, binomial, linear
+from onesided.apps.papers.forecast import LogGP, binomial, linear
 from onesided.collectives import MethodError, PatternError
 
 #: L, o, g, G, o_r in easy numbers

@@ -27,7 +27,7 @@ from onesided.apps.cli.statistics import (
     quartiles,
     ratio,
 )
-from onesided.apps.tools.doctor import DEFECTS, known_defects
+from onesided.collectives.tuning.defects import DEFECTS, known_defects
 
 TIMES = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30)
 

@@ -16,7 +16,7 @@ import mpi_harness
 import pytest
 import servers
 
-from onesided.collectives import methods, partitioned_methods
+from onesided.collectives import __version__, methods, partitioned_methods
 
 ROOT = mpi_harness.TESTS.parent
 DOCS = ROOT / "docs"
@@ -226,3 +226,11 @@ def test_every_public_name_is_documented(package):
                 and not inspect.getdoc(getattr(found, member))
             ]
     assert not silent
+
+
+def test_the_version_is_the_same_everywhere():
+    version = PROJECT["version"]
+    assert __version__ == version
+    recipe = (ROOT / "docs" / "packaging" / "conda" / "meta.yaml").read_text()
+    assert f'set version = "{version}"' in recipe
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()

@@ -18,7 +18,7 @@ def named(text: str, known: Iterable[str], of: str = "") -> list[str]:
 
     :class:`CommandError` where a name is unknown; it lists the known ones.
     """
-    known = list(known)
+    known = list(dict.fromkeys(known))
     names = known if text == ALL else [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:

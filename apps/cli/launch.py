@@ -19,19 +19,50 @@ EXIT_NOTE = "processes exited with non-zero status"
 SENTENCE = "onesided: "
 
 
-def find_mpiexec() -> Path:
-    """Local. The launcher beside this Python, else the one on PATH; CommandError without one."""
+#: Names of a launcher on PATH; Debian's have that of their MPI.
+NAMES = ("mpiexec", "mpirun", "mpiexec.mpich", "mpiexec.openmpi", "mpiexec.hydra")
+
+#: What says which MPI this Python uses, without starting it.
+ASK = """
+import mpi4py
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+print(MPI.get_vendor()[0])
+"""
+
+
+def find_mpiexec() -> tuple[Path, str]:
+    """Local. The launcher and what it says of its version: the one beside this Python, else the
+    first on PATH of the MPI that mpi4py uses.
+
+    Raises :class:`CommandError` where there is none.
+    """
     beside = Path(sys.executable).parent / "mpiexec"
     if beside.exists():
-        return beside
-    for name in ("mpiexec", "mpirun"):
-        found = shutil.which(name)
-        if found:
-            return Path(found)
+        return beside, _version(beside)
+    found = [Path(path) for path in map(shutil.which, NAMES) if path is not None]
+    if not found:
+        raise CommandError(
+            "--ranks needs mpiexec, and there is none beside this Python nor on PATH "
+            "(pip install mpich, or install an MPI)"
+        )
+    library = _library()
+    for path in found:
+        version = _version(path)
+        if not library or is_open_mpi(version) == (library == "Open MPI"):
+            return path, version
     raise CommandError(
-        "--ranks needs mpiexec, and there is none beside this Python nor on PATH "
-        "(pip install mpich, or install an MPI)"
+        f"--ranks needs the mpiexec of {library}, which mpi4py uses; {found[0]} is another MPI's "
+        f"and would start every rank alone (put the right one first on PATH)"
     )
+
+
+def _library() -> str:
+    """Local. The MPI that mpi4py uses; empty where it cannot tell."""
+    answer = subprocess.run(
+        [sys.executable, "-c", ASK], capture_output=True, text=True, timeout=60, check=False
+    )
+    return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
 def is_open_mpi(version: str) -> bool:
@@ -66,8 +97,7 @@ def launcher_environment(
 
 def launch(words: Sequence[str], ranks: int) -> int:
     """Local. Run ``onesided WORDS`` on so many ranks and return the exit code of the job."""
-    mpiexec = find_mpiexec()
-    version = _version(mpiexec)
+    mpiexec, version = find_mpiexec()
     cores = len(os.sched_getaffinity(0))
     embedded = mpiexec.parent == Path(sys.executable).parent
     needed = launcher_environment(version, ranks, cores, root=os.geteuid() == 0, embedded=embedded)

@@ -44,11 +44,6 @@ def library() -> str:
     return " ".join(words.replace("Version:", "").split())
 
 
-def vendor() -> tuple[str, tuple[int, int, int]]:
-    """Local. Name and version number of the MPI library."""
-    return MPI.get_vendor()
-
-
 def abi() -> str:
     """Local. Version of the standard ABI, or that there is none."""
     try:

@@ -141,7 +141,10 @@ def _mpi() -> Any:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise CommandError(f"MPI cannot be loaded: {words(error)}") from error
+        raise CommandError(
+            f"MPI cannot be loaded: {words(error)} (install one: pip install mpich; for the MPI of "
+            "this machine: pip install --no-binary mpi4py mpi4py)"
+        ) from error
     return MPI
 
 

@@ -27,8 +27,7 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Listing, Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.broadcasters import ORDERS, Entrant, Track, correct, entrants
-from onesided.apps.papers.forecast import Crossing, Forecast, crossings, parameters
-from onesided.apps.papers.loggp import LogGP
+from onesided.apps.papers.forecast import Crossing, Forecast, LogGP, crossings, parameters
 from onesided.collectives.hints import Hints
 
 NAMES = (METHOD, "order")

@@ -6,9 +6,10 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,31 +18,36 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from onesided.apps.bench.selection import chosen
+from onesided import collectives
+from onesided.apps.bench.selection import named
 from onesided.apps.cli import machine
 from onesided.apps.cli.failures import FAILED, by_rank_0, words
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import PLAIN, byte_count, write_json
-from onesided.collectives import Alltoallv_init, OnesidedError, Request, interpreter, methods
+from onesided.collectives import OnesidedError, Request, interpreter, methods, testing
 from onesided.collectives.hardware import Layout
+from onesided.collectives.registry import BROADCAST, EXCHANGE, REDUCTION
+from onesided.collectives.tuning.defects import Defect, known_defects, library
 from onesided.sparse.files import entries
 from onesided.sparse.kernels.registry import available
 
-# Does a method work here? A small exchange with it, checked, on the ranks given.
+# Does a method work here? A few rounds of every collective that it does, checked.
 
 ROUNDS = 4
-ENTRIES = 5  # per block
-PATIENCE = 60.0  # seconds for a small exchange before the job is ended
+ENTRIES = 5  # of a vector that is reduced
+PATIENCE = 60.0  # seconds for the collectives of a method before the job is ended
 
 
 @dataclass(frozen=True)
 class Trial:
-    """How a small exchange went: whether it worked, which method was used, and what went wrong.
+    """How a method of an operation did: whether it worked, what was used, and what went wrong.
 
-    ``supported`` is false where the method itself said that it cannot work on this MPI.
+    ``supported`` is false where the method itself said that it cannot work on this MPI, for any of
+    the collectives.
     """
 
+    operation: str
     method: str
     works: bool
     supported: bool
@@ -49,34 +55,103 @@ class Trial:
     reason: str = ""
 
 
-def try_method(comm: MPI.Intracomm, method: str, info: Mapping[str, str]) -> Trial:
-    """Collective. Exchange a few blocks with changing data and check every entry.
+class _Reduction:
+    """A reduction of integers with the verbs of :class:`testing.Trial`."""
+
+    def __init__(self, comm: MPI.Intracomm, name: str, method: str, info: Mapping[str, str]):
+        self.rank, self.size = comm.rank, comm.size
+        parts = name.startswith("Reduce_scatter")
+        self.sent = np.empty(ENTRIES * (comm.size if parts else 1), np.int64)
+        self.got = np.empty(ENTRIES, np.int64)
+        self.ranks = {
+            "Scan": range(comm.rank + 1),
+            "Exscan": range(comm.rank),
+            "Reduce": range(comm.size if comm.rank == 0 else 0),
+        }.get(name, range(comm.size))
+        self.first = ENTRIES * comm.rank if parts else 0
+        counts = [[ENTRIES] * comm.size] if name == "Reduce_scatter" else []
+        make = getattr(collectives, f"{name}_init")
+        given = (comm, self.sent, self.got, *counts)
+        self.request: Request = make(*given, method=method, info=info)
+
+    def _data(self, turn: int, rank: int) -> NDArray[np.int64]:
+        return (turn * self.size + rank + 1) * 1000 + np.arange(self.sent.size)
+
+    def round(self, turn: int) -> None:
+        """A round, checked where the rank receives something."""
+        self.sent[:] = self._data(turn, self.rank)
+        self.request.Start()
+        self.request.Wait()
+        whole = sum(self._data(turn, rank) for rank in self.ranks)
+        wanted = whole[self.first : self.first + ENTRIES] if len(self.ranks) else self.got
+        if not np.array_equal(self.got, wanted):
+            raise AssertionError(f"round {turn}: {self.got}, not {wanted}")
+
+    def free(self) -> None:
+        """Collective."""
+        self.request.Free()
+
+
+#: In the order of the table.
+OPERATIONS = (EXCHANGE, BROADCAST, REDUCTION)
+
+REDUCTIONS = ("Allreduce", "Reduce", "Scan", "Exscan", "Reduce_scatter_block", "Reduce_scatter")
+
+
+def _collectives(
+    comm: MPI.Intracomm, operation: str, method: str, info: Mapping[str, str]
+) -> dict[str, Callable[[], testing.Trial | _Reduction]]:
+    """Local. What makes a trial of each collective that this is, by its name."""
+    if operation == REDUCTION:
+        return {name: partial(_Reduction, comm, name, method, info) for name in REDUCTIONS}
+    return {
+        row.name: partial(testing.Trial, comm, row, method, info=info)
+        for row in testing.OPERATIONS.values() if row.family == operation
+    }  # fmt: skip
+
+
+def try_method(
+    comm: MPI.Intracomm, method: str, info: Mapping[str, str], operation: str = EXCHANGE
+) -> Trial:
+    """Collective. Some rounds of changing data of every collective that the method does.
 
     Ends the job where nothing comes back in time.
     """
-    sent = np.empty((comm.size, ENTRIES), np.int64)
+    used, refused, wrong = [], [], []
     with _patience(method):
+        for name, make in _collectives(comm, operation, method, info).items():
+            try:
+                trial = make()
+            except OnesidedError as error:  # on all ranks
+                refused.append(f"{name}: {words(error)}")
+                continue
+            used.append(trial.request.method)
+            if failed := comm.allreduce(_failed(trial)):
+                wrong.append(f"{name}: wrong data in {failed} of {ROUNDS * comm.size} rounds")
+            trial.free()
+    return Trial(operation, method, bool(used) and not wrong, bool(used),
+                 ", ".join(dict.fromkeys(used)), "; ".join(wrong or refused))  # fmt: skip
+
+
+def _failed(trial: testing.Trial | _Reduction) -> int:
+    """Collective. In how many rounds this rank has received what is wrong."""
+    failed = 0
+    for turn in range(ROUNDS):
         try:
-            request = Alltoallv_init(comm, sent, None, method=method, info=info)
-        except OnesidedError as error:
-            return Trial(method, False, False, method, words(error))
-        wrong = sum(_round(comm, request, sent, number) for number in range(ROUNDS))
-        wrong = comm.allreduce(wrong)
-        used = request.method
-        request.Free()
-    reason = f"{wrong} wrong entries in {ROUNDS} rounds" if wrong else ""
-    return Trial(method, not wrong, True, used, reason)
+            trial.round(turn)
+        except AssertionError:
+            failed += 1
+    return failed
 
 
-def _round(comm: MPI.Intracomm, request: Request, sent: NDArray[Any], number: int) -> int:
-    """Collective. One round with data that tell round, source, target and index apart."""
-    peers = np.arange(comm.size)[:, None]
-    index = np.arange(ENTRIES)
-    sent[...] = ((number * comm.size + comm.rank) * comm.size + peers) * ENTRIES + index
-    request.Start()
-    received = np.asarray(request.Wait()).reshape(comm.size, ENTRIES)
-    expected = ((number * comm.size + peers) * comm.size + comm.rank) * ENTRIES + index
-    return int(np.count_nonzero(received != expected))
+def thorough(comm: MPI.Intracomm, method: str, info: Mapping[str, str]) -> str:
+    """Collective. What is wrong with the exchanges of a method in all kinds of memory, long and
+    short, with types that have holes and in place; empty where nothing is."""
+    try:
+        testing.check_transport(comm, method, info)
+    except AssertionError as error:
+        return str(error)
+    return ""
 
 
 @contextmanager
@@ -84,7 +159,7 @@ def _patience(method: str) -> Iterator[None]:
     """Local. End the job where the block takes too long, whatever it hangs in."""
 
     def give_up() -> None:
-        text = f"onesided: {method} has not finished a small exchange in {PATIENCE:.0f} s"
+        text = f"onesided: {method} has not finished its collectives in {PATIENCE:.0f} s"
         print(text, file=sys.stderr, flush=True)
         threading.Timer(5.0, os._exit, (3,)).start()
         MPI.COMM_WORLD.Abort(3)
@@ -98,92 +173,23 @@ def _patience(method: str) -> Iterator[None]:
         timer.cancel()
 
 
-# What is known to be wrong with an MPI library, and what this package does about it.
-#
-# All of it was observed with the versions named, or is in the library's public list of issues.
-
-Version = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Defect:
-    """A defect of one library, from the first to the last version known to have it."""
-
-    vendor: str
-    first: Version
-    last: Version
-    what: str
-    here: str
-
-
-DEFECTS = tuple(
-    Defect(vendor, first, last, what, here)
-    for (vendor, first, last), known in {
-        ("MPICH", (5, 0, 0), (5, 0, 2)): (
-            ("a Put outside the target's window corrupts memory in silence",
-             "ranges are checked at initialization"),
-            ("MPI_Alltoallv_init truncates blocks in silence where counts do not match",
-             "counts are compared at initialization"),
-            ("an active persistent request can be freed without an error",
-             "Free refuses on an active request"),
-            ("no more than 2046 windows and communicators at a time",
-             "a clear error names the limit"),
-            ("a job in which a rank left early with code 0 counts as a success",
-             "the tests count ranks that came to the end"),
-            ("a segment of 4 MB stays in /dev/shm after every job that was killed",
-             "remove mpich_shm_* files by hand"),
-            ("MPI_Win_allocate_shared crashes where no communicator is left",
-             "a duplicate of the communicator is tried first"),
-            ("a probe on MPI_COMM_SELF drives no progress for other ranks",
-             "waiting ranks probe the communicator of the request"),
-        ),
-        ("MPICH", (4, 0, 0), (4, 1, 2)): (
-            ("a persistent collective may send the data of its initialization (issue 7078)",
-             "use another method than mpi-persistent"),
-        ),
-        ("Open MPI", (4, 0, 0), (4, 1, 99)): (
-            ("windows on user memory may fail: no one-sided component (issue 9871)",
-             "use p2p; onesided doctor tells"),
-        ),
-        ("Open MPI", (5, 0, 0), (5, 0, 11)): (
-            ("partitioned communication corrupts data from the second round on (issue 12328)",
-             "it is not used"),
-            ("a persistent collective crashes once its communicator is freed",
-             "requests keep a communicator of their own"),
-            ("counts above 2**31 - 1 are refused (MPI 3.1 interface)",
-             "large blocks are split or given as larger types"),
-            ("freeing a window with an open epoch gives no error",
-             "requests close their epochs first"),
-            ("osc/rdma over OFI crashes with several ranks on a node (issue 14203)",
-             "choose another one-sided component, or p2p"),
-            ("Puts of strided data travel element by element off the node",
-             "blocks are packed before they leave the node"),
-            ("Cartesian neighbor collectives swap the sides on a periodic axis of extent 1 or 2",
-             "mpi and mpi-persistent refuse such a grid"),
-        ),
-    }.items()
-    for what, here in known
-)  # fmt: skip
-
-
-def known_defects(vendor: str, version: Version) -> list[Defect]:
-    """Local. The defects of this library."""
-    return [
-        each for each in DEFECTS if each.vendor == vendor and each.first <= version <= each.last
-    ]
-
-
 SHARED_MEMORY = "/dev/shm"
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a method moved wrong data."""
-    names = chosen(options.comm, baseline=False)
-    found, defects = facts(comm), known_defects(*machine.vendor())
+    known = [(kind, name) for kind in OPERATIONS for name in methods(kind)]
+    names, info = named(options.comm, [name for _, name in known]), dict(options.info)
+    asked = [(kind, name) for kind, name in known if name in names]
+    found, defects = facts(comm), known_defects(*library())
     trials = []
-    with progress(comm, options, "trying", len(names)) as tick:
-        for name in names:
-            trials.append(try_method(comm, name, dict(options.info)))
+    with progress(comm, options, "trying", len(asked)) as tick:
+        for kind, name in asked:
+            trial = try_method(comm, name, info, kind)
+            if options.thorough and trial.works and kind == EXCHANGE:
+                reason = thorough(comm, name, info)
+                trial = replace(trial, works=not reason, reason=reason or trial.reason)
+            trials.append(trial)
             tick()
 
     def tell() -> None:
@@ -246,20 +252,24 @@ def show(
     }
     for name, value in lines.items():
         out.print(f"{name:>22}  {value}", **PLAIN)
-    known = methods()
-    table = Table(title="A small exchange with every method", title_justify="left")
-    for name in ("method", "works", "order of starts", "how it moves data"):
+    table = Table(title="Every collective by every method", title_justify="left")
+    for name in ("", "method", "works", "order of starts", "how it moves data"):
         table.add_column(name)
+    before = ""
     for trial in trials:
-        method = known[trial.method]
+        method = methods(trial.operation)[trial.method]
         works = "yes" if trial.works else "NO" if trial.supported else "not here"
         order = "any" if method.any_order else "same on all ranks"
-        shown = trial.method if trial.used == trial.method else f"{trial.method} ({trial.used})"
-        table.add_row(shown, works, order, method.summary)
+        shown = trial.method
+        if trial.used not in ("", shown):
+            shown += f" ({trial.used})"
+        kind = "" if trial.operation == before else f"{trial.operation}s"
+        table.add_row(kind, shown, works, order, method.summary)
+        before = trial.operation
     out.print(table)
     for trial in trials:
         if trial.reason:
-            out.print(f"{trial.method}: {trial.reason}", **PLAIN)
+            out.print(f"{trial.operation} by {trial.method}: {trial.reason}", **PLAIN)
     out.print(f"\nKnown defects of this version: {len(defects) or 'none'}", **PLAIN)
     for each in defects:
         out.print(f"- {each.what} (here: {each.here})", **PLAIN)

@@ -78,6 +78,11 @@ def spmv(parser: argparse.ArgumentParser) -> None:
 def doctor(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided doctor``."""
     run_options(parser, "all")
+    parser.add_argument(
+        "--thorough",
+        action="store_true",
+        help="exchanges in all kinds of memory, long ones, types with holes, and in place",
+    )
 
 
 FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"

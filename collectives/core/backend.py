@@ -40,6 +40,17 @@ def _choose_compiler() -> None:
         os.environ["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -DPy_GIL_DISABLED=1"
 
 
+def _for_every_python(config_settings: Any) -> dict[str, Any]:
+    """The settings with the tag of the stable interface, which the modules keep to: one wheel for
+    every Python from 3.11 on that has a global lock."""
+    settings = dict(config_settings or {})
+    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
+        given = settings.get("--build-option", [])
+        given = [given] if isinstance(given, str) else list(given)
+        settings["--build-option"] = [*given, "--py-limited-api=cp311"]
+    return settings
+
+
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
     return _needs(build_meta.get_requires_for_build_wheel(config_settings))
 
@@ -52,7 +63,8 @@ def build_wheel(
     wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None
 ) -> str:
     _choose_compiler()
-    return build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
+    settings = _for_every_python(config_settings)
+    return build_meta.build_wheel(wheel_directory, settings, metadata_directory)
 
 
 def build_editable(

@@ -1,7 +1,7 @@
 """Passive target: one lock on every window, held from initialization to free.
 
 The printed Algorithm 3 re-locks its own window in every round, which returns with data missing,
-lets the next round overwrite what is being read, and hangs (see :mod:`.paper` for the version
+lets the next round overwrite what is being read, and hangs (``rma-lock-paper`` is the version
 made right). The self lock buys nothing, so it is not taken: a rank says *ready* when its receive
 buffer may be written (with two slots, *done* of the round before says as much), the others store
 or Put, flush, and say *done*. Signals are empty messages between the ranks that exchange data.

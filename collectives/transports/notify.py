@@ -42,7 +42,7 @@ from onesided.collectives.transports.p2p import Messages
 SPARE = 1 << 10
 
 
-class _Stored(OneSided):
+class Stored(OneSided):
     """Stores and counters on the node; the rest is the subclass's."""
 
     counts = True
@@ -130,7 +130,7 @@ class _Stored(OneSided):
         self._near_by, self._direct, self._granted = [], [], []
 
 
-class Notify(_Stored):
+class Notify(Stored):
     """Notified stores and Puts; any order of starts and waits, the fastest method on a node."""
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
@@ -186,7 +186,7 @@ class Notify(_Stored):
         self._far = []
 
 
-class StoreAndSend(_Stored):
+class StoreAndSend(Stored):
     """Stores and counters on the node, persistent messages off it."""
 
     puts_off_node = False

@@ -28,6 +28,7 @@ from onesided.collectives.reduction.operation import Reduction
 from onesided.collectives.registry import BROADCAST, EXCHANGE, REDUCTION, Method, methods
 from onesided.collectives.request import Request, build
 from onesided.collectives.tuning.decisions import Record, learn, recall
+from onesided.collectives.tuning.defects import corrupting
 from onesided.collectives.tuning.race import Race
 from onesided.collectives.tuning.situations import (
     Situation,
@@ -62,9 +63,10 @@ def _choose(wanted: Operation, kind: str, situation: Situation) -> Request:
     """
     context, hints = wanted.context, wanted.hints
     place = {name: i for i, name in enumerate(situation.order)}
+    without = corrupting().union(situation.without)
     able = [method for method in methods(kind).values()
             if method.candidate and (method.any_order or hints.strict)
-            and method.name not in situation.without]  # fmt: skip
+            and method.name not in without]  # fmt: skip
     able.sort(key=lambda method: place.get(method.name, len(place)))
     by_name = {method.name: method for method in able}
     agree(context.comm, None, f"auto among {', '.join(by_name)}; {situation.key}")

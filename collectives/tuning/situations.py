@@ -46,6 +46,9 @@ LONG_PARTS = 1 << 15
 #: The same as rma-notify where every rank is on one node.
 FAR_ONLY = "rma-p2p"
 
+#: What pays only between nodes of so many ranks, and where nobody fills rounds.
+BY_NODE, CROWD = "rma-node", 4
+
 
 @dataclass
 class Situation:
@@ -68,7 +71,7 @@ def usual_order(far: bool, window: bool, received: int) -> list[str]:
     """Local. What usually wins, first: between nodes, or on one; into memory that peers see, or so
     many bytes into plain memory."""
     if far:
-        return ["rma-p2p", "p2p", "mpi-persistent", "rma-notify"]
+        return ["rma-p2p", "p2p", "mpi-persistent", "rma-node", "rma-notify"]
     if window or received <= PLAIN:
         return ["rma-notify", "p2p", "mpi-persistent"]
     return ["p2p", "rma-notify", "mpi-persistent"]
@@ -112,7 +115,7 @@ def of_exchange(wanted: Exchange) -> Situation:
     boxes, flat = (held, 0) if array is not None and array.ndim > 1 else (0, held)
     words, most, truth = _place(wanted, [
         sum(near), sum(far), own, len(near), len(far), total, received, kind,
-        boxes, flat, -wanted.most_factor(), wanted.recv.native is not None,
+        boxes, flat, -wanted.most_factor(), wanted.recv.native is not None, len(node.ranks),
     ])  # fmt: skip
     everything = np.array([float(total)])
     comm.Allreduce(MPI.IN_PLACE, everything, MPI.SUM)
@@ -128,6 +131,10 @@ def of_exchange(wanted: Exchange) -> Situation:
     longest, room = max(most[5], most[6], most[8]), MOST_FAR if far_away else MOST
     factor = max(1, -(-longest // room))
     tried = truth and factor <= -most[10]
+    without = () if far_away else (FAR_ONLY,)
+    if (not far_away or most[12] < CROWD or wanted.most_chunks > 1
+            or wanted.hints.progress == MANUAL):  # fmt: skip
+        without += (BY_NODE,)
 
     def elsewhere(number: int) -> Exchange:
         with agreed(comm, "memory for a trial"):
@@ -137,14 +144,14 @@ def of_exchange(wanted: Exchange) -> Situation:
 
     return Situation(
         key, usual_order(far_away, most[7] < 2, most[6]), far_away, elsewhere if tried else None,
-        () if far_away else (FAR_ONLY,),
+        without,
     )  # fmt: skip
 
 
 def _scratch(wanted: Exchange, number: int, in_place: bool) -> Exchange:
     """Local. The same exchange into other memory of the same kind, under a number of its own;
     ``in_place``: MPI may be told so by the ranks that said so, on all of them or at the root."""
-    recv, hints = wanted.recv.plain(wanted.send, in_place), replace(wanted.hints, progress=MANUAL)
+    recv = wanted.recv.plain(wanted.send, in_place)
     if recv.array is not None and wanted.region is None:
         recv = replace(recv, array=np.empty_like(recv.array))
     elif recv.array is not None:
@@ -152,7 +159,7 @@ def _scratch(wanted: Exchange, number: int, in_place: bool) -> Exchange:
     # memory from empty() is tried as one slot of the request's own, which peers see as well
     words, said = ({p: _as_slot(w) for p, w in table.items()}
                    for table in (wanted.words, wanted.said))  # fmt: skip
-    hints = replace(hints, slots=1 if wanted.least_slots == 1 else hints.slots)
+    hints = replace(wanted.hints, slots=1 if wanted.least_slots == 1 else wanted.hints.slots)
     slots = min(wanted.slots, hints.slots)
     return replace(wanted, send=wanted.send.plain(wanted.recv, in_place), recv=recv, hints=hints,
                    number=number, words=words, said=said, slots=slots)  # fmt: skip

@@ -7,7 +7,7 @@ from argparse import Namespace
 
 import numpy as np
 import pytest
-from cases import parameters
+from cases import parameters, ranks
 
 from onesided.apps.bench import selection, timing
 from onesided.apps.bench.foreign import ForeignError
@@ -19,12 +19,14 @@ from onesided.apps.cli.machine import facts
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
+from onesided.apps.papers.methods import METHODS
 from onesided.apps.tools import fft
-from onesided.apps.tools.doctor import try_method
+from onesided.apps.tools.doctor import OPERATIONS, try_method
 from onesided.apps.tools.fft import FourierCheck, gathered
 from onesided.apps.tools.spmv import vector
 from onesided.collectives import Request, UnsupportedError, methods
 from onesided.collectives.hardware import Layout
+from onesided.collectives.testing import check_transport
 from onesided.pencilfft import PFFT, newDistArray
 
 PAUSE = 0.004
@@ -167,30 +169,32 @@ def _turned(target):
     target *= np.exp(0.1j)
 
 
-@parameters(method=lambda: list(methods()))
-def case_trial_of_every_method(comm, method):
-    trial = try_method(comm, method, {})
-    assert trial.works or not trial.supported, trial
-    assert trial.works or trial.reason
+@parameters(operation=list(OPERATIONS))
+def case_trial_of_every_method(comm, operation):
+    for method in methods(operation):
+        trial = try_method(comm, method, {}, operation)
+        assert trial.works or not trial.supported, trial
+        assert trial.works or trial.reason
 
 
-def case_a_trial_sees_wrong_data(comm):
+@parameters(operation=["exchange", "reduction"])
+def case_a_trial_sees_wrong_data(comm, operation):
     wait = Request.Wait
 
     def wrong(self):
         received = wait(self)
-        if comm.rank == comm.size - 1:
+        if comm.rank == comm.size - 1 and received is not None:
             received.reshape(-1)[0] += 1
         return received
 
     Request.Wait = wrong
     try:
-        trial = try_method(comm, "p2p", {})
+        trial = try_method(comm, "p2p", {}, operation)
     finally:
         Request.Wait = wait
     assert not trial.works
     assert trial.supported
-    assert "wrong entries" in trial.reason
+    assert "wrong data" in trial.reason
 
 
 def swept(comm, methods, make, **more):
@@ -274,6 +278,14 @@ def case_parts_and_their_rest_are_a_time(comm):
         assert whole == pytest.approx(inside + rest)
         assert inside >= 0.001  # of two steps in a call
     assert row.ranks[0] <= row.ranks[1] <= max(row.times)
+
+
+@ranks(at_least=2, at_most=3)
+@parameters(method=[method.name for method in METHODS], ranks_per_node=["", "1"])
+def case_methods_of_the_papers(comm, method, ranks_per_node):
+    """They come in from outside, and do what a transport has to do."""
+    info = {"ranks_per_node": ranks_per_node} if ranks_per_node else None
+    assert check_transport(comm, method, info) == {}
 
 
 def case_names_of_methods(comm):

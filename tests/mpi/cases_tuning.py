@@ -31,7 +31,7 @@ from onesided.collectives import (
     methods,
     registry,
 )
-from onesided.collectives.tuning import auto, race, situations
+from onesided.collectives.tuning import auto, defects, race, situations
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
     Cost,
@@ -80,9 +80,11 @@ def exchange(comm, count=32, info=None, recvbuf=None):
 
 
 def candidates(comm, strict=False):
-    """What is tried; the one method that is another's equal on a node only where there are two."""
+    """What is tried; the one method that is another's equal on a node only where there are two,
+    and the one for nodes of many ranks nowhere here."""
     return [m.name for m in methods().values() if m.candidate and (m.any_order or strict)
-            and not (m.name == situations.FAR_ONLY and alone(comm))]
+            and not (m.name == situations.FAR_ONLY and alone(comm))
+            and m.name != situations.BY_NODE]
 
 
 def alone(comm):
@@ -107,6 +109,21 @@ def case_what_was_measured_is_kept(comm):
             assert path.read_text() == "rank 0 alone reads"
 
 
+@ranks(at_least=2)
+@parameters(crowd=[1, 2], info=[{}, {"progress": "manual"}])
+def case_messages_of_nodes_are_tried_where_nodes_have_many_ranks(comm, crowd, info):
+    known, situations.CROWD = situations.CROWD, crowd
+    try:
+        with tuning_file(comm) as path:
+            exchange(comm, info={**info, "ranks_per_node": "1"})
+            if comm.rank == 0:
+                (record,) = read_records(path)[machine()].values()
+                assert (situations.BY_NODE in record.costs) == (crowd == 1 and not info)
+                assert situations.BY_NODE not in record.refused
+    finally:
+        situations.CROWD = known
+
+
 def case_what_is_known_is_not_measured_again(comm):
     """A made-up record decides, although no measurement would."""
     with tuning_file(comm) as path:
@@ -127,6 +144,35 @@ def rewrite(comm, path, chosen):
         costs = {name: Cost(setups[name], 1e-3) for name in names}
         costs[chosen] = Cost(setups[chosen], 1e-6)
         open_tuning().learn(machine(), situation, Record(costs, {}))
+
+
+PERSISTENT = {
+    "exchange": lambda comm, info: Alltoall_init(comm, np.zeros(comm.size), None, info=info),
+    "broadcast": lambda comm, info: Bcast_init(comm, np.zeros(4), info=info),
+    "reduction": lambda comm, info: Allreduce_init(comm, np.zeros(4), np.empty(4), info=info),
+}
+
+
+@parameters(
+    operation=list(PERSISTENT),
+    said=[{}, {"effort": "estimate"}, {"expected_iterations": "1"}],
+    wrong=[("MPICH", (4, 0, 0)), ("MPICH", (4, 1, 2))],
+)
+def case_what_this_mpi_is_known_to_corrupt_is_no_candidate(comm, operation, said, wrong):
+    """Also where it is recalled as the fastest from a run on another version."""
+    with tuning_file(comm), pytest.MonkeyPatch.context() as patch:
+        fastest = Record({"mpi-persistent": Cost(0.0, 1e-9)}, {})
+        patch.setattr(auto, "recall", lambda comm, key: fastest)
+        patch.setattr(Record, "covers", lambda record, names: True)
+        with PERSISTENT[operation](comm, said) as request:
+            recalled = "effort" not in said
+            assert (request.method == "mpi-persistent") == recalled
+        patch.setattr(defects, "library", lambda: wrong)
+        with PERSISTENT[operation](comm, said) as request:
+            assert request.method != "mpi-persistent"
+        patch.setattr(defects, "library", lambda: ("MPICH", (4, 1, 3)))
+        with PERSISTENT[operation](comm, said) as request:
+            assert (request.method == "mpi-persistent") == recalled
 
 
 @parameters(info=[{"expected_iterations": "1"}, {"expected_iterations": "99"}])

@@ -1,0 +1,203 @@
+"""Methods of exchanges that exist to be measured against: others are better everywhere.
+
+The algorithms of the persistent RMA Alltoallv as they are printed, made right, to repeat its
+experiments; and general active target synchronization, which it names. They come in from outside
+of the collectives, as docs/extending/transport.md tells: the entry point of ``pyproject.toml``
+names :func:`add`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from mpi4py import MPI
+
+from onesided.collectives import Method, register
+from onesided.collectives.context import Resources
+from onesided.collectives.exchange import Exchange
+from onesided.collectives.schedule import OneSided, merged
+from onesided.collectives.transports.lock import Signals
+
+
+class Pscw(OneSided):
+    """Post, start, complete, wait among the ranks that really exchange data; any order.
+
+    ``Start`` posts, which is local, and says *ready* to the sources. The access epoch is opened
+    when all targets are ready, so requests may be started and completed in any order. The messages
+    are all that ranks tell each other before an epoch, and MPI is told so (``MPI_MODE_NOCHECK`` at
+    both ends: every post has been made before the start that matches it). Otherwise MPI says the
+    same once more, and ``MPI_Win_post`` is not local: Open MPI 5.0 keeps 32 posts for a rank, and
+    the 33rd waits until that rank opens its epoch, which waits for this one's message.
+    """
+
+    own_windows = True
+    overlay = True
+    advances_in_start = False  # to complete an epoch may take until the target enters MPI
+
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        exchange = self.exchange
+        targets = [delivery.peer for delivery in self.destinations()]
+        sources = sorted(self.sources())
+        self._ready = Signals(exchange, resources, sources, targets)
+        self._stages = [merged(self.stages(turn)) for turn in range(self.turns)]
+        self._access = exchange.context.group.Incl(targets) if targets else None
+        self._exposure = exchange.context.group.Incl(sources) if sources else None
+        for group in (self._access, self._exposure):
+            if group is not None:
+                resources.on_release(group.Free)
+        self._messages = self._ready.messages()
+        self._turn = 0
+        self._unsent = False
+        self._exposed: list[MPI.Win] = []
+
+    def begin(self, slot: int) -> None:
+        self._turn = slot
+        self.sync()
+        if self._exposure is not None:
+            self._exposed = self.own()
+            for window in self._exposed:
+                window.Post(self._exposure, MPI.MODE_NOCHECK)
+        MPI.Prequest.Startall(self._messages)
+        self._unsent = True
+        for target, source in self.local[slot]:
+            target[...] = source
+
+    def advance(self) -> bool:
+        if self._unsent:
+            if not MPI.Prequest.Testall(self._messages):
+                return False
+            self._send()
+            self._unsent = False
+        while self._exposed:
+            if not self._exposed[-1].Test():
+                return False
+            self._exposed = self._exposed[:-1]
+        return True
+
+    def _send(self) -> None:
+        """One access epoch: all targets have posted, so nothing here waits for user code."""
+        if self._access is None:
+            return
+        windows = self.own()
+        for window in windows:
+            window.Start(self._access, MPI.MODE_NOCHECK)
+        for puts, stores in self._stages[self._turn]:
+            for put in puts:
+                put.issue()
+            for target, source in stores:
+                target[...] = source
+        self.sync()
+        for window in windows:
+            window.Complete()
+
+    def waiting_for(self, number: int) -> str:
+        if self._unsent:
+            return f"ready messages from {list(self._ready.into)}"
+        return f"completion by {list(self._ready.out)}"
+
+    def forget(self) -> None:
+        super().forget()
+        self._ready.forget()
+        self._stages, self._messages, self._exposed = [], [], []
+
+
+class _Printed(OneSided):
+    """Every block, this rank's own included, is Put into a window that is *created* over the
+    receive buffer, in the order of the ranks; nothing is stored through shared memory."""
+
+    most_slots = 1
+    share = False
+    own_windows = True
+    overlay = True
+
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        deliveries = sorted(self.deliveries, key=lambda delivery: delivery.peer)
+        self._puts = [put for delivery in deliveries for put in delivery.puts[0]]
+
+    def advance(self) -> bool:
+        """Local, but for the algorithm's own synchronization, which ``Start`` leaves to Wait."""
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Collective. The end of the round."""
+
+    def forget(self) -> None:
+        super().forget()
+        self._puts = []
+
+
+class FencePaper(_Printed):
+    """Algorithm 1 with its assertions, but for NOSTORE at the opening fence.
+
+    NOSTORE promises that nobody has stored into the receive buffer since the last fence, which a
+    program that clears its buffer between rounds would break (MPI-4.1 section 12.5.5).
+    """
+
+    def begin(self, slot: int) -> None:
+        for window in self.own():
+            window.Fence(MPI.MODE_NOPRECEDE)
+        for put in self._puts:
+            put.issue()
+
+    def close(self) -> None:
+        for window in self.own():
+            window.Fence(MPI.MODE_NOPUT | MPI.MODE_NOSUCCEED)
+
+    def waiting_for(self, number: int) -> str:
+        return "all ranks in the fence"
+
+
+class LockPaper(_Printed):
+    """Algorithm 3 with barriers before and after the self lock is taken again.
+
+    As printed, without a barrier, Wait returns with data missing; with the one barrier of the
+    text the next round overwrites data that are still being read. Both barriers are needed. MPICH
+    5.0 hangs in ``Lock_all`` beside an active ``Ibarrier``, which it does not progress there.
+    """
+
+    def __init__(self, operation: Exchange, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        rank = self.exchange.rank
+        for window in self.own():
+            window.Lock(rank, MPI.LOCK_EXCLUSIVE)
+            resources.on_release(partial(window.Unlock, rank), in_step=True)
+        self.exchange.context.comm.Barrier()
+
+    def begin(self, slot: int) -> None:
+        for window in self.own():
+            window.Unlock(self.exchange.rank)
+        for window in self.own():
+            window.Lock_all()
+        for put in self._puts:
+            put.issue()
+
+    def close(self) -> None:
+        barrier = self.exchange.context.comm.Barrier
+        for window in self.own():
+            window.Unlock_all()
+        barrier()
+        for window in self.own():
+            window.Lock(self.exchange.rank, MPI.LOCK_EXCLUSIVE)
+        barrier()
+
+    def waiting_for(self, number: int) -> str:
+        return "all ranks in the barrier"
+
+
+METHODS = (
+    Method("rma-pscw", f"{__name__}:Pscw", any_order=True, candidate=False,
+           summary="post, start, complete, wait among the ranks that exchange data"),
+    Method("rma-fence-paper", f"{__name__}:FencePaper", any_order=False, candidate=False,
+           summary="Algorithm 1 as printed: Put of every block into a created window"),
+    Method("rma-lock-paper", f"{__name__}:LockPaper", any_order=False, candidate=False,
+           summary="Algorithm 3 with both barriers, on a created window"),
+)  # fmt: skip
+
+
+def add() -> None:
+    """Local, the same on all ranks. Register them."""
+    for method in METHODS:
+        register(method)
