@@ -164,17 +164,29 @@ DEEP = ["every_root", "changing_roots", "at_once", "back_to_back"]
 WITHOUT = ["kind=create", "kind=allocate", "roots", "windows", "own", "linear", "receivers"]
 
 # without what breaks rounds: off the node that leaves windows, of which MPICH complains at the end
-WHOLE = ["case_data", "case_polls", "case_mixed", "case_life", "case_memory", "order", "case_late",
-         "case_something", "case_three", "case_looking", "mistaken", "beside",
-         "case_marks"]  # fmt: skip
+WHOLE = ["case_free", "mistaken", "case_one_rank_has"]
+
+TABLE = [
+    *on(1, 2, 3, thin=True), *on(3, name="python", env=PYTHON, thin=True),
+    *full(2, name="debug", env=DEBUG), *without_single_copy(3, full=True),
+    *full(2, 3, 4), *two_nodes(full=True),
+]
 
 COLLECTIVES = {
     "cases_table": [
-        *on(1, 2, 3, thin=True), *on(3, name="python", env=PYTHON, thin=True),
-        *emulated(4, "2", select=WHOLE, thin=True), *emulated(3, "1", select=WHOLE, full=True),
-        *full(2, name="debug", env=DEBUG), *without_single_copy(3, full=True),
-        *full(2, 3, 4), *two_nodes(full=True),
+        *TABLE, *emulated(4, "2", thin=True), *emulated(3, "1", full=True),
+        *at_level("single", "funneled", "serialized", select=["case_data", "case_polls"],
+                  thin=True),
     ],
+    "cases_table_order": [
+        *TABLE, *emulated(4, "2", thin=True), *emulated(3, "1", full=True),
+        *at_level("funneled", select=["case_late_and_slow"], thin=True),
+    ],
+    "cases_table_failures": [
+        *TABLE, *emulated(4, "2", select=WHOLE, thin=True),
+        *emulated(3, "1", select=WHOLE, full=True),
+    ],
+    "cases_table_debug": [*on(2, 3, env=DEBUG, thin=True), *full(2, 4, env=DEBUG)],
     "cases_conformance": [
         *on(1), *on(2, 3, 4, alike=True, thin=True), *full(7), *full(2, 4, name="debug", env=DEBUG),
         *two_nodes(full=True),

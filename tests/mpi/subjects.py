@@ -23,6 +23,7 @@ from onesided.collectives import (
     Grid,
     HaloExchange,
     OneSidedBroadcast,
+    OnesidedError,
     Precv_init,
     Psend_init,
     Startall,
@@ -151,11 +152,15 @@ class Subject:
 
     def begin(self, name: str, buffers: tuple[Any, ...], *rest: Any, comm: Any = None) -> Any:
         """Collective. The request, or one like that of another subject."""
-        if self.like:
-            return self.beside.request.like(*buffers)
         init = getattr(collectives, f"{name}_init")
-        return init(comm or self.comm, *buffers, *rest, method=self.cell.method,
-                    info=self.info or None)  # fmt: skip
+        options = {"method": self.cell.method, "info": self.info or None}
+        try:
+            if self.like:
+                return self.beside.request.like(*buffers)
+            return init(comm or self.comm, *buffers, *rest, **options)
+        except (OnesidedError, MemoryError):  # on all ranks
+            self.give_back()
+            raise
 
     def fill(self, turn: int) -> None: ...
 
@@ -185,7 +190,7 @@ class Subject:
             free(window)
 
 
-# -- collectives ------------------------------------------------------------------------------------
+# -- collectives -----------------------------------------------------------------------------------
 
 
 class Exchanged(Subject):
@@ -439,7 +444,7 @@ class Boxed(Subject):
         assert same(np.ascontiguousarray(got), want), f"round {turn}"
 
 
-# -- halos ------------------------------------------------------------------------------------------
+# -- halos -----------------------------------------------------------------------------------------
 
 #: Staged or stored on the node, whatever the length, and messages between nodes.
 WAYS = {"staged": (1 << 40, {}), "store": (-1, {}), "message": (0, {"ranks_per_node": "1"})}
@@ -460,7 +465,7 @@ class Haloed(Subject):
     """Blocks of two axes, one of them decomposed, with ghosts on all sides; a third is whole."""
 
     def set_up(self) -> None:
-        size, length = self.size, max(1, self.count // 4)
+        size, length = self.size, self.count // 4 + 1
         rows = tuple(3 + rank % 2 for rank in range(size))
         self.world = World((rows, (4,), (length,)), (True, False), ((1, 2), (1, 1), (0, 0)),
                            self.dtype.str)  # fmt: skip
@@ -472,9 +477,13 @@ class Haloed(Subject):
         self.whole = self.room(holes * int(np.prod(shape))).reshape((*shape[:2], -1))
         self.array = self.whole[..., ::holes]
         self.whole[...] = self.world.guard()
-        with by(self.cell.method) as info:
-            self.request = HaloExchange(
-                self.cart, self.array, self.world.layers, info={**self.info, **info})
+        try:
+            with by(self.cell.method) as info:
+                self.request = HaloExchange(
+                    self.cart, self.array, self.world.layers, info={**self.info, **info})
+        except (OnesidedError, MemoryError):  # on all ranks
+            self.give_back()
+            raise
 
     def fill(self, turn: int) -> None:
         self.array[...] = self.world.before(self.coords, turn)
@@ -492,15 +501,19 @@ class Gridded(Subject):
     """A field of a grid, with a number at the ends of one axis, and periodic along the other."""
 
     def set_up(self) -> None:
-        beside, self.length = self.beside, max(1, self.count // 4)
+        beside, self.length = self.beside, self.count // 4 + 1
         shape = (3 * self.size + 1, 4)
         self.grid = beside.grid if beside else Grid(
             self.comm, shape, 1, periodic=(False, True), dims=(self.size, 1), boundary=7)
         self.field = self.grid.zeros(self.length, self.dtype)
         if self.memory(self.rank) == "plain":
             self.field = self.field.copy()
-        with by(self.cell.method) as info:
-            self.request = self.grid.halo(self.field, info={**self.info, **info})
+        try:
+            with by(self.cell.method) as info:
+                self.request = self.grid.halo(self.field, info={**self.info, **info})
+        except (OnesidedError, MemoryError):  # on all ranks
+            self.give_back()
+            raise
 
     def whole(self, turn: int) -> np.ndarray:
         """With its ghosts."""
@@ -527,7 +540,7 @@ class Gridded(Subject):
             self.grid.Free()
 
 
-# -- what is no collective --------------------------------------------------------------------------
+# -- what is no collective -------------------------------------------------------------------------
 
 
 class Ring:
