@@ -381,6 +381,7 @@ def case_a_forked_child(comm, cell, options):
 # -- the table itself ------------------------------------------------------------------------------
 
 
+@ranks(at_most=1)
 def case_rows_are_all_the_collectives(comm):
     names = {name[:-5] for name in dir(collectives) if name.endswith("_init")}
     rows = {row for row in ROWS if row not in BOXES and " " not in row}
@@ -394,6 +395,7 @@ def case_rows_are_all_the_collectives(comm):
     assert all(known(row) for row in REQUESTS)
 
 
+@ranks(at_most=1)
 def case_every_threshold_is_crossed(comm):
     """Each number of bytes that the code names has cells below it, at it and above it."""
     job = SimpleNamespace(ranks=2, name="full")

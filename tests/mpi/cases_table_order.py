@@ -74,7 +74,8 @@ def case_strictly_ordered_waits_in_any_order(comm, cell, options):
 
 
 @ranks(at_least=2)
-@parameters(cell=cells("late rank", "slow reader", "fast sender"))
+@parameters(cell=cells("late rank", "slow reader", "fast sender", lengths=(
+    Length(0, 3), Length(12_000, 1), Length(1 << 17, 1))))  # fmt: skip
 def case_late_and_slow(comm, cell, options):
     """A rank comes late, another in each round, or keeps what it has got for a while."""
     subject, how = made(comm, cell, options), cell.way
