@@ -687,7 +687,11 @@ class PassivelyCast(Subject):
             self.exposed = np.asarray(memoryview(self.win.tomemory()), np.uint8)
         self.exposed[:] = GUARD
         self.send = np.empty(self.count, self.dtype)
-        self.runtime = OneSidedBroadcast(comm, child_order=cell.method, waiter_timeout=0.001)
+        try:
+            self.runtime = OneSidedBroadcast(comm, child_order=cell.method, waiter_timeout=0.001)
+        except OnesidedError:  # on all ranks
+            self.give_back()
+            raise
         self.wid = self.runtime.register(self.win)
         self.number = self.place = 0
         self.request = Alone(self)
