@@ -41,11 +41,12 @@ from onesided.collectives.halo.faces import Face
 from onesided.collectives.halo.grid import Grid
 from onesided.collectives.memory import empty, free
 from onesided.collectives.partitioned.channel import PartitionedMethod, partitioned_methods
-from onesided.collectives.partitioned.init import Precv_init, Psend_init
 from onesided.collectives.partitioned.request import (
     PartitionedReceive,
     PartitionedRequest,
     PartitionedSend,
+    Precv_init,
+    Psend_init,
 )
 from onesided.collectives.passive.runtime import OneSidedBroadcast
 from onesided.collectives.passive.windows import Extents, bcast_linear, extents_of

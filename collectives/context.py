@@ -164,7 +164,7 @@ class Context:
     ``comm`` is the duplicate; ``live`` holds the resources in use in the order of their
     creation, which is the same on all ranks; ``retired`` the shared memory that has been freed
     but that some rank may still look at; ``ordered`` the strictly ordered requests that are
-    active, in the order of their starts; ``arena`` the memory that requests share (:mod:`.memory`).
+    active, in the order of their starts; ``arena`` the memory that requests share (:mod:`.arena`).
     """
 
     _all: ClassVar[dict[int, Context]] = {}  # by number: in the order of creation
@@ -222,10 +222,7 @@ class Context:
 
     def world_rank(self, rank: int) -> int:
         """Local. The rank in ``MPI.COMM_WORLD`` of a rank of the communicator."""
-        world = MPI.COMM_WORLD.Get_group()
-        found: list[int] = MPI.Group.Translate_ranks(self.group, [rank], world)
-        world.Free()
-        return found[0]
+        return int(world_ranks(self.group, [rank])[0])
 
     def next_tag(self) -> int:
         """Local, but called in the same order on all ranks. A tag no other request uses, not 0."""
@@ -333,10 +330,11 @@ class Node:
 _known: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
 
 
-def _world_ranks(group: MPI.Group) -> NDArray[np.int32]:
-    """Local. Negative where a rank is not in ``MPI.COMM_WORLD``."""
+def world_ranks(group: MPI.Group, some: Sequence[int] | None = None) -> NDArray[np.int32]:
+    """Local. The ranks of a group, or some of them, in ``MPI.COMM_WORLD``; negative where they are
+    not in it."""
     world = MPI.COMM_WORLD.Get_group()
-    ranks = np.array(MPI.Group.Translate_ranks(group, None, world), np.int32)
+    ranks = np.array(MPI.Group.Translate_ranks(group, some, world), np.int32)
     world.Free()
     return ranks
 
@@ -351,7 +349,7 @@ def _known_firsts(group: MPI.Group) -> NDArray[np.int32] | None:
     """Local. The lowest rank of every rank's node, where that is known already."""
     if _known is None:
         return None
-    ranks, nodes = _world_ranks(group), _known
+    ranks, nodes = world_ranks(group), _known
     place = np.minimum(np.searchsorted(nodes[0], ranks), len(nodes[0]) - 1)
     return _firsts_of(nodes[1][place]) if np.array_equal(nodes[0][place], ranks) else None
 
@@ -365,7 +363,7 @@ def _found_firsts(comm: MPI.Intracomm, group: MPI.Group) -> NDArray[np.int32]:
     shared.Free()
     firsts: NDArray[np.int32] = words_of_all(comm.size, np.int32)
     comm.Allgather(first, firsts)
-    ranks = _world_ranks(group)
+    ranks = world_ranks(group)
     if (_known is None or len(_known[0]) < len(ranks)) and ranks.min() >= 0:
         order = np.argsort(ranks)
         _known = ranks[order], ranks[firsts[order]]

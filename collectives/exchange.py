@@ -21,7 +21,15 @@ from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import Region, find_region
 from onesided.collectives.operation import Operation
-from onesided.collectives.pattern import Block, Copy, Cuts, blocks_of_counts, copies_between
+from onesided.collectives.pattern import (
+    Block,
+    Copy,
+    Cuts,
+    blocks_of_counts,
+    copies_between,
+    row_strides,
+    whole,
+)
 from onesided.collectives.registry import Method
 from onesided.collectives.transport import Outlet, Transport
 
@@ -299,12 +307,47 @@ class Exchange(Operation):
         """The parts of the send array that are the chunks of a block."""
         return [block.box] if self.cuts is None else self.cuts.parts(block.box)
 
-    def in_send_array(self, block: Block) -> list[Outlet]:
-        """Local. By chunk, outlets of a block where the caller of ``Start`` would write it."""
-        array = self.send.array
-        if array is None:
-            raise ValueError("no send array")
-        return [(block.peer, part, array[part]) for part in self.parts(block)]
+
+class Outlets:
+    """Where the caller of filled rounds writes: ``by_slot[slot][chunk]``.
+
+    A block that this rank sends to itself is copied by ``copies[slot]`` when all chunks are ready,
+    where it cannot be written to its place.
+    """
+
+    def __init__(self, exchange: Exchange, slots: int) -> None:
+        self.exchange = exchange
+        self.by_slot: list[list[list[Outlet]]] = [
+            [[] for _ in range(exchange.chunks)] for _ in range(slots)
+        ]
+        self.copies: list[list[Copy]] = [[] for _ in range(slots)]
+
+    def put(self, block: Block, slot: int, arrays: Sequence[NDArray[Any]]) -> None:
+        """The chunks of a block go to these arrays."""
+        parts = self.exchange.parts(block)
+        for outlets, part, array in zip(self.by_slot[slot], parts, arrays, strict=True):
+            outlets.append((block.peer, part, array))
+
+    def into(self, block: Block, slot: int, target: NDArray[Any]) -> None:
+        """They go to those of ``target``, an array of the block's shape."""
+        cuts, box = self.exchange.cuts, whole(block.shape)
+        parts = [box] if cuts is None else cuts.parts(box)
+        self.put(block, slot, [target[part] for part in parts])
+
+    def in_send_array(self, block: Block, slot: int) -> None:
+        """They are written where the caller of ``Start`` would write them."""
+        self.into(block, slot, self.exchange.source(block))
+
+    def keep(self, arrays: Sequence[NDArray[Any]]) -> None:
+        """The blocks that this rank sends to itself; ``arrays`` is the receive memory by slot."""
+        exchange, rank = self.exchange, self.exchange.rank
+        for out, into in zip(exchange.blocks_to(rank), exchange.blocks_from(rank), strict=True):
+            for slot, array in enumerate(arrays):
+                if out.shape == into.shape:
+                    self.into(out, slot, array[into.box])
+                else:
+                    self.in_send_array(out, slot)
+                    self.copies[slot] += copies_between(array[into.box], exchange.source(out))
 
 
 class ExchangeTransport(Transport):
@@ -340,13 +383,11 @@ class ExchangeTransport(Transport):
         return [np.zeros(recv.shape, recv.dtype) for _ in range(self.exchange.slots)]
 
     def outlets(self) -> list[list[list[Outlet]]]:
-        """Local. Parts of the send array."""
-        exchange = self.exchange
-        by_chunk: list[list[Outlet]] = [[] for _ in range(exchange.chunks)]
-        for block in exchange.send.blocks:
-            for chunk, outlet in enumerate(exchange.in_send_array(block)):
-                by_chunk[chunk].append(outlet)
-        return [by_chunk for _ in range(max(len(self.arrays), 1))]
+        """Local. Parts of the send array, the same in all slots."""
+        outlets = Outlets(self.exchange, 1)
+        for block in self.exchange.send.blocks:
+            outlets.in_send_array(block, 0)
+        return outlets.by_slot * max(len(self.arrays), 1)
 
     def watched(self) -> tuple[list[NDArray[Any]], list[list[NDArray[Any]]], np.dtype[Any]]:
         send, recv = self.exchange.send, self.exchange.recv
@@ -488,11 +529,8 @@ def _words(
 
 def _phantom(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """An array of this form without memory: every element is the same one."""
-    strides, step = [], dtype.itemsize
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides[::-1])
+    strides = row_strides(shape, dtype.itemsize)
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
 
 
 def _learned(

@@ -1,7 +1,8 @@
 """What a program runs on: the processor, and how the ranks of a communicator lie on nodes.
 
 Measurements hold for one processor; what is kept of them, or reported, names it. They are kept in
-small files of the user's cache, for later runs.
+small files of the user's cache, for later runs. It stands here because ``auto``, the FFT and the
+applications keep such files.
 """
 
 from __future__ import annotations

@@ -47,52 +47,46 @@ class Call:
 
 
 def initialize(
-    call: Call, comm: MPI.Comm, buffers: tuple[Any, ...], method: str, info: Info
-) -> Request:
-    """Collective. One agreement, what the ranks tell each other, and what the transport needs."""
+    call: Call, comm: MPI.Comm, buffers: tuple[Any, ...], method: str, info: Info,
+    like: Request | None = None,
+) -> Request:  # fmt: skip
+    """Collective. One agreement, what the ranks tell each other, and what the transport needs.
+
+    ``like``: a request of the same pattern, whose method and hints the new one has.
+    """
     began = time.perf_counter()
-    context = Context.of(comm)
-    hints, error, read, words, chosen = Hints(), None, None, "", ""
+    before = None if like is None else like.operation
+    context = Context.of(comm) if before is None else before.context
+    error, read, said = None, None, ""
     try:
-        kind = registry.wanted(method, call.kind)
-        chosen, hints = kind.name, Hints.of(info, comm)
+        if before is None:
+            kind, hints = registry.wanted(method, call.kind), Hints.of(info, comm)
+            said = f" {kind.name} {hints}"
+        else:
+            kind, hints = registry.find(before.method, call.kind), before.hints
+            said = f" like request {before.number}"
         read = call.read(context, *buffers)
-        words = call.words(read)
+        said += f" {call.words(read)}"
     except Exception as problem:
         error = problem
-    agree(context.comm, error, f"{call.name} {chosen} {hints} {words}".rstrip())
+    agree(context.comm, error, f"{call.name}{said}".rstrip())
     context.node()  # these are collective where they are the first
     context.node(hints.ranks_per_node)
-    operation = call.match(read, kind, context, hints, None)
+    operation = call.match(read, kind, context, hints, before)
     request: Request
     if kind.chooses:
         request = kind.load()(operation)
     else:
         request = build(operation, kind, operation.buffers())
-        request.chosen_by = "" if chosen == method else BY_ENVIRONMENT
-    return _finished(call, request, began)
-
-
-def _again(call: Call, request: Request, *buffers: Any) -> Request:
-    """Collective. The same pattern and method with other buffers."""
-    began = time.perf_counter()
-    before: Operation = request.operation
-    context, hints = before.context, before.hints
-    error, read, words = None, None, ""
-    try:
-        kind = registry.find(before.method, call.kind)
-        read = call.read(context, *buffers)
-        words = call.words(read)
-    except Exception as problem:
-        error = problem
-    agree(context.comm, error, f"{call.name} like request {before.number} {words}".rstrip())
-    operation = call.match(read, kind, context, hints, before)
-    made = build(operation, kind, operation.buffers())
-    made.chosen_by = request.chosen_by
-    return _finished(call, made, began)
-
-
-def _finished(call: Call, request: Request, began: float) -> Request:
+        if like is not None:
+            request.chosen_by = like.chosen_by
+        elif kind.name != method:
+            request.chosen_by = BY_ENVIRONMENT
     request.again = partial(_again, call)
     request.setup_time = time.perf_counter() - began
     return request
+
+
+def _again(call: Call, like: Request, *buffers: Any) -> Request:
+    """Collective. The same pattern and method with other buffers."""
+    return initialize(call, like.operation.context.comm, buffers, like.method, None, like)

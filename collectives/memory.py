@@ -6,9 +6,9 @@ MPI on the node communicator (``MPI.Win.Allocate_shared``). Ranks on other nodes
 held under ``Lock_all`` from allocation to free, because ``Win.Sync`` is legal only inside an epoch
 (MPI-4.1 section 12.5.4).
 
-A *region* is one such allocation. Requests do not make their own: the counters, slots and staging
-areas of all requests of a communicator lie in its *arena*, a few regions that grow when they are
-full, so that a request costs no window.
+A *region* is one such allocation. Requests do not make their own, so that they cost no window
+(:mod:`.arena`). A rank that is alone on its node shares memory with nobody: its regions are
+mappings of its own, which live as long as somebody looks at them.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import mmap
 import os
 import tempfile
 import threading
 import time
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agree, agreed, largest, swapped, words_of_all
-from onesided.collectives.context import Context, Node, Resources, refusal
+from onesided.collectives.agreement import agree, agreed, words_of_all
+from onesided.collectives.context import Context, Node, Resources, refusal, world_ranks
 from onesided.collectives.errors import (
     PatternError,
     RequestError,
@@ -48,14 +49,14 @@ ALIGNMENT = 128
 #: Bytes of a page, which is touched by its owner before anybody else can.
 PAGE = 4096
 
-#: Bytes per rank of the first region of an arena, and of those that one request has for itself.
-FIRST_REGION, OWN_REGION = 1 << 17, 1 << 20
-
 #: Bytes from one board of a partitioned send to the next.
 BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT
 
 #: Seconds for which somebody else may be allocating memory of a node.
 PATIENCE = 10.0
+
+#: Memory of a rank that is alone on its node.
+PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 #: Where MPIs share memory.
 SHARED = "/dev/shm"
@@ -107,6 +108,7 @@ class Region:
         self.boards = Boards(aligned(nbytes), boards)
         room = nbytes if not boards else aligned(nbytes) + boards * BOARD
         self.window: MPI.Win = MPI.WIN_NULL
+        self._own: memoryview | None = None  # of a rank that is alone on its node
         lock, self.key, error = _space(node, max(room, ALIGNMENT))
         try:
             if error is None:
@@ -129,7 +131,7 @@ class Region:
         self.users = 0
         #: What callers may receive in: from where to where, in bytes of this rank's segment.
         self.lent = [(0, nbytes)]
-        self.members = frozenset(world_ranks(node.comm))
+        self.members = frozenset(world_ranks(context.group, node.ranks).tolist())
         self._parts: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
         root = self.part(node.comm.rank)
         self.address: int = root.ctypes.data
@@ -139,17 +141,25 @@ class Region:
     def _allocate(self, nbytes: int) -> None:
         """Collective over the node. The window, its pages touched by their owners."""
         info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
+        comm = self.node.comm
         try:
-            self.node.comm.Dup().Free()  # MPICH 5.0 crashes in Allocate_shared where this fails
-            self.window = MPI.Win.Allocate_shared(nbytes, 1, info, self.node.comm)
+            comm.Dup().Free()  # MPICH 5.0 crashes in Allocate_shared where this fails
+            if comm.size == 1:
+                self._own = memoryview(mmap.mmap(-1, nbytes, PRIVATE))
+                self.window = MPI.Win.Create(self._own, 1, MPI.INFO_NULL, comm)
+            else:
+                self.window = MPI.Win.Allocate_shared(nbytes, 1, info, comm)
         except MPI.Exception as error:
             raise refusal(error) from error
+        except OSError as error:
+            raise ResourceError(f"{nbytes:,} bytes of memory: {error.strerror}") from error
         finally:
             info.Free()
         self.window.Lock_all(MPI.MODE_NOCHECK)
         if self.window.model != MPI.WIN_UNIFIED:  # loads, stores and Puts must see one memory
             raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
-        np.frombuffer(self.segment(self.node.comm.rank), np.uint8)[:nbytes:PAGE] = 0
+        if self._own is None:  # space that is promised is given out twice until it is touched
+            np.frombuffer(self.segment(self.node.comm.rank), np.uint8)[:nbytes:PAGE] = 0
 
     def take_root(self) -> NDArray[np.uint8]:
         """Local. This rank's segment; from now on it lives as long as a view of it."""
@@ -158,6 +168,8 @@ class Region:
 
     def segment(self, node_rank: int) -> memoryview:
         """Local. The bytes of a rank of the node."""
+        if self._own is not None:
+            return self._own
         memory: Any = self.window.Shared_query(node_rank)[0]
         return memoryview(memory)
 
@@ -211,10 +223,11 @@ class Region:
         _regions.pop(self.key, None)
         seen = {rank for rank, part in self._parts.items() if part() is not None}
         seen |= {self.node.comm.rank} if looked_at else set()
-        kept = [Kept(self.segment(rank)) for rank in sorted(seen)]
+        kept = [Kept(self.segment(rank)) for rank in sorted(seen)] if self._own is None else []
         self._narrow()
         self.window.Unlock_all()
         self.window.Free()
+        self._own = None
         for memory in kept:
             memory.restore()
 
@@ -262,8 +275,11 @@ def _space(node: Node, nbytes: int) -> tuple[_FileLock, str, Exception | None]:
     Returns the lock, which is to be released when all have touched their memory, a key that nothing
     else has, and, on every rank of the node, the error where there is too little memory.
     """
-    mine, wanted = np.array([nbytes + (1 << 16)], np.int64), np.zeros(1, np.int64)
-    node.comm.Reduce(mine, wanted, MPI.SUM, 0)
+    if node.comm.size == 1:
+        return _FileLock(False), uuid.uuid4().hex, None
+    words = words_of_all(2, np.int64)  # this rank's, and what all want
+    words[0] = nbytes + (1 << 16)
+    node.comm.Reduce(words[:1], words[1:], MPI.SUM, 0)
     lock = _FileLock(node.comm.rank == 0)
     free, key = -1, ""
     if node.comm.rank == 0:
@@ -271,7 +287,7 @@ def _space(node: Node, nbytes: int) -> tuple[_FileLock, str, Exception | None]:
         with contextlib.suppress(OSError):  # memory is shared in another way: MPI will tell
             status = os.statvfs(SHARED)
             free = status.f_bavail * status.f_frsize
-    free, total, key = node.comm.bcast((free, int(wanted[0]), key))
+    free, total, key = node.comm.bcast((free, int(words[1]), key))
     if not 0 <= free < total:
         return lock, key, None
     return lock, key, ResourceError(
@@ -310,15 +326,6 @@ class _FileLock:
             self._file = None
 
 
-def world_ranks(comm: MPI.Intracomm) -> list[int]:
-    """Local. The ranks of a communicator as ranks of ``MPI.COMM_WORLD``."""
-    here, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
-    ranks: list[int] = MPI.Group.Translate_ranks(here, list(range(here.size)), world)
-    here.Free()
-    world.Free()
-    return ranks
-
-
 def find_region(array: NDArray[Any]) -> Region | None:
     """Local. The region that holds the memory of ``array``, None for plain memory.
 
@@ -344,290 +351,6 @@ def region_with_key(key: str | None) -> Region | None:
     return None if key is None else _regions.get(key)
 
 
-# -- the arena ------------------------------------------------------------------------------------
-
-
-class Share:
-    """A part of an arena on this rank: bytes of a request.
-
-    ``root`` shows them to this rank; ``region`` is that of ``number`` in the arena, ``offset`` the
-    place in this rank's segment.
-    """
-
-    def __init__(self, arena: Arena, region: Region, number: int, offset: int, nbytes: int) -> None:
-        """Local."""
-        self.region, self.number, self.offset, self.nbytes = region, number, offset, nbytes
-        self._arena = arena
-        memory = region.segment(region.node.comm.rank)[offset : offset + nbytes]
-        root: NDArray[np.uint8] = np.frombuffer(memory, np.uint8)
-        self.root: NDArray[np.uint8] | None = root
-        self._look = weakref.ref(root)
-
-    def lend(self) -> NDArray[np.uint8]:
-        """Local. The bytes, for a caller to receive in: peers on the node store straight there."""
-        if self.root is None:
-            raise RequestError("the memory has been given back")
-        self.region.lent.append((self.offset, self.offset + self.nbytes))
-        return self.root
-
-    def unused(self) -> bool:
-        """Local. True where no array shows these bytes any more."""
-        return self._look() is None
-
-    def release(self) -> None:
-        """Local. The request needs them no more; others get them when nobody looks any more."""
-        self.root = None
-        self.region.lent = [part for part in self.region.lent if part[0] != self.offset]
-        self._arena.give(self)
-
-
-class Arena:
-    """The shared memory of the requests of one communicator.
-
-    Every rank divides its own segments as it likes; that one of them is full somewhere is agreed
-    at initialization, and then all ranks get another region.
-    """
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.regions: dict[int, Region] = {}  # by number, the same on all ranks
-        self._free: dict[int, list[tuple[int, int]]] = {}  # (start, stop), in order
-        self._own: dict[int, Region] = {}  # of one request each
-        self._taken = 0
-        self._given: list[Share] = []  # back, but somebody may look at them
-        self._born = 0
-        self._next = FIRST_REGION
-
-    @classmethod
-    def of(cls, context: Context) -> Arena:
-        """Local."""
-        if context.arena is None:
-            context.arena = cls(context)
-        arena: Arena = context.arena
-        return arena
-
-    def claim(
-        self, nbytes: int, what: str, numbers: Sequence[int] = (), error: Exception | None = None
-    ) -> tuple[Share | None, list[int]]:
-        """Collective. Bytes of this rank, as they are, None where no rank wants any; and the
-        largest of each of the ``numbers`` over all ranks. ``what`` names the call.
-
-        Raises the ``error`` of any rank on every rank, and :class:`ResourceError` where a node's
-        shared memory does not suffice.
-        """
-        self._reclaim()
-        room = aligned(max(nbytes, 1))
-        lacking = 0 if self._place(room) is not None else room
-        words = [nbytes, lacking, *numbers]
-        wanted, most, *largest_of = largest(self.context.comm, error, what, words)
-        if not wanted:
-            return None, largest_of
-        if most:
-            self._grow(most, lacking)
-        return self._take(room), largest_of
-
-    def _grow(self, lacking: int, mine: int) -> None:
-        """Collective. ``lacking``: the largest number of bytes for which a rank has no room,
-        ``mine``: those of this rank."""
-        own = lacking >= OWN_REGION
-        while not own and self._next < 2 * lacking:
-            self._next *= 2
-        node = self.context.node()
-        region = Region(self.context, node, mine if own else self._next)
-        region.lent.clear()  # not memory of the caller's
-        region.take_root()
-        self._born += 1
-        self.regions[self._born] = region
-        self._free[self._born] = _gap(region)
-        if own:
-            self._own[self._born] = region
-        else:
-            self._next = min(2 * self._next, OWN_REGION // 2)
-
-    def widen(self) -> None:
-        """Collective. Windows through which ranks of other nodes, emulated ones too, can Put."""
-        for number in sorted(self.regions):
-            self.regions[number].widen(always=True)
-
-    def _take(self, room: int) -> Share:
-        """Local. Bytes of this rank, for which there is room."""
-        place = self._place(room)
-        if place is None:
-            raise ResourceError(f"the arena has no room for {room:,} bytes")
-        self._taken += 1
-        number, gap = place
-        start, stop = self._free[number][gap]
-        if start + room == stop:
-            del self._free[number][gap]
-        else:
-            self._free[number][gap] = (start + room, stop)
-        return Share(self, self.regions[number], number, start, room)
-
-    def give(self, share: Share) -> None:
-        """Local. Bytes come back."""
-        self._taken -= 1
-        self._given.append(share)
-
-    def shrink(self) -> bool:
-        """Collective. Regions of one request whose bytes have come back are given back to MPI;
-        whether there were any."""
-        self._reclaim()
-        empty_ones = [n for n, region in self._own.items() if self._free[n] == _gap(region)]
-        common = self._common(empty_ones)
-        for number in common:
-            del self._own[number], self._free[number]
-            self.regions.pop(number).retire()
-        return bool(common)
-
-    def _common(self, numbers: list[int]) -> list[int]:
-        """Collective. Those that are empty on every rank."""
-        if not self._own:
-            return []
-        known = sorted(self._own)
-        used = largest(self.context.comm, None, "shrink", [int(n not in numbers) for n in known])
-        return [number for number, busy in zip(known, used, strict=True) if not busy]
-
-    def unused(self) -> bool:
-        """Local. True where nobody looks at anything that came back, and all has."""
-        self._reclaim()
-        return not self._given and not self._taken
-
-    def close(self) -> None:
-        """Collective. All of it is given back to MPI."""
-        seen = {share.number for share in self._given if not share.unused()}
-        while self.regions:
-            number = next(iter(self.regions))
-            self.regions.pop(number).unmap(number in seen)
-
-    def _place(self, room: int) -> tuple[int, int] | None:
-        for number, gaps in self._free.items():
-            for i, (start, stop) in enumerate(gaps):
-                if stop - start >= room:
-                    return number, i
-        return None
-
-    def _reclaim(self) -> None:
-        """Local. What has come back, and nobody looks at, can be taken again."""
-        if not self._given:
-            return
-        back = [share for share in self._given if share.unused()]
-        self._given = [share for share in self._given if not share.unused()]
-        for share in back:
-            if share.number not in self._free:
-                continue
-            gaps = sorted([*self._free[share.number], (share.offset, share.offset + share.nbytes)])
-            joined = [gaps[0]]
-            for start, stop in gaps[1:]:
-                if start == joined[-1][1]:
-                    joined[-1] = (joined[-1][0], stop)
-                else:
-                    joined.append((start, stop))
-            self._free[share.number] = joined
-
-
-def _gap(region: Region) -> list[tuple[int, int]]:
-    """All of a region's bytes on this rank."""
-    return [(0, region.nbytes)] if region.nbytes else []
-
-
-# -- the control memory of a request --------------------------------------------------------------
-
-
-class ControlMemory:
-    """The counters, slots and staging areas of one request: a part of the arena on every rank.
-
-    Every rank lays out its own, tells its peers :attr:`place` and what is where in it, and hears
-    theirs. ``most`` has the largest of the ``numbers`` of all ranks.
-    """
-
-    def __init__(
-        self, operation: Any, resources: Resources, nbytes: int, numbers: Sequence[int]
-    ) -> None:
-        """Collective. ``nbytes`` may differ between ranks; the bytes are as they are."""
-        self._arena = arena = Arena.of(operation.context)
-        name = f"memory of request {operation.number}"
-        share, self.most = arena.claim(max(nbytes, 1), name, numbers)
-        if share is None:
-            raise ValueError("no control memory")
-        resources.on_release(arena.shrink)
-        resources.on_release(share.release, in_step=True)  # others may still write there
-        self.share = share
-        self.place = (share.number, share.offset)
-        self._places: dict[int, tuple[int, int]] = {operation.context.comm.rank: self.place}
-
-    @property
-    def root(self) -> NDArray[np.uint8]:
-        """Local. The bytes of this rank."""
-        if self.share.root is None:
-            raise RequestError("the memory has been given back")
-        return self.share.root
-
-    def widen(self) -> None:
-        """Collective. Let ranks of other nodes Put."""
-        self._arena.widen()
-
-    def hear(self, places: Mapping[int, tuple[int, int]]) -> None:
-        """Local. Where the control memory of other ranks is."""
-        self._places |= places
-
-    def part(self, rank: int) -> NDArray[np.uint8]:
-        """Local. The control memory of a rank of this node, from its start on."""
-        number, offset = self._places[rank]
-        region = self._arena.regions[number]
-        found: NDArray[np.uint8] = region.part(region.node.rank_of[rank])[offset:]
-        return found
-
-    def cell(self, rank: int, offset: int) -> NDArray[np.int64]:
-        """Local. A counter of a rank of this node."""
-        return cell_of(self.part(rank), offset)
-
-    def window(self, rank: int) -> MPI.Win:
-        """Local. The window through which the control memory of any rank is reached."""
-        window = self._arena.regions[self._places[rank][0]].wide
-        if window is None:
-            raise ValueError("no window to Put through")
-        return window
-
-    def start(self, rank: int) -> int:
-        """Local. Where a rank's control memory begins in :meth:`window`, in bytes."""
-        return self._places[rank][1]
-
-
-def cell_of(memory: NDArray[np.uint8], offset: int) -> NDArray[np.int64]:
-    """Local. The counter at an offset: an aligned 64-bit integer."""
-    return memory[offset : offset + 8].view(np.int64)
-
-
-#: Offsets in bytes of the counters of a rank, in cache lines of their own.
-FILLED, TAKEN, ARRIVED, COUNTERS = (i * ALIGNMENT for i in range(4))
-
-
-class Control(ControlMemory):
-    """Control memory that is [counters | ring] on every rank, zero at first."""
-
-    def __init__(
-        self, operation: Any, resources: Resources, room: int, far: bool,
-        linked: Sequence[int] = (),
-    ) -> None:  # fmt: skip
-        """Collective. ``room``: bytes of this rank's ring. ``far``: ranks of other nodes Put.
-        ``linked``: those to which this rank Puts, or which Put to it; each of two names the
-        other."""
-        super().__init__(operation, resources, COUNTERS + room, [int(far)])
-        if self.most[0]:
-            self.widen()
-        self.root[:] = 0
-        node = operation.node
-        everyone = words_of_all(len(node.ranks), (np.int64, 2))
-        node.comm.Allgather(np.array(self.place, np.int64), everyone)
-        self.hear(dict(zip(node.ranks, map(tuple, everyone.tolist()), strict=True)))
-        words = dict.fromkeys(linked, self.place)
-        self.hear(swapped(operation.context.comm, operation.number, words))
-
-    def ring(self, rank: int, room: int) -> NDArray[np.uint8]:
-        """Local. The first bytes of the ring of a rank of this node."""
-        return self.part(rank)[COUNTERS : COUNTERS + room]
-
-
 # -- memory of the caller's -----------------------------------------------------------------------
 
 
@@ -642,11 +365,11 @@ def empty(
 
     Shape and dtype may differ between ranks, zero sizes included. Given as ``recvbuf``, the array
     or any contiguous view of it is the fast way to receive: peers on the node store straight into
-    it. ``links`` of :func:`Precv_init` at a time may receive into parts of it in this way. Its
-    pages have been touched by this rank. Give it back with :func:`free`; what is left is freed
-    before Finalize.
+    it. ``links`` of :func:`Precv_init` at a time may receive into parts of it in this way. Where
+    ranks share it, its pages have been touched by this rank. Give it back with :func:`free`; what
+    is left is freed before Finalize.
 
-    Raises :class:`ResourceError` on every rank where a node's shared memory does not suffice.
+    Raises :class:`ResourceError` on every rank where a node's memory does not suffice.
     """
     context = Context.of(comm)
     with agreed(context.comm, "empty"):

@@ -227,6 +227,15 @@ def one_piece(array: NDArray[Any]) -> bool:
     return True
 
 
+def row_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Local. The strides in bytes of an array of this form in C order."""
+    strides = []
+    for extent in reversed(shape):
+        strides.append(itemsize)
+        itemsize *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
 # -- copies of blocks ----------------------------------------------------------------------------
 
 #: A copy, ``target[...] = source``: arrays of one shape.

@@ -53,7 +53,7 @@ COPY, BOX, GATHER, RAISE, AWAIT, CALL, REDUCE = range(7)
 INACTIVE, ACTIVE, BROKEN, FREED = range(4)
 
 #: Steps that only scripts have (:mod:`.scripts`).
-KERNEL, SCALE = 16, 17
+KERNEL, SCALE, WORK = 16, 17, 18
 
 #: What a CALL is; :func:`call` has the words.
 SERVES, LATER, BLOCKS, ONCE = 1, 2, 4, 8
@@ -69,7 +69,7 @@ CREDIT, HEAD, TOLD, TAIL, ENTRIES, ROOM = 0, 8, 9, 16, 24, 64
 LAYOUT = {
     name: globals()[name] for name in (
         "COPY BOX GATHER RAISE AWAIT CALL REDUCE INACTIVE ACTIVE BROKEN FREED CREDIT HEAD TOLD "
-        "TAIL ENTRIES ROOM KERNEL SCALE SERVES LATER BLOCKS ONCE LOCAL_CALLS ALL_CALLS"
+        "TAIL ENTRIES ROOM KERNEL SCALE WORK SERVES LATER BLOCKS ONCE LOCAL_CALLS ALL_CALLS"
     ).split()
 }  # fmt: skip
 
@@ -241,8 +241,7 @@ class PythonRounds:
     def __init__(self) -> None:
         self._state, self._hooked, self._done, self._unready = INACTIVE, 0, 0, 0
         self._slot, self._number, self.rounds, self._variant, self._slots = 0, 0, 0, 0, 0
-        self._lock = threading.Lock()
-        self._inside = 0  # the thread that has the lock
+        self._lock = threading.RLock()  # an interrupt leaves none behind that "with" has taken
         self._listed = False
         self.in_start, self.in_wait, self.waiting, self.helped = 0.0, 0.0, 0.0, 0
         self._by_thread = self._by_python = 0
@@ -262,7 +261,8 @@ class PythonRounds:
         began = time.perf_counter() if _profiling else 0.0
         if self._hooked:
             self._before_start()
-        with self._locked():
+        self._refuse_inside()
+        with self._lock:
             if self._state != INACTIVE:
                 self._refuse("started")
             with self._unbroken():
@@ -285,7 +285,8 @@ class PythonRounds:
         began = time.perf_counter() if _profiling else 0.0
         if self._hooked:
             self._before_wait()
-        with self._locked():
+        self._refuse_inside()
+        with self._lock:
             if self._state == ACTIVE:
                 with self._unbroken():
                     self._complete()
@@ -307,52 +308,24 @@ class PythonRounds:
             return True
         began = time.perf_counter() if _profiling else 0.0
         level = ALL_CALLS if not self._hooked or self._before_test() else LOCAL_CALLS
-        if not self._try_lock():  # another thread is at it, perhaps in a long copy
-            self._refuse_inside()
+        self._refuse_inside()
+        done = self._unless_busy(lambda: self._tested(level))
+        if done is None:  # another thread is at it, perhaps in a long copy
             self._drive()
             return False
-        try:
-            if self._state == ACTIVE:
-                with self._unbroken():
-                    done = self._done or self._pass(level)
-                    if not done:
-                        self._drive()
-                        done = self._pass(level)
-                    if done:
-                        self._finish()
-                if began:
-                    self.in_wait += time.perf_counter() - began
-                if not done:
-                    return False
-            elif self._state != INACTIVE:
-                self._refuse("tested")
-        finally:
-            self._unlock()
-        self._fill(status)
-        return True
+        if began:
+            self.in_wait += time.perf_counter() - began
+        if done:
+            self._fill(status)
+        return done
 
     # -- for the request's own use ----------------------------------------------------------------
 
     def advance(self, level: int) -> bool:
-        if in_forked_child() or not self._try_lock():
-            return False
-        try:
-            if self._state != ACTIVE or self._done or self._unready:
-                return False
-            before = len(self._open_chains)
-            with self._unbroken():
-                self._pass(level)
-            return len(self._open_chains) < before
-        finally:
-            self._unlock()
+        return not in_forked_child() and bool(self._unless_busy(lambda: self._advanced(level)))
 
     def late(self) -> bool:
-        if not self._try_lock():
-            return True  # another thread is at it
-        try:
-            return self._is_late()
-        finally:
-            self._unlock()
+        return self._unless_busy(self._is_late) is not False  # another thread is at it
 
     def stands(self) -> list[tuple[int, int]]:
         if self._state != ACTIVE or self._unready or not self._plans:
@@ -361,7 +334,8 @@ class PythonRounds:
 
     def _open(self, chunks: int) -> None:
         self._check_program(1)
-        with self._locked():
+        self._refuse_inside()
+        with self._lock:
             self._state = ACTIVE
             self._reserve(1)
             self._unready = chunks
@@ -370,7 +344,8 @@ class PythonRounds:
         if self._unready > 1:
             self._unready -= 1
             return
-        with self._locked():
+        self._refuse_inside()
+        with self._lock:
             self._unready = 0
             with self._unbroken():
                 self._launch()
@@ -396,8 +371,10 @@ class PythonRounds:
         self._blocks = any(step[2] & BLOCKS for step in calls)
 
     def _unload(self) -> None:
-        self._plans, self._answers, self._credit, self._keep = [], (), None, None
-        self._open_chains, self._here = [], []
+        self._refuse_inside()
+        with self._lock:  # no other thread executes steps
+            self._plans, self._answers, self._credit, self._keep = [], (), None, None
+            self._open_chains, self._here = [], []
 
     def _retire(self) -> None:
         self._state = FREED
@@ -407,30 +384,48 @@ class PythonRounds:
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _try_lock(self) -> bool:
-        taken = self._lock.acquire(blocking=False)
-        if taken:
-            self._inside = threading.get_ident()
-        return taken
-
-    def _unlock(self) -> None:
-        self._inside = 0
-        self._lock.release()
+    def _is_inside(self) -> bool:
+        owned: bool = self._lock._is_owned()  # type: ignore[attr-defined]
+        return owned
 
     def _refuse_inside(self) -> None:
         """A signal handler, or a step, has called a verb of the request that it interrupts."""
-        if self._inside == threading.get_ident():
+        if self._is_inside():
             self._refuse("used in the middle of a call of it, by a signal handler or a step")
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        while not self._try_lock():
-            self._refuse_inside()
-            time.sleep(0)
-        try:
-            yield
+    def _unless_busy(self, act: Callable[[], bool]) -> bool | None:
+        """What ``act`` says; None where another thread, or what it interrupts, has the lock."""
+        if self._is_inside():
+            return None
+        try:  # an interrupt may come as soon as the lock is taken
+            return act() if self._lock.acquire(blocking=False) else None
         finally:
-            self._unlock()
+            try:
+                self._lock.release()
+            except RuntimeError:
+                pass  # it has not been taken
+
+    def _tested(self, level: int) -> bool:
+        if self._state == INACTIVE:
+            return True
+        if self._state != ACTIVE:
+            self._refuse("tested")
+        with self._unbroken():
+            done = bool(self._done) or self._pass(level)
+            if not done:
+                self._drive()
+                done = self._pass(level)
+            if done:
+                self._finish()
+        return done
+
+    def _advanced(self, level: int) -> bool:
+        if self._state != ACTIVE or self._done or self._unready:
+            return False
+        before = len(self._open_chains)
+        with self._unbroken():
+            self._pass(level)
+        return len(self._open_chains) < before
 
     @contextlib.contextmanager
     def _unbroken(self) -> Iterator[None]:
@@ -442,6 +437,8 @@ class PythonRounds:
             raise
 
     def _break_with(self, error: BaseException) -> None:
+        if self._state == FREED:  # another thread has called that
+            return
         self._state, self._listed = BROKEN, False
         self._breaks(error)
 
@@ -510,6 +507,8 @@ class PythonRounds:
         began = time.perf_counter() if _profiling else 0.0
         while not self._pass(ALL_CALLS):
             self._poll()
+            if self._state != ACTIVE:  # another thread has freed it
+                self._refuse("waited for")
         if began:
             self.waiting += time.perf_counter() - began
 
@@ -528,7 +527,8 @@ class PythonRounds:
         self._delist_if_listed()
         if self._hooked:
             self._after_wait()
-        self._state = INACTIVE
+        if self._state == ACTIVE:
+            self._state = INACTIVE
         if self._credit is not None:
             self._credit.busy = 0
 

@@ -272,13 +272,7 @@ def Testany(requests: Sequence[Any], status: MPI.Status | None = None) -> tuple[
 
     ``(MPI.UNDEFINED, True)`` where none is active.
     """
-    some = False
-    for i, request in enumerate(requests):
-        active, complete = _tested(request, status)
-        if complete:
-            return i, True
-        some |= active
-    return MPI.UNDEFINED, not some
+    return _any(requests, status, _tested)
 
 
 def Testsome(
@@ -310,13 +304,7 @@ def Get_status_any(
     ``(MPI.UNDEFINED, True)`` where none is active. Where the MPI is older than 4.1, an inactive
     persistent request of its own counts as complete: it tells them apart in no other way.
     """
-    some = False
-    for i, request in enumerate(requests):
-        active, complete = _asked(request, status)
-        if complete:
-            return i, True
-        some |= active
-    return MPI.UNDEFINED, not some
+    return _any(requests, status, _asked)
 
 
 def Get_status_some(
@@ -329,10 +317,27 @@ def Get_status_some(
     return _some(requests, statuses, _asked)
 
 
+#: Whether a request is active, and whether its round is complete.
+Question = Callable[[Any, MPI.Status | None], tuple[bool, bool]]
+
+
+def _any(
+    requests: Sequence[Any], status: MPI.Status | None, ask: Question
+) -> tuple[int, bool]:
+    """Local. The first index for which ``ask`` says "complete"; it is no use to go on where it says
+    "active" of none."""
+    some = False
+    for i, request in enumerate(requests):
+        active, complete = ask(request, status)
+        if complete:
+            return i, True
+        some |= active
+    return MPI.UNDEFINED, not some
+
+
 def _some(
-    requests: Sequence[Any], statuses: list[MPI.Status] | None,
-    ask: Callable[[Any, MPI.Status], tuple[bool, bool]],
-) -> list[int] | None:  # fmt: skip
+    requests: Sequence[Any], statuses: list[MPI.Status] | None, ask: Question
+) -> list[int] | None:
     """Local. The indices for which ``ask`` says "complete"; None where it says "active" of none."""
     found, told, some = [], [], False
     for i, request in enumerate(requests):

@@ -69,9 +69,9 @@ _METHODS: dict[str, dict[str, Method]] = {
         Method("mpi", ".broadcast.two_sided:Bcast", False, False, "MPI_Bcast at every start: the baseline"),
         Method("mpi-persistent", ".broadcast.two_sided:PersistentBcast", True, True, "MPI_Bcast_init, or MPI_Ibcast with cached arguments"),
         Method("p2p", ".broadcast.two_sided:PointToPoint", True, True, "persistent sends down a binomial tree; works everywhere"),
-        Method("rma-linear", ".broadcast.linear:Linear", True, True, "the root stores on its node and Puts to every rank off it"),
-        Method("rma-binomial", ".broadcast.binomial:Binomial", True, True, "Put down a binomial tree of nodes, shared memory inside them"),
-        Method("rma-pipelined", ".broadcast.binomial:Pipelined", True, True, "as rma-binomial in segments that follow each other, down a chain where they are many"),
+        Method("rma-linear", ".broadcast.one_sided:Linear", True, True, "the root stores on its node and Puts to every rank off it"),
+        Method("rma-binomial", ".broadcast.one_sided:Binomial", True, True, "Put down a binomial tree of nodes, shared memory inside them"),
+        Method("rma-pipelined", ".broadcast.one_sided:Pipelined", True, True, "as rma-binomial in segments that follow each other, down a chain where they are many"),
         Method("auto", ".tuning.auto:broadcast", True, False, "measures the candidates on the real size and memory and keeps the best", True),
     )},
     REDUCTION: {method.name: method for method in (

@@ -146,10 +146,11 @@ class Persistent(Rounds, Scoped):
         return True
 
     def retire(self) -> None:
-        """Local. MPI ends before the request has been freed: from now on it raises."""
-        progress.delist(self)
+        """Local. MPI ends before the request has been freed: from now on it raises, also where
+        another thread waits for it."""
         self._retire()
         self._unload()
+        progress.delist(self)
 
     def described(self) -> tuple[str, int]:
         """Local. What a profile calls it, and the bytes that this rank sends in a round, where
@@ -176,7 +177,12 @@ class Persistent(Rounds, Scoped):
         lost = self._state == BROKEN or (self._state == ACTIVE and bool(self._unready))
         active = self._state == ACTIVE and not lost
         unfinished = (lost or active) and not self._done
-        agree(comm, None, name)  # of two words, as every first one: others may be elsewhere
+        inside: Exception | None = None
+        try:
+            self._refuse_inside()
+        except RequestError as problem:
+            inside = problem
+        agree(comm, inside, name)  # of two words, as every first one: others may be elsewhere
         words = [lost, active, unfinished, self._number]
         any_lost, any_active, torn, reached = largest(comm, None, name, words)
         if any_active and not any_lost:
@@ -358,7 +364,8 @@ class Request(Persistent):
 
         Any other call afterwards raises :class:`RequestError`. So does this one, on every rank,
         while the request is active on any: it can be completed, and freed then. But where it is
-        broken, or was opened and not filled, on any rank, its round is given up on all. Memory
+        broken, or was opened and not filled, on any rank, its round is given up on all; another
+        thread that is in it leaves with :class:`RequestError`, which this call waits for. Memory
         that the caller still looks at stays mapped.
         """
         if self._state == FREED:
@@ -447,7 +454,8 @@ class Request(Persistent):
         as well. Raises :class:`RequestError` outside of an opened round, and for a chunk that is
         ready already or does not exist.
         """
-        if not self._unready or not 0 <= chunk < len(self._written) or self._written[chunk]:
+        known = 0 <= chunk < len(self._written) and not self._written[chunk]
+        if not self._unready or not known or in_forked_child():
             raise self._unexpected(chunk)
         try:
             self._written[chunk] = 1
@@ -529,6 +537,7 @@ class Request(Persistent):
         return super()._misuse(verb)
 
     def _unexpected(self, chunk: int) -> RequestError:
+        self._check_process("told that a chunk is ready")
         if not self._unready:
             return RequestError(f"chunk {chunk} of {self!r}, which has no chunk to be written")
         count = len(self._written)

@@ -20,7 +20,6 @@ can be issued out of range.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -29,16 +28,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import swapped
+from onesided.collectives.arena import ControlMemory, Share, cell_of
 from onesided.collectives.context import Resources, refusal
-from onesided.collectives.exchange import Exchange, ExchangeTransport, Wanted
-from onesided.collectives.memory import (
-    ALIGNMENT,
-    ControlMemory,
-    Share,
-    aligned,
-    cell_of,
-    region_with_key,
-)
+from onesided.collectives.exchange import Exchange, ExchangeTransport, Outlets, Wanted
+from onesided.collectives.memory import ALIGNMENT, aligned, region_with_key
 from onesided.collectives.pattern import (
     LARGEST_PIECE,
     Block,
@@ -47,8 +40,8 @@ from onesided.collectives.pattern import (
     Cuts,
     as_bytes,
     chunks_of,
-    copies_between,
     flat_bytes,
+    row_strides,
     whole,
 )
 from onesided.collectives.program import Step, address, copy
@@ -277,7 +270,7 @@ class OneSided(ExchangeTransport):
         control, data = self._uses()
         control |= self.overlay or (self.counts and self._has_far_peers())
         taken = ControlMemory(
-            self.exchange, self.resources, size, [int(control), int(data)])
+            self.exchange, self.resources, max(size, 1), [int(control), int(data)])
         if self.own_windows:
             self._create_windows(taken.share, bool(taken.most[0]), bool(taken.most[1]))
         elif taken.most[0]:
@@ -385,7 +378,7 @@ class OneSided(ExchangeTransport):
         peer, source = block.peer, self.exchange.source(block)
         route = Route(block, path)
         if path in STAGED:  # packed in this rank's form of the block
-            strides = _c_strides(block.shape, source.itemsize)
+            strides = row_strides(block.shape, source.itemsize)
             advert = Advert(CONTROL, advert.offsets, block.shape, strides)
         if path in (STORE, STORE_STAGED):
             delivery.direct |= path == STORE and not self._two_slots(peer)
@@ -484,7 +477,7 @@ class OneSided(ExchangeTransport):
     # -- filled rounds -----------------------------------------------------------------------------
 
     def outlets(self) -> list[list[list[Outlet]]]:
-        return self.filling().outlets
+        return self.filling().by_slot
 
     def filling(self) -> Filling:
         """Local. What the caller of a filled round writes."""
@@ -504,69 +497,36 @@ class OneSided(ExchangeTransport):
         self.arrivals, self.credits = {}, {}
 
 
-class Filling:
+class Filling(Outlets):
     """A round that the caller fills: what leaves with every chunk, and what with the last one.
 
-    ``outlets[slot][chunk]`` are what the caller writes. Stored blocks are written by it where they
-    belong. ``puts[slot][chunk]`` are sent when that chunk is ready, ``last[slot]`` and the copies
-    ``copies[slot]`` are executed when all are. A block that cannot travel in chunks is written to
-    the send array, and leaves as a whole when the last chunk is ready.
+    Stored blocks are written by the caller where they belong. ``puts[slot][chunk]`` are sent when
+    that chunk is ready, ``last[slot]`` when all are. A block that cannot travel in chunks is
+    written to the send array, and leaves as a whole when the last chunk is ready.
     """
 
     def __init__(self, transport: OneSided) -> None:
-        self._exchange = exchange = transport.exchange
-        turns = range(transport.turns)
-        self.outlets: list[list[list[Outlet]]] = [
-            [[] for _ in range(exchange.chunks)] for _ in turns
-        ]
+        exchange, turns = transport.exchange, range(transport.turns)
+        super().__init__(exchange, len(turns))
         self.puts: list[list[list[Put]]] = [[[] for _ in range(exchange.chunks)] for _ in turns]
         self.last: list[list[Put]] = [[] for _ in turns]
-        self.copies: list[list[Copy]] = [[] for _ in turns]
         for delivery in transport.deliveries:
             for route in delivery.routes:
                 self._add(route)
         arrays = transport.arrays
-        self._keep([arrays[turn % len(arrays)] for turn in turns])
-
-    def into(self, block: Block, slot: int, target: NDArray[Any]) -> None:
-        """The chunks of a block go to those of ``target``, an array of the block's shape."""
-        cuts, box = self._exchange.cuts, whole(block.shape)
-        inner = [box] if cuts is None else cuts.parts(box)
-        for chunk, (part, of_target) in enumerate(
-            zip(self._exchange.parts(block), inner, strict=True)
-        ):
-            self.outlets[slot][chunk].append((block.peer, part, target[of_target]))
-
-    def in_send_array(self, block: Block, slot: int) -> None:
-        """A block is written where the caller of ``Start`` would write it."""
-        for chunk, outlet in enumerate(self._exchange.in_send_array(block)):
-            self.outlets[slot][chunk].append(outlet)
+        self.keep([arrays[turn % len(arrays)] for turn in turns])
 
     def _add(self, route: Route) -> None:
         for slot, target in enumerate(route.targets):
             self.into(route.block, slot, target)
         for slot, puts in enumerate(route.puts):
             if len(puts) == len(self.puts[slot]):
-                parts = self._exchange.parts(route.block)
-                for chunk, (part, put) in enumerate(zip(parts, puts, strict=True)):
-                    outlet = (route.block.peer, part, route.chunks[chunk].array)
-                    self.outlets[slot][chunk].append(outlet)
-                    self.puts[slot][chunk].append(put)
+                self.put(route.block, slot, [chunk.array for chunk in route.chunks])
+                for of_chunk, put in zip(self.puts[slot], puts, strict=True):
+                    of_chunk.append(put)
             else:
                 self.in_send_array(route.block, slot)
                 self.last[slot] += puts
-
-    def _keep(self, arrays: Sequence[NDArray[Any]]) -> None:
-        """The blocks that this rank sends to itself; ``arrays`` is the receive memory by slot."""
-        exchange = self._exchange
-        rank = exchange.rank
-        for out, into in zip(exchange.blocks_to(rank), exchange.blocks_from(rank), strict=True):
-            for slot, array in enumerate(arrays):
-                if out.shape == into.shape:
-                    self.into(out, slot, array[into.box])
-                else:
-                    self.in_send_array(out, slot)
-                    self.copies[slot] += copies_between(array[into.box], exchange.source(out))
 
 
 def merged(stages: list[tuple[list[Put], list[Copy]]]) -> list[tuple[list[Put], list[Copy]]]:
@@ -597,11 +557,3 @@ def _puts_of(window: MPI.Win, peer: int, chunks: list[Chunk], offset: int) -> li
 def _in_sequence(shape: tuple[int, ...], cuts: Cuts) -> bool:
     """Whether the chunks of a contiguous block of this shape are contiguous themselves."""
     return all(extent == 1 for extent in shape[: cuts.axis])
-
-
-def _c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    strides = []
-    for extent in reversed(shape):
-        strides.append(itemsize)
-        itemsize *= max(extent, 1)
-    return tuple(reversed(strides))

@@ -1,13 +1,15 @@
 """A script: steps on local data, in a fixed order, run by one call.
 
 What a leg of an FFT does between two exchanges is a list of hundreds of short steps that is known
-when it is planned: copy a box, let a library transform some lines, tell that a chunk is ready. The
-steps are between *places*: an array, or a :class:`Part` of one of the two arrays (*ends*) that are
-given when the script is run. These have the strides, and about the alignment, of the samples that
-it was made with.
+when it is planned: copy a box, let a library transform some lines, tell that a chunk is ready. So
+is a product of a sparse matrix: gather what neighbors need, start a request, multiply, wait,
+multiply the rest. The steps are between *places*: an array, or a :class:`Part` of one of the arrays
+(*ends*) that are given when the script is run, or that a call in it answers (:class:`Answer`).
+These have the strides, and about the alignment, of the samples that it was made with.
 
 The compiled core runs a script without the interpreter but for the steps that need it, see
-:mod:`.program`; :class:`PythonScript` is the reference, and the fallback.
+:mod:`.program`; :class:`PythonScript` is the reference, and the fallback. It stands here because
+that core is one library, with the copies of boxes that rounds use as well.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ from onesided.collectives.program import (
     CALL,
     COMPILED,
     COPY,
+    GATHER,
     KERNEL,
     SCALE,
+    WORK,
     _core,
     address,
     joined_axes,
@@ -38,12 +42,12 @@ ALIGNMENT = 16
 #: Bytes that a script touches from which on it gives up the interpreter lock.
 ALONE = 1 << 18
 
-Ends = tuple[NDArray[Any], NDArray[Any]]
+Ends = tuple[NDArray[Any], ...]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the array given as this end, 0 or 1."""
+    """A part of the array that is this end, from 0 to 3."""
 
     end: int
     where: tuple[slice, ...] = ()
@@ -80,9 +84,45 @@ class Scaling:
     factor: float
 
 
-#: A step: what to call with source and target, and these. ``copy_array`` is known to the core, and
-#: so is what has a method ``lowered(source, target)`` that returns a list of kernels and scalings.
-Step = tuple[Callable[[NDArray[Any], NDArray[Any]], object], Place, Place]
+@dataclass(frozen=True)
+class Work:
+    """A C function of this package, ``f(handle, number, addresses of the places)``. ``handle``
+    belongs to ``keep``; ``nbytes``: that it touches, or so. ``reference`` does the same in Python,
+    called with the arrays; without it the step is for the core alone."""
+
+    places: tuple[Place, ...]
+    function: int
+    number: int = 0
+    handle: int = 0
+    nbytes: int = 0
+    keep: Any = None
+    reference: Callable[..., object] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A call without arguments that answers an array, which is this end from then on."""
+
+    call: Callable[[], NDArray[Any]]
+    end: int
+
+
+@dataclass(frozen=True, eq=False)
+class Gather:
+    """``target[...] = source[index]``, of whole rows; known to the core."""
+
+    index: NDArray[np.int64]
+
+    def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:
+        """Local. Both are contiguous."""
+        np.take(source, self.index, axis=0, out=target, mode="clip")
+
+
+#: What to call with source and target, and these. ``copy_array`` and :class:`Gather` are known to
+#: the core, and so is what has a method ``lowered(source, target)`` that returns a list of kernels
+#: and scalings.
+Between = tuple[Callable[[NDArray[Any], NDArray[Any]], object], Place, Place]
+Step = Between | Work | Answer | Callable[[], object]
 
 
 def copy_array(source: NDArray[Any], target: NDArray[Any]) -> None:
@@ -91,42 +131,44 @@ def copy_array(source: NDArray[Any], target: NDArray[Any]) -> None:
 
 
 class PythonScript:
-    """Local. Steps, or calls without arguments, in their order."""
+    """Local. The steps in their order."""
 
-    def __init__(self, steps: Sequence[Step | Callable[[], object]]) -> None:
+    def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = list(steps)
 
-    def __call__(self, ends: Ends, addresses: tuple[int, int] = (0, 0)) -> None:
+    def __call__(self, ends: Ends, addresses: tuple[int, ...] = ()) -> None:
         for step in self._steps:
-            if not isinstance(step, tuple):
+            if isinstance(step, tuple):
+                step[0](*(_array(place, ends) for place in step[1:]))
+            elif isinstance(step, Work):
+                if step.reference is None:
+                    raise TypeError("a step of the compiled core alone")
+                step.reference(*(_array(place, ends) for place in step.places))
+            elif isinstance(step, Answer):
+                ends = (*ends[: step.end], step.call(), *ends[step.end + 1 :])
+            else:
                 step()
-                continue
-            run, source, target = step
-            run(
-                source.of(ends) if isinstance(source, Part) else source,
-                target.of(ends) if isinstance(target, Part) else target,
-            )
 
 
-def script(
-    steps: Sequence[Step | Callable[[], object]], samples: Ends
-) -> Callable[[Ends, tuple[int, int]], object]:
-    """Local. What runs the steps: ``call(ends, addresses of their first elements)``.
+def script(steps: Sequence[Step], samples: Ends) -> Callable[..., object]:
+    """Local. What runs the steps: ``call(ends, addresses of their first elements)``, or
+    ``call(ends)`` where all ends are contiguous.
 
-    ``samples`` have the strides of the ends that will be given, and the addresses of these are
-    theirs but for multiples of :data:`ALIGNMENT`.
+    ``samples`` have the strides of the ends that will be given, or answered, and the addresses of
+    these are theirs but for multiples of :data:`ALIGNMENT`. All ends but the first are writable.
     """
     if not COMPILED:
         return PythonScript(steps)
     lines: list[tuple[Any, ...]] = []
     lowering = _Lowering(samples)
     for step in steps:
-        lines += lowering.lines(step) if isinstance(step, tuple) else [(CALL, _ignoring(step))]
-    return _core.Script(lines, list(steps), lowering.nbytes >= ALONE)
+        lines += lowering.lines(step)
+    sizes = tuple(sample.nbytes for sample in samples)
+    return _core.Script(lines, list(steps), lowering.nbytes >= ALONE, sizes)
 
 
-def _ignoring(call: Callable[[], object]) -> Callable[..., object]:
-    return lambda *ends: call()
+def _array(place: Place, ends: Ends) -> NDArray[Any]:
+    return place.of(ends) if isinstance(place, Part) else place
 
 
 class _Lowering:
@@ -138,8 +180,19 @@ class _Lowering:
         self.nbytes = 0
 
     def lines(self, step: Step) -> list[tuple[Any, ...]]:
-        run, *places = step
-        arrays = [p.of(self._samples) if isinstance(p, Part) else p for p in places]
+        """Local. What the core takes for a step."""
+        if isinstance(step, Answer):
+            return [(CALL, step.call, True, step.end)]
+        if isinstance(step, Work):
+            self.nbytes += step.nbytes
+            at = tuple(self._place(place, _array(place, self._samples)) for place in step.places)
+            return [(WORK, step.function, step.handle, step.number, at)]
+        if not isinstance(step, tuple):
+            return [(CALL, step, True, -1)]
+        return self._between(*step)
+
+    def _between(self, run: Any, *places: Place) -> list[tuple[Any, ...]]:
+        arrays = [_array(place, self._samples) for place in places]
         source, target = arrays
         if not target.size and not source.size:
             return []
@@ -155,6 +208,12 @@ class _Lowering:
                 return [(COPY, to_end, to_at, from_end, from_at, target.nbytes)]
             sides = (tuple(int(axis[i]) for axis in axes) for i in range(3))
             return [(BOX, to_end, to_at, from_end, from_at, item, *sides)]
+        if isinstance(run, Gather):
+            if not target.size:
+                return []
+            item = target.nbytes // len(target)
+            index, count = address(run.index), len(run.index)
+            return [(GATHER, to_end, to_at, from_end, from_at, index, count, item)]
         if hasattr(run, "lowered") and target.dtype.char in "fdFD":
             lines: list[tuple[Any, ...]] = []
             for each in run.lowered(source, target):  # at these addresses
@@ -166,7 +225,7 @@ class _Lowering:
                         each.function, each.handle, each.checked,
                     ))  # fmt: skip
             return lines
-        return [(CALL, partial(_in_python, run, *places))]
+        return [(CALL, partial(_in_python, run, *places), False, -1)]
 
     def _place(self, place: Place, array: NDArray[Any]) -> tuple[int, int]:
         if isinstance(place, Part):
@@ -174,13 +233,8 @@ class _Lowering:
         return -1, address(array)
 
 
-def _in_python(
-    run: Callable[[NDArray[Any], NDArray[Any]], object], source: Place, target: Place, *ends: Any
-) -> None:
-    run(
-        source.of(ends) if isinstance(source, Part) else source,
-        target.of(ends) if isinstance(target, Part) else target,
-    )
+def _in_python(run: Callable[..., object], source: Place, target: Place, *ends: Any) -> None:
+    run(_array(source, ends), _array(target, ends))
 
 
 def _scaling(factor: float, target: NDArray[Any], end: int, at: int) -> tuple[Any, ...]:

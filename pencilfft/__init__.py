@@ -4,9 +4,15 @@ if __name__ == "pencilfft":  # imported from the source folder, not from the pac
     raise ImportError("import onesided.pencilfft, not pencilfft", name="pencilfft")
 
 from onesided.pencilfft.decomposition import PencilGeometry, block
-from onesided.pencilfft.distarray import DistArray, newDistArray, redistribute
-from onesided.pencilfft.gridfield import GridTransfer, read_field, write_field
-from onesided.pencilfft.install import install, uninstall
+from onesided.pencilfft.distarray import (
+    DistArray,
+    fftshift,
+    ifftshift,
+    newDistArray,
+    redistribute,
+)
+from onesided.pencilfft.gridfield import read_field, write_field
+from onesided.pencilfft.install import install, replace, uninstall
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileBase
 from onesided.pencilfft.io.hdf5 import HDF5File
@@ -23,7 +29,6 @@ __all__ = [
     "PFFT",
     "DistArray",
     "FileBase",
-    "GridTransfer",
     "HDF5File",
     "NCFile",
     "Pencil",
@@ -35,13 +40,16 @@ __all__ = [
     "block",
     "consolidate",
     "export_wisdom",
+    "fftshift",
     "forget_wisdom",
     "generate_xdmf",
+    "ifftshift",
     "import_wisdom",
     "install",
     "newDistArray",
     "read_field",
     "redistribute",
+    "replace",
     "transpose",
     "uninstall",
     "write_field",

@@ -18,9 +18,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, largest
+from onesided.collectives.arena import Arena
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import RequestError
-from onesided.collectives.memory import Arena
+from onesided.pencilfft.decomposition import array_in
 
 
 class Attached(ABC):
@@ -96,10 +97,7 @@ class Piece:
         self, shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int] | None = None
     ) -> NDArray[Any]:
         """Local. The first bytes as an array, with its axes in this order of memory."""
-        axes = tuple(range(len(shape))) if order is None else order
-        count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        flat = self._memory[:count].view(dtype)
-        return flat.reshape([shape[axis] for axis in axes]).transpose(np.argsort(axes))
+        return array_in(self._memory, shape, dtype, order)
 
     def give(self) -> None:
         """Collective, in the same order on all ranks. Let others have it; it stays mapped as long

@@ -13,6 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
 
@@ -136,6 +140,28 @@ def memory_order(ndim: int, axes: Sequence[int]) -> tuple[int, ...]:
     return (*outer, *inner, last)
 
 
+def nbytes_of(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
+    """Local. Bytes of an array."""
+    return prod(shape) * dtype.itemsize
+
+
+def array_in(
+    memory: NDArray[np.uint8] | None,
+    shape: Sequence[int],
+    dtype: np.dtype[Any],
+    order: Sequence[int] | None = None,
+) -> NDArray[Any]:
+    """Local. The first bytes of some memory, or new memory, as an array with its axes in this order
+    of memory, outermost first; C order by default."""
+    axes = range(len(shape)) if order is None else order
+    extents = [shape[axis] for axis in axes]
+    if memory is None:
+        rows = np.empty(extents, dtype)
+    else:
+        rows = memory[: nbytes_of(shape, dtype)].view(dtype).reshape(extents)
+    return rows.transpose(np.argsort(axes))
+
+
 def choose_grid(
     size: int,
     shape: Sequence[int],
@@ -176,6 +202,27 @@ def choose_grid(
                 f"grid {sizes} splits axis {axis}, which is transformed first and must be whole"
             )
     return sizes
+
+
+def on_nodes(sizes: Sequence[int], shape: Sequence[int], near: int) -> tuple[int, ...]:
+    """Local. A process grid that splits the same axes, and whose last split axis joins ranks of one
+    node only, where consecutive ``near`` ranks are a node: one transpose of two stays there.
+
+    The most even one, with as many busy ranks; ``sizes`` where there is none.
+    """
+    split = [axis for axis, part in enumerate(sizes) if part > 1]
+    best = tuple(sizes)
+    if len(split) < 2 or near < 2 or near % best[split[-1]] == 0:
+        return best
+    busy = prod(min(part, extent) for part, extent in zip(sizes, shape, strict=True))
+    found = []
+    for parts in factorizations(prod(sizes), len(split)):
+        given = dict(zip(split, parts, strict=True))
+        grid = tuple(given.get(axis, 1) for axis in range(len(sizes)))
+        kept = prod(min(part, extent) for part, extent in zip(grid, shape, strict=True))
+        if min(parts) > 1 and near % parts[-1] == 0 and kept >= busy:
+            found.append(grid)
+    return min(found, key=lambda grid: sorted(grid, reverse=True), default=best)
 
 
 def _busiest(size: int, shape: Sequence[int], free: Sequence[int]) -> tuple[int, ...]:

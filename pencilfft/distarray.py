@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Number
 from operator import index
 from typing import Any, Protocol, Self
@@ -12,12 +13,16 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
-from onesided.collectives.agreement import agreed, words_of_all
+from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft import reductions
-from onesided.pencilfft.decomposition import PencilGeometry
+from onesided.pencilfft.decomposition import PencilGeometry, array_in
+from onesided.pencilfft.io import npy
+from onesided.pencilfft.io.filebase import FileBase
+from onesided.pencilfft.io.hdf5 import HDF5File
+from onesided.pencilfft.io.netcdf import NCFile
+from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.pencil import Pencil, Subcomm
-from onesided.pencilfft.redistribution import METHOD, Redistributions, Transfer, boxes_between
+from onesided.pencilfft.redistribution import METHOD, Transfer, between
 
 
 class DistArray(np.ndarray[Any, np.dtype[Any]]):
@@ -92,9 +97,7 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         ``order`` is the order of its axes in memory, outermost first; C order where it is None.
         """
         shape = (*components, *pencil.subshape)
-        strides = None if order is None else _strides(shape, order, np.dtype(dtype).itemsize)
-        self = np.ndarray.__new__(cls, shape, dtype, None, 0, strides)
-        self._p0, self._rank = pencil, len(components)
+        self = cls.over(array_in(None, shape, np.dtype(dtype), order), pencil, len(components))
         if val is not None:
             self.fill(val)
         return self
@@ -257,32 +260,66 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         ``gslice`` holds an integer or a slice for each axis, component axes first; missing ones
         are whole. Only the part travels. PatternError on every rank where it does not exist.
         """
-        where, shape = self.local_slice(), self.global_shape
-        return reductions.gather(self.comm, self.v, where, shape, gslice, root)
+        comm, shape = self.comm, self.global_shape
+        with agreed(comm):
+            entries = tuple(gslice) if isinstance(gslice, tuple | list) else (gslice,)
+            missing = (slice(None),) * (len(shape) - len(entries))
+            selection = Selection.of(shape, entries + missing)
+            if not 0 <= root < comm.size:
+                raise PatternError(f"root {root} is no rank of {comm.size}")
+        agree(comm, what=f"get({selection.name}, root={root})")
+        cut = selection.cut(self.local_slice())
+        piece = None if cut is None else (cut[1], np.ascontiguousarray(self.v[cut[0]]))
+        pieces = comm.gather(piece, root)
+        if pieces is None:
+            return None
+        part = np.empty(selection.result, self.dtype)
+        for there, values in filter(None, pieces):
+            part[there] = values.reshape(part[there].shape)
+        return part
+
+    # Numbers of all ranks are the same bits on every rank: the parts of the ranks are gathered and
+    # combined in the order of the ranks, because MPI may combine them in any order and need not
+    # carry a NaN through MPI.MAX.
 
     def global_sum(self) -> Any:
         """Collective. The sum of all elements on all ranks; the same bits on every rank."""
-        return reductions.total(self.comm, self.v)
+        return np.sum(agree(self.comm, what="global_sum", value=np.sum(self.v)), axis=0)
 
     def global_mean(self) -> Any:
         """Collective. The mean of all elements of the global array."""
-        return reductions.total(self.comm, self.v) / max(1, int(np.prod(self.global_shape)))
+        return self.global_sum() / max(1, int(np.prod(self.global_shape)))
 
     def global_min(self) -> Any:
-        """Collective. The least element of the global array; NaN where one is."""
-        return reductions.extreme(self.comm, self.v, np.min)
+        """Collective. The least element of the global array; NaN where one is. PatternError on
+        every rank where it has no elements."""
+        return self._extreme(np.min)
 
     def global_max(self) -> Any:
-        """Collective. The largest element of the global array; NaN where one is."""
-        return reductions.extreme(self.comm, self.v, np.max)
+        """Collective. The largest element of the global array; NaN where one is. PatternError on
+        every rank where it has no elements."""
+        return self._extreme(np.max)
+
+    def _extreme(self, function: Callable[..., Any]) -> Any:
+        mine = function(self.v) if self.size else None
+        parts = [part for part in agree(self.comm, what="extreme", value=mine) if part is not None]
+        if not parts:
+            raise PatternError("an array without elements has no least and no largest one")
+        return function(parts)
 
     def global_dot(self, other: NDArray[Any]) -> Any:
-        """Collective. The sum of conj(self) * other over all elements of the global arrays."""
-        return reductions.dot(self.comm, self.v, np.asarray(other))
+        """Collective. The sum of conj(self) * other over all elements of the global arrays.
+        PatternError on every rank where shapes differ on one."""
+        error, part, right = None, None, np.asarray(other)
+        if self.shape != right.shape:
+            error = PatternError(f"blocks of shapes {self.shape} and {right.shape} have no product")
+        else:
+            part = np.vdot(self.v, right)
+        return np.sum(agree(self.comm, error, "global_dot", part), axis=0)
 
     def global_norm(self) -> float:
         """Collective. The square root of the sum of squared absolute values."""
-        return float(np.sqrt(reductions.dot(self.comm, self.v, self.v).real))
+        return float(np.sqrt(self.global_dot(self).real))
 
     def write(
         self,
@@ -294,16 +331,34 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         as_scalar: bool = False,
     ) -> None:
         """Collective. Write to an :class:`HDF5File` where the name ends with ".h5" or ".hdf5", or
-        where it is one; else to an :class:`NCFile`, as in mpi4py-fft."""
-        from onesided.pencilfft.io.files import write
-
-        write(self, filename, name, step, global_slice, domain, as_scalar)
+        where it is one; where the name ends with ".npy" the whole array, which ``np.load`` reads
+        (names, steps and domains mean nothing then); else to an :class:`NCFile`, as in
+        mpi4py-fft."""
+        if _is_npy(filename):
+            npy.save(self, os.fspath(filename), global_slice)
+        else:
+            entry = self if global_slice is None else (self, global_slice)
+            _file(filename, domain, "a").write(step, {name: [entry]}, as_scalar=as_scalar)
 
     def read(self, filename: Any, name: str = "darray", step: int = 0) -> None:
-        """Collective. Fill the array from an :class:`HDF5File`, or an :class:`NCFile`."""
-        from onesided.pencilfft.io.files import read
+        """Collective. Fill the array from an :class:`HDF5File`, a ".npy" file of the global array,
+        or an :class:`NCFile`."""
+        if _is_npy(filename):
+            npy.load(self, os.fspath(filename))
+        else:
+            _file(filename, None, "r").read(self, name, step)
 
-        read(self, filename, name, step)
+
+def _is_npy(filename: Any) -> bool:
+    return not isinstance(filename, FileBase) and os.fspath(filename).endswith(".npy")
+
+
+def _file(filename: Any, domain: Sequence[Any] | None, mode: str) -> Any:
+    """The file itself, or that of this name, whose ending tells its format."""
+    if isinstance(filename, FileBase):
+        return filename
+    kind = HDF5File if os.fspath(filename).endswith((".h5", ".hdf5")) else NCFile
+    return kind(filename, domain, mode)
 
 
 def redistribute(
@@ -334,33 +389,66 @@ def redistribute(
         if source is not target and np.may_share_memory(source, target):
             raise PatternError("source and target share memory")
     here, there = source.local_slice(), target.local_slice()
-    mine = [(a.start, a.stop, b.start, b.stop) for a, b in zip(here, there, strict=True)]
-    words = words_of_all(4 * len(mine) * comm.size, np.int64)
-    comm.Allgather(np.array(mine, np.int64), words)
-    everyone = words.reshape(comm.size, len(mine), 4)
-    if source is target or np.array_equal(everyone[..., :2], everyone[..., 2:]):
-        target.v[...] = source.v
-        return target
-
-    def boxes() -> list[Any]:
-        of = [[tuple(slice(*ends) for ends in each) for each in everyone[..., k : k + 2].tolist()]
-              for k in (0, 2)]  # fmt: skip
-        return [boxes_between(here, of[1]), boxes_between(there, of[0])]
-
-    found = Redistributions.of(comm).find(
-        None, comm, source.dtype, words.tobytes(), boxes, method, dict(info or {})
-    )
-    found(True, source.v, target.v)
+    _send(comm, source.v, target.v, here, there, method, info)
     return target
 
 
-def _strides(shape: Sequence[int], order: Sequence[int], step: int) -> list[int]:
-    """In bytes, of an array whose axes lie in memory in this order, outermost first."""
-    strides = [0] * len(shape)
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= max(1, shape[axis])
-    return strides
+def _send(
+    comm: MPI.Comm,
+    source: NDArray[Any],
+    target: NDArray[Any],
+    here: tuple[slice, ...],
+    there: tuple[slice, ...],
+    method: str = METHOD,
+    info: Mapping[str, str] | None = None,
+) -> None:
+    """Collective. From blocks ``here`` of a global array to blocks ``there``."""
+    found = between(comm, source.dtype, here, there, method, info)
+    if found is None:
+        target[...] = source
+    else:
+        found(True, source, target)
+
+
+def fftshift(u: DistArray, axes: int | Sequence[int] | None = None) -> DistArray:
+    """Collective. A new array with the zero frequency in the middle of each axis.
+
+    As :func:`numpy.fft.fftshift` of the global array. ``axes`` are distributed ones, component axes
+    not counted; None is all of them. Each axis that is split costs one exchange of the array.
+    PatternError on every rank for an axis that does not exist.
+    """
+    return _shifted(u, axes, False)
+
+
+def ifftshift(u: DistArray, axes: int | Sequence[int] | None = None) -> DistArray:
+    """Collective. What undoes :func:`fftshift`, as :func:`numpy.fft.ifftshift`."""
+    return _shifted(u, axes, True)
+
+
+def _shifted(u: DistArray, axes: Any, back: bool) -> DistArray:
+    comm, ndim = u.comm, u.dimensions
+    with agreed(comm, ("fftshift", axes, back)):
+        chosen = list(range(ndim) if axes is None else axes if np.iterable(axes) else [axes])
+        if not all(-ndim <= index(axis) < ndim for axis in chosen):
+            raise PatternError(f"axes {axes!r} are not among the {ndim} of the array")
+    for axis in (u.rank + axis % ndim for axis in chosen):
+        length = u.global_shape[axis]
+        by = length - length // 2 if back else length // 2
+        moved = DistArray.over(np.empty_like(u.v), u.pencil, u.rank)
+        where = u.local_slice()
+        if u.subcomm[axis].size == 1:
+            moved.v[...] = np.roll(u.v, by, axis)
+        else:  # what goes up, and what goes around the end
+            for start, stop, step in ((0, length - by, by), (length - by, length, by - length)):
+                part = where[axis]
+                low = min(max(part.start, start), part.stop)
+                high = max(low, min(part.stop, stop))
+                here, box = list(where), [slice(None)] * u.ndim
+                here[axis] = slice(low + step, high + step)
+                box[axis] = slice(low - part.start, high - part.start)
+                _send(comm, u.v[tuple(box)], moved.v, tuple(here), where)
+        u = moved
+    return u if chosen else u.copy()
 
 
 def _pencil(shape: tuple[int, ...], subcomm: Any, alignment: int | None) -> Pencil:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.pencilfft.blocking import Blocking
-from onesided.pencilfft.decomposition import PencilGeometry, memory_order
+from onesided.pencilfft.decomposition import PencilGeometry, array_in, memory_order
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import Builder, Leg
 from onesided.pencilfft.pencil import Pencil
@@ -61,7 +61,7 @@ class Engine:
                 self._workspace.reserve()
             with agreed(comm):
                 self._workspace.connect(builder.chunks, method, info)
-                first, last = (array_like(*form) for form in self._forms)  # only as layouts
+                first, last = (array_in(None, *form) for form in self._forms)  # only as layouts
                 if self.ends is not None:
                     first, last = self.ends[0].room(first), self.ends[1].room(last)
                 for forward, scale in zip((True, False), NORMS[settings.norm], strict=True):
@@ -200,9 +200,3 @@ class PencilEngine(Engine):
             (ends[1].subshape, settings.spectral_dtype, last),
         )
         super().__init__(comm, every, stages, settings, selection, method, info, blocking)
-
-
-def array_like(shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]) -> NDArray[Any]:
-    """Local. A new array with its axes in this order of memory, outermost first."""
-    memory = np.empty([shape[axis] for axis in order], dtype)
-    return memory.transpose(np.argsort(order))

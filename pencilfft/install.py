@@ -1,4 +1,9 @@
-"""Put the transposes of an unmodified mpi4py-fft or shenfun program on persistent requests."""
+"""Our transposes, or our classes, under mpi4py-fft's names, for programs that are left as they are.
+
+:func:`install` gives mpi4py-fft our :class:`Transfer`: transforms, arrays and files stay its own.
+:func:`replace` gives a program our classes wherever it asks for mpi4py-fft's.
+``python -m onesided.pencilfft program.py`` does the second and runs the program.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,20 @@ from typing import Any
 
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.registry import find
+from onesided.pencilfft import distarray, pencil, plan
+from onesided.pencilfft.io import hdf5, netcdf, xdmf
 from onesided.pencilfft.redistribution import METHOD, Transfer
 
-#: Where mpi4py-fft's Transfer was, and under which name.
-_rebound: list[tuple[ModuleType, str]] = []
-_original: list[Any] = []
+#: What was rebound: the module, the name, and what mpi4py-fft had there.
+_rebound: list[tuple[ModuleType, str, Any]] = []
+
+#: Modules of mpi4py-fft whose public names programs import.
+_MODULES = ("mpi4py_fft", "mpi4py_fft.mpifft", "mpi4py_fft.pencil", "mpi4py_fft.distarray",
+            "mpi4py_fft.io")  # fmt: skip
 
 
 class Installation:
-    """Local. What :func:`install` did; ``with`` undoes it at the end of the block."""
+    """Local. What :func:`install` or :func:`replace` did; ``with`` undoes it at its end."""
 
     def __enter__(self) -> Installation:
         return self
@@ -37,46 +47,116 @@ def install(method: str = METHOD, info: Mapping[str, str] | None = None) -> Inst
 
     Rebinds ``mpi4py_fft.pencil.Transfer``, and the name in every loaded module that has imported
     it from there. Plans made from now on use it; call it on every rank, before they are made. A
-    second call changes ``method`` and ``info``, which are those of
-    :func:`~onesided.collectives.Alltoallw_init`.
+    second call, of this or of :func:`replace`, takes the place of the first.
 
-    Raises UnsupportedError where mpi4py-fft is not installed, MethodError for an unknown method.
+    Parameters
+    ----------
+    method, info
+        Those of :func:`~onesided.collectives.Alltoallw_init`.
+
+    Returns
+    -------
+    Installation
+        ``with`` gives mpi4py-fft its own back at the end of the block, as :func:`uninstall` does.
+
+    Raises
+    ------
+    UnsupportedError
+        mpi4py-fft is not installed.
+    MethodError
+        No method has this name.
     """
     find(method)
-    try:
-        pencil = import_module("mpi4py_fft.pencil")
-    except ImportError as error:
-        raise UnsupportedError(f"mpi4py-fft cannot be imported: {error}") from error
-    uninstall()
-    original = vars(pencil)["Transfer"]
-    replacement = _bound(method, dict(info or {}))
-    _original.append(original)
-    for module in list(sys.modules.values()):
-        names = vars(module).items() if isinstance(module, ModuleType) else ()
-        for name in [name for name, value in names if value is original]:
-            _rebound.append((module, name))
-            setattr(module, name, replacement)
+    _rebind({"Transfer": _preset(Transfer, method=method, info=dict(info or {}))})
     return Installation()
 
 
-def _bound(method: str, info: Mapping[str, str]) -> type[Transfer]:
-    """A Transfer that takes mpi4py-fft's arguments only."""
+def replace(
+    method: str = "auto", info: Mapping[str, str] | None = None, **settings: Any
+) -> Installation:
+    """Local. Put our plans, arrays, pencils and files under mpi4py-fft's names.
 
-    class InstalledTransfer(Transfer):
-        __doc__ = Transfer.__doc__
+    Rebinds PFFT, newDistArray, DistArray, Pencil, Subcomm, Transfer, HDF5File, NCFile and
+    generate_xdmf in mpi4py-fft and in every loaded module that has imported them from there: for
+    programs that are imported or run afterwards. ``Transform`` stays mpi4py-fft's, whose
+    constructor programs call. A second call, of this or of :func:`install`, takes the place of the
+    first.
 
-        def __init__(self, *arguments: Any, **named: Any) -> None:
-            super().__init__(*arguments, **{"method": method, "info": info} | named)
+    Parameters
+    ----------
+    method, info
+        Those of :class:`PFFT` and :class:`Transfer`.
+    settings
+        Further arguments of every plan, for instance ``effort="measure"``, where the program does
+        not give them.
 
-    return InstalledTransfer
+    Returns
+    -------
+    Installation
+        ``with`` gives mpi4py-fft its own back at the end of the block, as :func:`uninstall` does.
+
+    Raises
+    ------
+    UnsupportedError
+        mpi4py-fft is not installed.
+    MethodError
+        No method has this name.
+
+    Examples
+    --------
+    >>> from onesided import pencilfft
+    >>> with pencilfft.replace():                                # doctest: +SKIP
+    ...     from mpi4py_fft import PFFT, newDistArray            # these are ours
+    """
+    find(method)
+    moved: dict[str, Any] = {"method": method, "info": dict(info or {})}
+    _rebind({
+        "PFFT": _preset(plan.PFFT, **moved, **settings),
+        "Transfer": _preset(Transfer, **moved),
+        "newDistArray": distarray.newDistArray,
+        "DistArray": distarray.DistArray,
+        "Pencil": pencil.Pencil,
+        "Subcomm": pencil.Subcomm,
+        "HDF5File": hdf5.HDF5File,
+        "NCFile": netcdf.NCFile,
+        "generate_xdmf": xdmf.generate_xdmf,
+    })  # fmt: skip
+    return Installation()
+
+
+def _rebind(chosen: Mapping[str, Any]) -> None:
+    """Local. Give these names of mpi4py-fft another meaning, everywhere."""
+    try:
+        modules = [import_module(name) for name in _MODULES]
+    except ImportError as error:
+        raise UnsupportedError(f"mpi4py-fft cannot be imported: {error}") from error
+    uninstall()
+    theirs = {}
+    for module in modules:
+        for name in chosen.keys() & vars(module).keys():
+            theirs[id(vars(module)[name])] = (vars(module)[name], chosen[name])
+    for module in list(sys.modules.values()):
+        names = list(vars(module).items()) if isinstance(module, ModuleType) else []
+        for name, value in names:
+            if id(value) in theirs:
+                _rebound.append((module, name, value))
+                setattr(module, name, theirs[id(value)][1])
+
+
+def _preset(kind: type, **given: Any) -> type:
+    """A class of ours with arguments that a program of others cannot know."""
+
+    def __init__(self: Any, *arguments: Any, **named: Any) -> None:
+        kind.__init__(self, *arguments, **given | named)  # type: ignore[misc]
+
+    return type(kind.__name__, (kind,), {"__doc__": kind.__doc__, "__init__": __init__})
 
 
 def uninstall() -> None:
-    """Local. Give mpi4py-fft its own Transfer back; without :func:`install` nothing happens.
+    """Local. Give mpi4py-fft its own names back; without :func:`install` nothing happens.
 
     Plans that were made meanwhile keep working.
     """
     while _rebound:
-        module, name = _rebound.pop()
-        setattr(module, name, _original[0])
-    _original.clear()
+        module, name, original = _rebound.pop()
+        setattr(module, name, original)

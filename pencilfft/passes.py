@@ -23,15 +23,11 @@ from onesided.collectives.program import address
 from onesided.collectives.scripts import ALIGNMENT as KERNEL_ALIGNMENT
 from onesided.collectives.scripts import Part, Place, Step, copy_array, script
 from onesided.pencilfft.blocking import Blocking, chunks, cut, ranges
-from onesided.pencilfft.decomposition import memory_order
-from onesided.pencilfft.kernels.protocol import Layout, Run, Task
+from onesided.pencilfft.decomposition import array_in, memory_order, nbytes_of
+from onesided.pencilfft.kernels.protocol import ALIGNMENT, REAL_KINDS, Layout, Run, Task, aligned
 from onesided.pencilfft.kernels.selection import PAGE, Selection
 from onesided.pencilfft.kernels.ways import expanded
 from onesided.pencilfft.operations import Operation, resizer
-from onesided.pencilfft.stages import REAL_KINDS
-
-#: Alignment of scratch memory in bytes: vector instructions want it.
-ALIGNMENT = 64
 
 #: Rows of scratch memory begin at cache lines, and do not lie multiples of this many bytes apart,
 #: where strided transforms would find few places in the caches; they take up to twice as long.
@@ -77,12 +73,9 @@ class Scratch:
         """Local. An array in a piece, with its axes in this order of memory, its rows apart."""
         if not self._memory:
             for _ in range(2):
-                raw = np.empty(self._nbytes + ALIGNMENT, np.uint8)
-                start = -raw.ctypes.data % ALIGNMENT
-                self._memory.append(raw[start : start + self._nbytes])
+                self._memory.append(aligned(self._nbytes))
         extents = _apart(shape, dtype, order)
-        flat = self._memory[place][: _nbytes(extents, dtype)].view(dtype)
-        rows = flat.reshape(extents)[..., : shape[order[-1]]]
+        rows = array_in(self._memory[place], extents, dtype)[..., : shape[order[-1]]]
         return rows.transpose(np.argsort(order))
 
 
@@ -120,12 +113,12 @@ class Pass:
         self._order = memory_order(len(shape), axes)
         largest = max(
             (
-                _nbytes(shape, step.dtypes[1])
+                nbytes_of(shape, step.dtypes[1])
                 for shape, step in zip(self._shapes[1:], steps, strict=True)
             ),
             default=0,
         )
-        reads = _nbytes(shape, steps[0].dtypes[0]) if steps else 0
+        reads = nbytes_of(shape, steps[0].dtypes[0]) if steps else 0
         self._empty = any(0 in each for each in self._shapes)
         self.axis, self._blocks, self._inner, self._parts = cut(
             [*axes, *([] if uncut is None else [uncut])], shape, (largest + reads) / blocking.nbytes
@@ -136,11 +129,11 @@ class Pass:
         self.stops = [shape[self.axis]]
         if not self._empty:
             dtype = steps[-1].dtypes[1] if steps else np.dtype(np.uint8)
-            self.stops = chunks(self._blocks, _nbytes(self.shape, dtype), least)
+            self.stops = chunks(self._blocks, nbytes_of(self.shape, dtype), least)
             part = max(np.diff([0, *self._parts])) if self._inner >= 0 else 0
             for step, each in zip(steps, self._block_shapes((block, part))[1:], strict=True):
                 dtype = step.dtypes[1]
-                scratch.reserve(_nbytes(_apart(each, dtype, self._order), dtype))
+                scratch.reserve(nbytes_of(_apart(each, dtype, self._order), dtype))
         self._chosen: dict[Operation, set[str]] = {}  # kernels and their ways
         self._scripts: dict[Any, Callable[..., object]] = {}
         self._routes: dict[str, tuple[Sequence[Sequence[Outlet]], Ready | None]] = {}
@@ -319,7 +312,7 @@ class Pass:
     def _suits(self, target: NDArray[Any]) -> bool:
         """Whether to transform in the target: it has our order, or our rows and no lines whose
         elements lie whole pages apart."""
-        order = _memory_order(target)
+        order = Layout.of(target).order
         if order == self._order:
             return True
         strides = [target.strides[step.axis] for step in self._operations]
@@ -385,10 +378,6 @@ def _array(place: _Place, ends: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
     return found
 
 
-def _memory_order(array: NDArray[Any]) -> tuple[int, ...]:
-    return tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
-
-
 def _apart(shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]) -> list[int]:
     """The extents in memory of an array in scratch, rows longer than they need be."""
     extents = [shape[axis] for axis in order]
@@ -398,7 +387,3 @@ def _apart(shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]) -> 
         row += ALIGNMENT * (row % CROWDED == 0)
         extents[-1] = row // dtype.itemsize
     return extents
-
-
-def _nbytes(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

@@ -26,8 +26,8 @@ from onesided.collectives.registry import EXCHANGE, overruled
 from onesided.collectives.tuning.situations import FAR_ONLY, usual_order
 from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
-from onesided.pencilfft.decomposition import choose_grid, factorizations
-from onesided.pencilfft.engine import Engine, Flight, PencilEngine, array_like
+from onesided.pencilfft.decomposition import array_in, choose_grid, factorizations
+from onesided.pencilfft.engine import Engine, Flight, PencilEngine
 from onesided.pencilfft.kernels.selection import ESTIMATE, MEASURE, Selection
 from onesided.pencilfft.kernels.wisdom import with_lengths
 from onesided.pencilfft.line import LineEngine
@@ -325,7 +325,7 @@ def fastest(
 
 def seconds_of(comm: MPI.Intracomm, engine: Engine, lead: float = 0.0) -> float:
     """Collective. Seconds of a forward and a backward transform, on the slowest rank."""
-    sides = [array_like(*engine.form(side)) for side in (False, True)]
+    sides = [array_in(None, *engine.form(side)) for side in (False, True)]
     for array in sides:
         array.fill(0)
     first = math.inf

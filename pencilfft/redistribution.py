@@ -23,11 +23,11 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import Alltoallw_init, alternate
-from onesided.collectives.agreement import agreed, largest
+from onesided.collectives.agreement import agreed, largest, words_of_all
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, RequestError, ResourceError
 from onesided.pencilfft.commons import Attached, Piece
-from onesided.pencilfft.decomposition import Boxes, block
+from onesided.pencilfft.decomposition import Boxes, array_in, block, nbytes_of
 
 #: The method where none is asked for. Not "auto": a transfer may be used only once, and measuring
 #: would cost more than it saves.
@@ -62,7 +62,7 @@ class Redistribution:
     ) -> None:
         """Collective over ``comm``. ``boxes``: of either decomposition what this rank has in common
         with the block of every rank in the other one, and the shape of its own block."""
-        nbytes = [int(np.prod(local, dtype=np.int64)) * dtype.itemsize for _, local in boxes]
+        nbytes = [nbytes_of(local, dtype) for _, local in boxes]
         with agreed(comm):
             send = np.empty(max(nbytes), np.uint8)  # pages that are never written take no memory
         self._piece = Piece(comm, max(nbytes))
@@ -70,7 +70,7 @@ class Redistribution:
         try:
             for source, target in ((0, 1), (1, 0)):
                 local = boxes[source][1]
-                sent = send[: nbytes[source]].view(dtype).reshape(local)
+                sent = array_in(send, local, dtype)
                 received = self._piece.array(boxes[target][1], dtype)
                 of, to = list(boxes[source][0]), list(boxes[target][0])
                 own, place = of[comm.rank], to[comm.rank]
@@ -149,18 +149,13 @@ def boxes_between(
     return boxes, tuple(part.stop - part.start for part in mine)
 
 
-def _boxes(
-    comm: MPI.Comm, shape: tuple[int, ...], whole: int, split: int
-) -> tuple[Boxes, tuple[int, ...]]:
-    """Per rank the box of a block that is whole along one axis, and the shape of the block."""
-    start, stop = block(shape[split], comm.size, comm.rank)
-    local = tuple(stop - start if axis == split else n for axis, n in enumerate(shape))
-    boxes: Boxes = []
-    for peer in range(comm.size):
-        box = [slice(0, n) for n in local]
-        box[whole] = slice(*block(shape[whole], comm.size, peer))
-        boxes.append(None if any(part.start == part.stop for part in box) else tuple(box))
-    return boxes, local
+def _blocks(shape: tuple[int, ...], split: int, parts: int) -> list[tuple[slice, ...]]:
+    """The blocks of all ranks of an array that is cut along one axis."""
+    every = [tuple(slice(0, n) for n in shape)] * parts
+    return [
+        (*box[:split], slice(*block(shape[split], parts, rank)), *box[split + 1 :])
+        for rank, box in enumerate(every)
+    ]
 
 
 class Redistributions(Attached):
@@ -198,9 +193,8 @@ class Redistributions(Attached):
         found = self._known.pop(key, None)
         if found is None:
             sides = boxes()
-            sizes = [int(np.prod(shape, dtype=np.int64)) for _, shape in sides]
-            (count,) = largest(comm, None, "redistribution", [max(sizes)])
-            nbytes = count * dtype.itemsize
+            sizes = [nbytes_of(shape, dtype) for _, shape in sides]
+            (nbytes,) = largest(comm, None, "redistribution", [max(sizes)])
             if len(self._known) >= MOST or sum(self._bytes.values()) + nbytes > MOST_BYTES:
                 self._free_idle(nbytes)
             arguments = (comm, dtype, sides, method, info)
@@ -227,6 +221,33 @@ class Redistributions(Attached):
             if not busy and (full or len(self._known) >= MOST):
                 del self._bytes[key]
                 self._known.pop(key).free()
+
+
+def between(
+    comm: MPI.Comm,
+    dtype: np.dtype[Any],
+    here: tuple[slice, ...],
+    there: tuple[slice, ...],
+    method: str,
+    info: Mapping[str, str] | None = None,
+) -> Redistribution | None:
+    """Collective. That from the blocks ``here`` to the blocks ``there``, slices of a global array;
+    None where these are the same on every rank."""
+    mine = [(a.start, a.stop, b.start, b.stop) for a, b in zip(here, there, strict=True)]
+    words = words_of_all(4 * len(mine) * comm.size, np.int64)
+    comm.Allgather(np.array(mine, np.int64), words)
+    everyone = words.reshape(comm.size, len(mine), 4)
+    if np.array_equal(everyone[..., :2], everyone[..., 2:]):
+        return None
+
+    def boxes() -> list[Any]:
+        of = [[tuple(slice(*ends) for ends in each) for each in everyone[..., k : k + 2].tolist()]
+              for k in (0, 2)]  # fmt: skip
+        return [boxes_between(here, of[1]), boxes_between(there, of[0])]
+
+    return Redistributions.of(comm).find(
+        None, comm, dtype, words.tobytes(), boxes, method, dict(info or {})
+    )
 
 
 class Transfer:
@@ -310,9 +331,11 @@ class Transfer:
         found = self._found
         if found is None or found.freed:
             low, high = sorted(self._axes)
+            size, rank = self.comm.size, self.comm.rank
+            sides = [_blocks(self.shape, split, size) for split in (high, low)]
             found = self._found = Redistributions.of(self.comm).find(
                 self, self.comm, self.dtype, (self.shape, low, high),
-                lambda: [_boxes(self.comm, self.shape, *way) for way in ((low, high), (high, low))],
+                lambda: [boxes_between(sides[k][rank], sides[1 - k]) for k in (0, 1)],
                 self._method, self._info,
             )  # fmt: skip
         found(forward == (self._axes[0] < self._axes[1]), source, target)

@@ -27,7 +27,7 @@ from onesided.collectives.context import Context
 from onesided.collectives.hints import Hints
 from onesided.pencilfft.blocking import MESSAGE_BYTES
 from onesided.pencilfft.commons import Piece
-from onesided.pencilfft.decomposition import memory_order
+from onesided.pencilfft.decomposition import array_in, memory_order, nbytes_of
 from onesided.pencilfft.stages import Stage
 from onesided.pencilfft.transpose import Transpose
 
@@ -66,10 +66,7 @@ class Workspace:
     def staged(self, k: int, forward: bool) -> NDArray[Any]:
         """Local. Where blocks wait that cannot be sent at once: the output of the other stage."""
         stage = self._stages[k] if forward else self._stages[k + 1]
-        shape, dtype, order = _form(stage, not forward)
-        count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        flat = self._plain[:count].view(dtype)
-        return flat.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
+        return array_in(self._plain, *_form(stage, not forward))
 
     @property
     def nbytes(self) -> int:
@@ -78,10 +75,10 @@ class Workspace:
 
     def intermediate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Local. Plain memory for what lies between two passes over a plan without transposes."""
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        nbytes = nbytes_of(shape, dtype)
         if nbytes > self._plain.nbytes:
             self._plain = np.empty(nbytes, np.uint8)
-        return self._plain[:nbytes].view(dtype).reshape(shape)
+        return array_in(self._plain, shape, dtype)
 
     def least_chunks(self, info: Mapping[str, str] | None) -> list[int]:
         """Collective. Bytes that a chunk should have by which each transpose is fed: between nodes

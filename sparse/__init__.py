@@ -5,6 +5,7 @@ if __name__ == "sparse":  # imported from the source folder, not from the packag
 
 from onesided.sparse import petsc
 from onesided.sparse.assembly import Assembler, from_triplets
+from onesided.sparse.combined import block_array, diags, kron
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError, MatrixMarketError
 from onesided.sparse.files.marketwriter import write_matrixmarket
 from onesided.sparse.files.packages import read_vector
@@ -62,8 +63,10 @@ __all__ = [
     "Preconditioner",
     "Solution",
     "bicgstab",
+    "block_array",
     "cg",
     "chebyshev",
+    "diags",
     "eigenvalue_bounds",
     "fgmres",
     "from_rows",
@@ -71,6 +74,7 @@ __all__ = [
     "from_triplets",
     "gmres",
     "inner",
+    "kron",
     "lobpcg",
     "lsmr",
     "lsqr",

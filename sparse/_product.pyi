@@ -4,6 +4,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+ADDRESSES: dict[str, int]
+
 class Product:
     def __new__(
         cls, kind: int, own: int, ghosts: int, sliced: bool, units: int,

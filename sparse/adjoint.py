@@ -89,7 +89,7 @@ class Adjoint(Linear):
 
     def copy(self) -> Any:
         """Collective. A :class:`DistMatrix` with these entries."""
-        return self.matrix.derived(self.local_rows(), self)
+        return self.matrix.derived(self.local_rows(), self.row_partition, self.col_partition)
 
     def __repr__(self) -> str:
         kind = {(True, False): "transpose", (True, True): "adjoint"}

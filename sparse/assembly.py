@@ -5,10 +5,11 @@ from __future__ import annotations
 import operator
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
@@ -73,17 +74,24 @@ def from_triplets(
 class Assembler:
     """Local matrices of elements, on any ranks, added up in a matrix; again and again.
 
-    The places are given once: who sends what to whom, and where it is added, is kept, as are the
-    matrix's halo, partitions and kernels. ``matrix`` is the matrix, zero until ``assemble``; it is
-    the caller's to free.
+    Places are given once: with the first values that are added, or at creation. Who sends what to
+    whom, and where it is added, is kept, as are the matrix's halo, partitions and kernels.
+    ``matrix`` is the matrix, as soon as there are places; it is the caller's to free::
+
+        assembler = sparse.Assembler(comm, shape=(n, n))
+        for nodes, stiffness in elements:                      # any of them on any rank
+            assembler.add(nodes[:, None], nodes[None, :], stiffness)
+        A = assembler.assemble()
     """
+
+    matrix: DistMatrix
 
     def __init__(
         self,
         comm: MPI.Intracomm,
-        rows: ArrayLike,
-        cols: ArrayLike,
-        shape: tuple[int, int],
+        rows: ArrayLike | None = None,
+        cols: ArrayLike | None = None,
+        shape: tuple[int, int] | None = None,
         *,
         method: str = "auto",
         info: Info = None,
@@ -92,39 +100,44 @@ class Assembler:
     ) -> None:
         """Collective. ``rows`` and ``cols`` are numbers from 0, broadcast against each other.
 
-        For elements with ``nodes`` (elements, n): ``nodes[:, :, None]`` and ``nodes[:, None, :]``.
-        Places may be given several times, on one rank or on several. Errors, and the other
-        arguments, as of :func:`from_triplets`.
+        For elements with ``nodes`` (elements, n): ``nodes[:, :, None]`` and ``nodes[:, None, :]``;
+        without them :meth:`add` says the places. They may be given several times, on one rank or
+        on several. Errors, and the other arguments, as of :func:`from_triplets`; ``TypeError``
+        without a shape.
         """
-        with agreed(comm, f"Assembler with shape={tuple(shape)}, dtype={dtype}"):
-            both = np.broadcast_arrays(rows, cols)
-            self._shape = both[0].shape
-            target = vector_dtype(np.dtype(dtype), dtype)
-            shape = operator.index(shape[0]), operator.index(shape[1])
-            mine = places(both[0].reshape(-1), both[1].reshape(-1), both[0].size, shape)
-        self.comm = comm
-        check_room(comm, shape)
-        partition = balanced_rows(comm, mine[0], shape[0])
-        self._route = Route(comm, partition.owners(mine[0]))
-        row, col = (self._route.send(part) for part in mine)
-        start, stop = partition.range(comm.rank)
-        numbers = col.astype(np.int64) + (row.astype(np.int64) - start) * max(shape[1], 1)
-        found, self._at = np.unique(numbers, return_inverse=True)
-        counts = np.bincount(found // max(shape[1], 1), minlength=stop - start)
-        kind = index_dtype(max(shape[1], len(found)))
-        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(kind)
-        parts = np.zeros(len(found), target), (found % max(shape[1], 1)).astype(kind), indptr
-        local = sparse.csr_array(parts, shape=(stop - start, shape[1]))
-        choices = Choices(method, info, dtype, "rows", None, kernel)
-        self.matrix = from_blocks(comm, local, partition, choices)
+        with agreed(comm, f"Assembler with shape={shape}, dtype={dtype}, {rows is None}"):
+            if shape is None:
+                raise TypeError("an Assembler needs the shape of the matrix")
+            self._size = operator.index(shape[0]), operator.index(shape[1])
+            vector_dtype(np.dtype(dtype), dtype)
+        self.comm, self._choices = comm, Choices(method, info, dtype, "rows", None, kernel)
+        self._added: list[tuple[NDArray[Any], ...]] = []
+        self._places: tuple[NDArray[Any], NDArray[Any]] | None = None
+        self._planned = rows is not None
+        if self._planned:
+            self._plan(rows, cols)
 
-    def assemble(self, values: ArrayLike) -> DistMatrix:
-        """Collective. The matrix with these values, one for each place, added up; also returned.
+    def add(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike) -> None:
+        """Local. Values to be added at places, until :meth:`assemble`; as often as one likes.
 
-        Raises the same error on every rank: ``ValueError`` for another shape than that of the
+        All three are broadcast against each other, and copied; ``ValueError`` where they cannot be.
+        """
+        given = np.broadcast_arrays(rows, cols, values)
+        self._added.append(tuple(np.array(part).reshape(-1) for part in given))
+
+    def assemble(self, values: ArrayLike | None = None) -> DistMatrix:
+        """Collective. The matrix with these values, one for each place, summed; also returned.
+
+        Without values it is made of what has been added since the last time: the first time that
+        says the places, later it is added at the same places in the same order. Raises the same
+        error on every rank: ``ValueError`` for another shape than that of the places, or other
         places, ``TypeError`` where values are complex and the matrix real.
         """
+        if values is None:
+            values = self._take()
         with agreed(self.comm, "assemble"):
+            if not self._planned:
+                raise ValueError("the Assembler has no places yet: add values")
             array = np.asarray(values)
             if array.shape != self._shape:
                 raise ValueError(f"values of shape {array.shape} for places of shape {self._shape}")
@@ -141,6 +154,44 @@ class Assembler:
             sums = np.bincount(self._at, came, count)
         self.matrix.set_values(sums.astype(self.matrix.dtype))
         return self.matrix
+
+    def _take(self) -> NDArray[Any]:
+        """Collective. The values that have been added; the first ones say the places."""
+        with agreed(self.comm, "assemble what was added"):
+            if self._planned and self._places is None:
+                raise ValueError("the places were given when the Assembler was made: pass values")
+            nothing = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+            added, self._added = self._added or [nothing], []
+            row, col, values = (np.concatenate(each) for each in zip(*added, strict=True))
+            known = self._places
+            if known is not None and not all(map(np.array_equal, known, (row, col))):
+                raise ValueError("values were added at other places, or in another order")
+        if known is None:
+            self._plan(row, col)
+            self._places, self._planned = (row, col), True
+        return values
+
+    def _plan(self, rows: ArrayLike | None, cols: ArrayLike | None) -> None:
+        """Collective. The routes of these places, and the matrix, of zeros."""
+        comm, shape = self.comm, self._size
+        with agreed(comm):
+            both = np.broadcast_arrays(rows, cols)
+            self._shape = both[0].shape
+            mine = places(both[0].reshape(-1), both[1].reshape(-1), both[0].size, shape)
+        check_room(comm, shape)
+        partition = balanced_rows(comm, mine[0], shape[0])
+        self._route = Route(comm, partition.owners(mine[0]))
+        row, col = (self._route.send(part) for part in mine)
+        start, stop = partition.range(comm.rank)
+        numbers = col.astype(np.int64) + (row.astype(np.int64) - start) * max(shape[1], 1)
+        found, self._at = np.unique(numbers, return_inverse=True)
+        counts = np.bincount(found // max(shape[1], 1), minlength=stop - start)
+        kind = index_dtype(max(shape[1], len(found)))
+        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(kind)
+        target = np.dtype(self._choices.dtype)
+        parts = np.zeros(len(found), target), (found % max(shape[1], 1)).astype(kind), indptr
+        local = sparse.csr_array(parts, shape=(stop - start, shape[1]))
+        self.matrix = from_blocks(comm, local, partition, self._choices)
 
 
 def from_any_rank(

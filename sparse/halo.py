@@ -13,9 +13,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init, Request, agreed
+from onesided.collectives.scripts import Gather, Place, Step
 from onesided.sparse.kernels.rows import IndexedSum
 from onesided.sparse.moving import counterparts, moved
-from onesided.sparse.partition import LocalColumns, Partition
+from onesided.sparse.partition import Integers, LocalColumns, Partition
 
 Info = Mapping[str, str] | MPI.Info | None
 
@@ -50,6 +51,14 @@ class HaloPattern:
     def n_local(self) -> int:
         """Number of owned and ghost entries together."""
         return self.n_own + len(self.ghosts)
+
+    def places(self, columns: Integers, first: int) -> NDArray[np.int64]:
+        """Local. Places of global columns in [owned | ghost], -1 for what is neither; ``first`` is
+        the first that is owned."""
+        at = np.searchsorted(self.ghosts, columns)
+        known = np.append(self.ghosts, -1)[at] == columns
+        own = (columns >= first) & (columns < first + self.n_own)
+        return np.where(own, columns - first, np.where(known, at + self.n_own, -1))
 
     @property
     def neighbors(self) -> int:
@@ -100,11 +109,12 @@ class Halo:
         self.send_counts, self.recv_counts = pattern.send_counts, pattern.recv_counts
         self.send_index = pattern.send_index
         with agreed(comm):
-            self.sendbuf: NDArray[Any] = np.zeros(_shape(len(self.send_index), k), dtype)
+            self._pack = Gather(np.ascontiguousarray(self.send_index, np.int64))
+            self.sendbuf: NDArray[Any] = np.zeros(shaped(len(self.send_index), k), dtype)
         self.request: Request = Alltoallw_init(
             comm,
             [self.sendbuf, _boxes(self.send_counts)],
-            [(_shape(len(pattern.ghosts), k), dtype), _boxes(self.recv_counts)],
+            [(shaped(len(pattern.ghosts), k), dtype), _boxes(self.recv_counts)],
             method=method,
             info=info,
         )
@@ -128,8 +138,14 @@ class Halo:
                 np.take(x, index, axis=0, out=place, mode="clip")
             request.Ready(0)
             return
-        np.take(x, self.send_index, axis=0, out=self.sendbuf, mode="clip")
+        self._pack(x, self.sendbuf)
         request.Start()
+
+    def sending(self, x: Place) -> list[Step]:
+        """Local. What ``start`` does, as steps of a script."""
+        if self._direct:
+            return [(lambda x, _: self.start(x), x, x)]
+        return [(self._pack, x, self.sendbuf), self.request.Start]
 
     def _places(self) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
         """Local. Which entries of x go where in the round that was opened."""
@@ -177,12 +193,12 @@ class ReverseHalo:
     ) -> None:
         """Collective. Initialize the request; its errors are agreed, a lack of memory, too."""
         self.pattern, self.k = pattern, k
-        self.ghosts: NDArray[Any] = np.zeros(_shape(len(pattern.ghosts), k), dtype)
+        self.ghosts: NDArray[Any] = np.zeros(shaped(len(pattern.ghosts), k), dtype)
         self._add = IndexedSum(pattern.send_index, pattern.n_own, dtype)
         self.request: Request = Alltoallw_init(
             comm,
             [self.ghosts, _boxes(pattern.recv_counts)],
-            [(_shape(len(pattern.send_index), k), dtype), _boxes(pattern.send_counts)],
+            [(shaped(len(pattern.send_index), k), dtype), _boxes(pattern.send_counts)],
             method=method,
             info=info,
         )
@@ -209,7 +225,8 @@ def _requested(
     return send_counts, moved(comm, columns.ghosts, columns.ghost_counts, send_counts)
 
 
-def _shape(n: int, k: int) -> tuple[int, ...]:
+def shaped(n: int, k: int) -> tuple[int, ...]:
+    """Local. The shape of n rows of one vector, or of k."""
     return (n,) if k == 1 else (n, k)
 
 
@@ -219,7 +236,8 @@ def _worth_storing(sendbuf: NDArray[Any], counts: NDArray[np.int64]) -> bool:
     A copy of what is in the cache takes less time than opening a round and a call per neighbor.
     """
     neighbors = int(np.count_nonzero(counts))
-    return sendbuf.nbytes >= DIRECT_BYTES and sendbuf.nbytes >= neighbors * DIRECT_BLOCK_BYTES
+    least = max(DIRECT_BYTES, neighbors * DIRECT_BLOCK_BYTES, 1)
+    return bool(sendbuf.nbytes >= least)
 
 
 def _boxes(counts: NDArray[np.int64]) -> list[tuple[slice] | None]:

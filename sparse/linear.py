@@ -57,6 +57,7 @@ class Linear(ABC):
         self._n_cols = self.col_range[1] - self.col_range[0]
         self._agreed: set[int] = set()  # forms of operands that all ranks have passed together
         self._always = debugging()
+        self._plain: tuple[int, ...] = ()  # the shape of one vector, when all have passed one
         self._form = np.zeros(2, np.int64)
         self._form_spec = [self._form, 2, MPI.INT64_T]
 
@@ -110,6 +111,8 @@ class Linear(ABC):
     def __matmul__(self, x: NDArray[Any]) -> NDArray[Any]: ...
     def __matmul__(self, x: Any) -> Any:
         """Collective. This rank's block of A x, see :meth:`dot`; or the matrix A B."""
+        if type(x) is np.ndarray:
+            return self.dot(x)
         return self._times(x) if isinstance(x, Linear) else self.dot(x)
 
     def __rmatmul__(self, x: Any) -> Any:
@@ -147,6 +150,13 @@ class Linear(ABC):
         """
         if self.freed:
             raise RequestError("the matrix has been freed")
+        if (
+            self._plain and out is None and type(x) is np.ndarray and x.dtype == self.dtype
+            and x.shape == self._plain and x.flags.c_contiguous
+        ):  # fmt: skip
+            y = np.empty(self._n_rows, self.dtype)
+            self.multiply(x, y)
+            return y
         error = None
         try:
             block, place = self._blocks(x, out) if isinstance(x, DistVector) else (x, out)
@@ -202,18 +212,25 @@ class Linear(ABC):
         if self.comm.size == 1 or (known and not self._always):
             if error is not None:
                 raise error
+            self._note(form)
             return
         mine = self._form
         mine[0], mine[1] = form, -form
         self.comm.Allreduce(MPI.IN_PLACE, self._form_spec, op=MPI.MAX)
         if mine[0] == -mine[1] and form != _WRONG:
             self._agreed.add(form)
+            self._note(form)
             return
         forms = agree(self.comm, error, "a product", form)
         other = next(rank for rank in range(len(forms)) if forms[rank] != forms[0])
         raise ValueError(
             f"rank 0 passes {_words(forms[0])}, rank {other} {_words(forms[other])}"
         )
+
+    def _note(self, form: int) -> None:
+        """Local. From now on one vector of the matrix's dtype is looked at but briefly."""
+        if form == 0 and not self._always:
+            self._plain = (self._n_cols,)
 
     def _multiply_any(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Complex x with a real matrix are twice as many real vectors, entry beside entry."""

@@ -15,6 +15,7 @@ from scipy import sparse
 from onesided.collectives import RequestError, agreed
 from onesided.collectives.agreement import largest
 from onesided.collectives.context import Scoped
+from onesided.collectives.scripts import Ends, Place, Step
 from onesided.sparse import rows as moving
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, TransposedProduct
@@ -32,12 +33,11 @@ from onesided.sparse.kernels.compiled import compiled
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
 from onesided.sparse.kernels.rows import Csr, add_product
 from onesided.sparse.linear import Linear
-from onesided.sparse.moving import moved, of_all
+from onesided.sparse.moving import of_all
 from onesided.sparse.orderings.ordering import Ordering
-from onesided.sparse.partition import Integers, Partition, index_dtype, split_columns
-from onesided.sparse.product import Product
+from onesided.sparse.partition import Integers, Partition, split_columns
+from onesided.sparse.product import Product, program
 from onesided.sparse.report import MatrixReport, report
-from onesided.sparse.stored import summed
 from onesided.sparse.triplets import sent_to
 from onesided.sparse.vector import DistVector
 
@@ -64,7 +64,7 @@ class DistMatrix(Linear, Scoped):
     ``col_partition``, ``pattern`` (who needs which entries of x), ``halo`` (that of one vector),
     ``method`` (of its request), ``kernel_name`` (the local product that it uses), ``version`` (a
     number that changes with the values), ``ordering`` (how the caller's numbering was permuted, or
-    None).
+    None), ``kept`` (what solvers have lowered for this matrix as it is).
     """
 
     def __init__(
@@ -116,6 +116,7 @@ class DistMatrix(Linear, Scoped):
             kernel = "scipy" if lacks else usual(self.dtype)
         with agreed(comm):
             self.kernel_name, self._product = kernel, product(kernel, local)
+            self._programs[1] = program(self._product, local, self.halo)
 
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
@@ -123,6 +124,8 @@ class DistMatrix(Linear, Scoped):
         self._views: dict[tuple[bool, bool], Adjoint] = {}
         self._promoted: dict[np.dtype[Any], DistMatrix] = {}
         self._halos: dict[int, Halo] = {}
+        self._programs: dict[int, Callable[[Ends], object]] = {}
+        self.kept: dict[Any, Any] = {}
         self._reverse_halos: dict[int, ReverseHalo] = {}
         self.halo = self._halo(1)
         self.method = self.halo.request.method
@@ -168,15 +171,29 @@ class DistMatrix(Linear, Scoped):
             self._views[key] = Adjoint(self, *key)
         return self._views[key]
 
-    def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+    def multiply(self, x: Any, y: Any = None) -> Any:
         """Collective. y = A x for operands that are known to be right; nothing is checked.
 
-        See :meth:`.Linear.multiply`. A real matrix takes real blocks only.
+        See :meth:`.Linear.multiply`. A real matrix takes real blocks only. ``A.multiply(B)``, with
+        one argument, is SciPy's: the matrix of the products of entries, at the places that both
+        have; B is a matrix of the same partitions, or a number. Errors as of ``A + B``.
         """
-        k = 1 if x.ndim == 1 else x.shape[1]
-        if k == 1:
-            x, y = x.reshape(-1), y.reshape(-1)
-        self._product(self._halos.get(k) or self._halo(k), x, y)
+        if y is None:
+            if not isinstance(x, Linear | DistVector) and np.ndim(x) == 0:
+                return self * x
+            return self._joined("A.multiply(B)", x, lambda a, b: a.multiply(b))
+        k = 1
+        if x.ndim == 2:
+            k = x.shape[1]
+            if k == 1:
+                x, y = x.reshape(-1), y.reshape(-1)
+        (self._programs.get(k) or self._program(k))((x, y))
+        return None
+
+    def steps(self, x: Place, y: Place, end: int) -> list[Step] | None:
+        """Local. y = A x of one vector as steps of a script, in which the ghosts are the end of
+        this number; None where the kernel has none."""
+        return self._product.steps(self.halo, x, y, end)
 
     @property
     def product(self) -> Product:
@@ -196,6 +213,13 @@ class DistMatrix(Linear, Scoped):
             with agreed(self.comm):
                 self._transposed = TransposedProduct(self._rows, make)
         self._transposed(self._reverse_halos.get(k) or self._reverse_halo(k), x, y)
+
+    def _program(self, k: int) -> Callable[[Ends], object]:
+        """Collective. The product of k vectors as one call, planned now and kept."""
+        halo = self._halos.get(k) or self._halo(k)
+        with agreed(self.comm):
+            self._programs[k] = program(self._product, self._rows, halo)
+        return self._programs[k]
 
     def _halo(self, k: int) -> Halo:
         """Collective. The halo of k vectors, planned now and kept."""
@@ -254,11 +278,11 @@ class DistMatrix(Linear, Scoped):
 
     def __add__(self, other: Any) -> DistMatrix:
         """Collective. The sum of two matrices of the same partitions, on the places of both."""
-        return self._sum(other, 1)
+        return self._joined("A + B", other, moving.added)
 
     def __sub__(self, other: Any) -> DistMatrix:
         """Collective. The difference of two matrices of the same partitions."""
-        return self._sum(other, -1)
+        return self._joined("A - B", other, lambda a, b: moving.added(a, -b))
 
     def shifted(self, value: complex) -> DistMatrix:
         """Collective. A + value I; every place of the diagonal is stored. A square matrix only."""
@@ -272,7 +296,7 @@ class DistMatrix(Linear, Scoped):
             kind = np.result_type(self.dtype, value)
             ones = np.full(stop - start, value, kind)
             rows = moving.added(self.local_rows(), sparse.csr_array((ones, places), shape=shape))
-        return self.derived(rows, self)
+        return self._alike(rows)
 
     def times(self, other: Linear, transposed: bool, conjugated: bool) -> DistMatrix:
         """Collective. A B, A.T B, A.H B or conj(A) B, with B's rows brought, or results sent.
@@ -300,7 +324,7 @@ class DistMatrix(Linear, Scoped):
         if transposed:
             a = _scipy(local, data)
             rows = moving.transposed_product(self.comm, a, pattern, b)
-            return self._made(rows, self.col_partition, other.col_partition)
+            return self.derived(rows, self.col_partition, other.col_partition)
         if not same:
             wide = stored.global_rows(local, pattern, self.col_partition, self.comm.rank)
             columns = split_columns(wide.indices, other.row_partition, self.comm.rank)
@@ -308,7 +332,7 @@ class DistMatrix(Linear, Scoped):
             indptr = local.indptr.astype(columns.indices.dtype)
             local = Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
         rows = moving.product(self.comm, _scipy(local, data), pattern, b)
-        return self._made(rows, self.row_partition, other.col_partition)
+        return self.derived(rows, self.row_partition, other.col_partition)
 
     def galerkin(self, P: DistMatrix) -> DistMatrix:
         """Collective. P.H A P, without the matrix A P: the matrix of a coarser space whose vectors
@@ -323,7 +347,7 @@ class DistMatrix(Linear, Scoped):
         if left.dtype.kind == "c":
             left = left.conj()
         rows = moving.transposed_product(self.comm, left, P.pattern, image)
-        return self._made(rows, P.col_partition, P.col_partition)
+        return self.derived(rows, P.col_partition, P.col_partition)
 
     def _times(self, other: Linear) -> DistMatrix:
         return self.times(other, False, False)
@@ -331,26 +355,20 @@ class DistMatrix(Linear, Scoped):
     def transposed_rows(self) -> sparse.csr_array:
         """Collective. This rank's rows of A.T, with global columns."""
         self._check_alive()
-        start = self.row_range[0]
-        kind = index_dtype(self.shape[0])
-        numbers = np.arange(start, start + self._n_rows, dtype=kind)
-        places = np.ones(self._n_rows, self.dtype), numbers
-        indptr = np.arange(self._n_rows + 1, dtype=kind)
-        unit = sparse.csr_array((*places, indptr), shape=(self._n_rows, self.shape[0]))
         a = _scipy(self._rows, self._rows.data)
-        return moving.transposed_product(self.comm, a, self.pattern, unit)
+        return moving.transposed(self.comm, a, self.pattern, self.row_range[0], self.shape[0])
 
-    def derived(self, rows: sparse.csr_array, like: Linear) -> DistMatrix:
-        """Collective. A matrix with the partitions of another, made as this one was."""
-        return self._made(rows, like.row_partition, like.col_partition)
-
-    def _made(self, rows: sparse.csr_array, own: Partition, columns: Partition) -> DistMatrix:
+    def derived(self, rows: sparse.csr_array, own: Partition, columns: Partition) -> DistMatrix:
+        """Collective. A matrix of these rows and partitions, made as this one was."""
         made = DistMatrix(
             self.comm, rows, own, columns, method=self.method, info=self._info,
             kernel=self.kernel_name,
         )  # fmt: skip
         made.ordering, made._shares = self.ordering, True
         return made
+
+    def _alike(self, rows: sparse.csr_array) -> DistMatrix:
+        return self.derived(rows, self.row_partition, self.col_partition)
 
     def _with(self, values: Callable[[], NDArray[Any]]) -> DistMatrix:
         """Collective. A matrix of the same pattern; only requests and kernels are made."""
@@ -376,23 +394,26 @@ class DistMatrix(Linear, Scoped):
             common_dtype("the number", kind, self.dtype)
         return self._with(lambda: values(self._rows.data))
 
-    def _sum(self, other: Any, sign: int) -> DistMatrix:
-        with agreed(self.comm, "the sum of two matrices"):
+    def _joined(
+        self, what: str, other: Any, join: Callable[[sparse.csr_array, sparse.csr_array], Any]
+    ) -> DistMatrix:
+        """Collective. What two matrices of the same partitions are by their rows."""
+        with agreed(self.comm, what):
             self._check_alive()
             if not isinstance(other, DistMatrix | Adjoint):
                 hint = "; A.shifted(s) is A + s I" if np.ndim(other) == 0 else ""
-                raise TypeError(f"A + B takes a DistMatrix, not {type(other).__name__}{hint}")
+                raise TypeError(f"{what} takes a DistMatrix, not {type(other).__name__}{hint}")
             for name in ("row", "col"):
                 mine, theirs = (getattr(m, f"{name}_partition").starts for m in (self, other))
                 if not np.array_equal(mine, theirs):
                     raise ValueError(
-                        f"the sum of matrices of shapes {self.shape} and {other.shape}, with "
+                        f"{what} of matrices of shapes {self.shape} and {other.shape}, with "
                         f"{name} partitions {mine.tolist()} and {theirs.tolist()}"
                     )
         theirs = other.local_rows()
         with agreed(self.comm):
-            rows = moving.added(self.local_rows(), theirs if sign > 0 else -theirs)
-        return self.derived(rows, self)
+            rows = sparse.csr_array(join(self.local_rows(), theirs))
+        return self._alike(rows)
 
     def __repr__(self) -> str:
         start, stop = self.row_range
@@ -464,20 +485,7 @@ class DistMatrix(Linear, Scoped):
             self._check_alive()
             if ord not in ("fro", "max", 1, np.inf):
                 raise ValueError(f"norm of order {ord!r}; there are 'fro', 1, inf and 'max'")
-        sizes = np.abs(self._rows.data).astype(np.float64)
-        if ord == np.inf:
-            lengths = np.diff(self._rows.indptr)
-            sizes = summed(np.repeat(np.arange(self._n_rows), lengths), sizes, self._n_rows)
-        elif ord == 1:
-            local = summed(self._rows.indices, sizes, self._rows.n_cols)
-            n_own, pattern = self.pattern.n_own, self.pattern
-            came = moved(self.comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
-            sizes = local[:n_own] + summed(pattern.send_index, came, n_own)
-        largest = float(np.max(of_all(self.comm, sizes.max(initial=0.0))))
-        if ord != "fro" or not 0 < largest < np.inf:
-            return largest
-        squares = of_all(self.comm, np.sum((sizes / largest) ** 2))
-        return largest * float(np.sqrt(sum(squares.tolist())))
+        return stored.norm(self.comm, self._rows, self.pattern, ord)
 
     def local_rows(self) -> sparse.csr_array:
         """Local. This rank's rows with global columns, a copy."""
@@ -503,17 +511,7 @@ class DistMatrix(Linear, Scoped):
         start = self.row_range[0]
         length = min(max(self.shape[1] - start, 0), self._n_rows)
         wanted = np.arange(start, start + length)
-        return stored.diagonal(self._rows, self._local_columns(wanted))
-
-    def _local_columns(self, columns: Integers) -> NDArray[np.int64]:
-        """Local. Places of global columns in [owned | ghost], -1 for what is neither."""
-        first, last = self.col_range
-        ghosts = self.pattern.ghosts
-        at = np.searchsorted(ghosts, columns)
-        known = np.append(ghosts, -1)[at] == columns
-        own = (columns >= first) & (columns < last)
-        place = np.where(known, at + self.pattern.n_own, -1)
-        return np.where(own, columns - first, place)
+        return stored.diagonal(self._rows, self.pattern.places(wanted, self.col_range[0]))
 
     def report(self) -> MatrixReport:
         """Collective. Rows, nonzeros, ghosts, neighbors, bytes of a product on each rank."""
@@ -557,8 +555,8 @@ class DistMatrix(Linear, Scoped):
             value = self._factors(factor, ())
         self._replace(self._rows.data * value)
 
-    def scale_rows(self, block: NDArray[Any]) -> None:
-        """Collective. Multiply row i by entry i of a vector, of which this is the rank's block.
+    def scale_rows(self, block: Any) -> None:
+        """Collective. Multiply row i by entry i of a vector: a DistVector, or this rank's block.
 
         Raises the same error on every rank where a block does not fit, or is complex and the
         matrix real.
@@ -568,8 +566,8 @@ class DistMatrix(Linear, Scoped):
             factors = self._factors(block, (self._n_rows,))
         self._replace(self._rows.data * np.repeat(factors, np.diff(self._rows.indptr)))
 
-    def scale_columns(self, block: NDArray[Any]) -> None:
-        """Collective. Multiply column j by entry j of a vector, of which this is the rank's block.
+    def scale_columns(self, block: Any) -> None:
+        """Collective. Multiply column j by entry j of a vector: a DistVector, or its block here.
 
         Errors as in :meth:`scale_rows`.
         """
@@ -591,9 +589,9 @@ class DistMatrix(Linear, Scoped):
             self.check_square("set_diagonal")
             every = np.ones(self._n_rows, np.bool_)
             places = diagonal_places(self._rows, self.row_range[0], every)
-            given = values.array if isinstance(values, DistVector) else values
             data = self._rows.data.copy()
-            data[places] = self._factors(given, () if np.ndim(given) == 0 else (self._n_rows,))
+            number = not isinstance(values, DistVector) and np.ndim(values) == 0
+            data[places] = self._factors(values, () if number else (self._n_rows,))
         self._replace(data)
 
     def zero_rows(
@@ -620,10 +618,9 @@ class DistMatrix(Linear, Scoped):
             value = self._factors(diagonal, ())
             if (x is None) != (b is None):
                 raise ValueError("zero_rows takes x and b together")
-            given = [v.array if isinstance(v, DistVector) else v for v in (x, b)]
             if x is not None:
-                known = self._factors(given[0], (self._n_rows,))
-                right: Any = given[1]
+                known = self._factors(x, (self._n_rows,))
+                right: Any = b.array if isinstance(b, DistVector) else b
                 if not isinstance(right, np.ndarray) or right.shape != (self._n_rows,):
                     raise ValueError(f"b is no array of this rank's {self._n_rows} entries")
                 if not np.can_cast(self.dtype, right.dtype, casting="same_kind"):
@@ -648,10 +645,10 @@ class DistMatrix(Linear, Scoped):
         with agreed(self.comm, "eliminate_zeros"):
             rows = self.local_rows()
             rows.eliminate_zeros()
-        return self.derived(rows, self)
+        return self._alike(rows)
 
     def _factors(self, factors: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        array = np.asarray(factors)
+        array = np.asarray(factors.array if isinstance(factors, DistVector) else factors)
         if array.shape != shape:
             raise ValueError(f"factors of shape {array.shape} where {shape} is needed")
         if not np.can_cast(array.dtype, self.dtype, casting="same_kind"):
@@ -663,7 +660,9 @@ class DistMatrix(Linear, Scoped):
         with agreed(self.comm):
             rows = replace(self._rows, data=data)
             made = product(self.kernel_name, rows)
+            programs = {k: program(made, rows, halo) for k, halo in self._halos.items()}
         self._rows, self._product, self._transposed = rows, made, None
+        self._programs, self.kept = programs, {}
         self.version += 1
         for kind, wide in self._promoted.items():
             wide._replace(data.astype(kind))
@@ -684,6 +683,7 @@ class DistMatrix(Linear, Scoped):
             wide.Free()
         if self.ordering is not None and not self._shares:
             self.ordering.Free()
+        self.kept = {}
         self._freed = True
 
 

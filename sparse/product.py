@@ -1,15 +1,19 @@
 """Two ways to multiply the rows of one rank: all at once after the halo, or the rows that need no
-ghosts while the halo is under way. Both take vectors and blocks of k of them.
+ghosts while the halo is under way. Both take vectors and blocks of k of them. Where rows are
+multiplied by what is compiled, the second is a script: one call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.sparse.halo import Ghosts
+from onesided.collectives.scripts import Answer, Ends, Part, Place, Step, Work, script
+from onesided.sparse.halo import Ghosts, Halo, shaped
+from onesided.sparse.kernels.compiled import address_of
 from onesided.sparse.kernels.rows import Csr
 
 
@@ -39,6 +43,10 @@ class Product(Protocol):
     def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Multiply; x and y are contiguous, as the halo's dtype and k say, and do not overlap."""
 
+    def steps(self, halo: Halo, x: Place, y: Place, end: int) -> list[Step] | None:
+        """Local. The same as steps of a script, in which the ghosts are the end of this number;
+        None where that is not possible."""
+
 
 class FusedProduct:
     """One product over [owned | ghost], once the ghosts have come.
@@ -60,14 +68,43 @@ class FusedProduct:
         local[n_own:] = halo.finish()
         self._kernel(local, y)
 
+    def steps(self, halo: Halo, x: Place, y: Place, end: int) -> list[Step] | None:
+        return None
+
 
 class SplitProduct:
     """The interior rows while the halo is under way, then the boundary rows. x is not copied."""
 
     def __init__(self, kernel: SplitKernel, rows: Csr) -> None:
-        self._interior, self._boundary = kernel.interior, kernel.boundary
+        self.kernel, self.rows = kernel, rows
 
     def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
         halo.start(x)
-        self._interior(x, y)
-        self._boundary(x, halo.finish(), y)
+        self.kernel.interior(x, y)
+        self.kernel.boundary(x, halo.finish(), y)
+
+    def steps(self, halo: Halo, x: Place, y: Place, end: int) -> list[Step] | None:
+        return None
+
+
+class CompiledProduct(SplitProduct):
+    """The same by a kernel whose C functions can be steps: all of a product is one call."""
+
+    def steps(self, halo: Halo, x: Place, y: Place, end: int) -> list[Step] | None:
+        of: dict[str, Any] = {
+            "number": halo.k, "handle": id(self.kernel), "keep": self.kernel
+        }  # fmt: skip
+        # 4 bytes an entry: as many as a product without steps has to have give up the lock
+        nbytes = 4 * len(self.rows.data) * halo.k
+        interior = Work((x, y), address_of("interior"), nbytes=nbytes, **of)
+        boundary = Work((x, Part(end), y), address_of("boundary"), **of)
+        return [*halo.sending(x), interior, Answer(halo.request.Wait, end), boundary]
+
+
+def program(product: Product, rows: Csr, halo: Halo) -> Callable[[Ends], object]:
+    """Local. What is called with (x, y) for y = A x, with the ghosts of this halo."""
+    steps = product.steps(halo, Part(0), Part(1), 2)
+    if steps is None:
+        return lambda ends: product(halo, *ends)
+    own, result = (np.empty(shaped(n, halo.k), rows.data.dtype) for n in (rows.n_own, len(rows)))
+    return script(steps, (own, result, halo.request.recvbuf))

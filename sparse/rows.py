@@ -78,6 +78,16 @@ def transposed_product(
     return found
 
 
+def transposed(
+    comm: MPI.Intracomm, a: sparse.csr_array, pattern: HaloPattern, start: int, n_rows: int
+) -> sparse.csr_array:
+    """Collective. This rank's rows of A.T; ``a`` are those of A from ``start`` on, of n_rows."""
+    kind, own = index_dtype(n_rows), a.shape[0]
+    numbers = np.arange(start, start + own, dtype=kind)
+    unit = np.ones(own, a.dtype), numbers, np.arange(own + 1, dtype=kind)
+    return transposed_product(comm, a, pattern, sparse.csr_array(unit, shape=(own, n_rows)))
+
+
 def multiplied(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
     """Local. A B by SciPy, whose work space is as wide as the columns that B's rows have here.
 

@@ -1,4 +1,4 @@
-"""The entries that a rank stores as SciPy arrays: all of them, own columns, the diagonal."""
+"""The entries that a rank stores: all of them, own columns, the diagonal as SciPy arrays; norms."""
 
 from __future__ import annotations
 
@@ -63,6 +63,23 @@ def gathered(comm: MPI.Intracomm, rows: sparse.csr_array, root: int) -> sparse.c
     return sparse.csr_array(whole, shape=(len(per_row), rows.shape[1]))
 
 
-def summed(places: Integers, sizes: NDArray[Any], length: int) -> NDArray[np.float64]:
+def norm(comm: MPI.Intracomm, rows: Csr, pattern: HaloPattern, ord: Any) -> float:
+    """Collective. "fro", 1, inf or "max", the same bits on every rank."""
+    sizes = np.abs(rows.data).astype(np.float64)
+    if ord == np.inf:
+        row = np.repeat(np.arange(len(rows)), np.diff(rows.indptr))
+        sizes = _summed(row, sizes, len(rows))
+    elif ord == 1:
+        local, n_own = _summed(rows.indices, sizes, rows.n_cols), pattern.n_own
+        came = moving.moved(comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
+        sizes = local[:n_own] + _summed(pattern.send_index, came, n_own)
+    largest = float(np.max(moving.of_all(comm, sizes.max(initial=0.0))))
+    if ord != "fro" or not 0 < largest < np.inf:
+        return largest
+    squares = moving.of_all(comm, np.sum((sizes / largest) ** 2))
+    return largest * float(np.sqrt(sum(squares.tolist())))
+
+
+def _summed(places: Integers, sizes: NDArray[Any], length: int) -> NDArray[np.float64]:
     """Local. The sums of the sizes of each place; NumPy gives integers where there are none."""
     return np.bincount(places, weights=sizes, minlength=length).astype(np.float64, copy=False)

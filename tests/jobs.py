@@ -174,6 +174,7 @@ TABLE = [
 COLLECTIVES = {
     "cases_table": [
         *TABLE, *emulated(4, "2", thin=True), *emulated(3, "1", full=True),
+        *emulated(4, "3", select="rma-node", thin=True),
         *at_level("single", "funneled", "serialized", select=["case_data", "case_polls"],
                   thin=True),
     ],
@@ -188,6 +189,7 @@ COLLECTIVES = {
     "cases_table_debug": [*on(2, 3, env=DEBUG, thin=True), *full(2, 4, env=DEBUG)],
     "cases_buffers": [*on(1, 3, thin=True), *full(2, 4)],
     "cases_progress": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK)],
+    "cases_threads": [*on(3, thin=True), *full(2, 4)],
     "cases_operations": [
         *on(1, 3, thin=True), *full(4),
     ],
@@ -199,6 +201,7 @@ COLLECTIVES = {
     ],
     "cases_nodes_exchange": [
         *emulated(4, "1", "2", thin=True), *two_nodes(thin=True),
+        *at_level("funneled", select="refused", thin=True),
         *full(4, name="ofi", env={"MPIR_CVAR_CH4_NETMOD": "ofi"}, mpi="mpich"),
         *full(4, name="no-local", env={"MPIR_CVAR_NOLOCAL": "1"}, mpi="mpich"),
         *full(4, name="tcp", env={"UCX_TLS": "tcp,self"}, mpi="mpich"),
@@ -293,7 +296,9 @@ COLLECTIVES = {
 
 FFT = [*on(1), *on(2, 3, 4, alike=True, thin=True), *full(2, 3, 4, 6, 7, env=ALL_FFT)]
 PENCILFFT = {
-    "cases_fft": [*FFT, *on(6, select="case_three_dimensions", thin=True)],
+    "cases_fft": [
+        *FFT, *on(6, select=("case_three_dimensions", "case_one_of_two"), thin=True)
+    ],
     "cases_fft_errors": FFT,
     "cases_fft_kinds": FFT,
     "cases_fft_random": FFT,

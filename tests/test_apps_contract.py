@@ -19,7 +19,7 @@ import mpi_harness
 import pytest
 
 from onesided.apps.cli import main as entry
-from onesided.apps.cli.options import OPTIONS, FileName, FolderName, Options, Picture
+from onesided.apps.cli.options import OPTIONS, FileName, FolderName, Picture
 
 MATRICES = mpi_harness.TESTS / "matrices"
 SCHEMA = mpi_harness.TESTS.parent / "docs" / "reference" / "results.schema.json"
@@ -137,8 +137,6 @@ def test_what_several_commands_have_is_in_the_table_and_all_of_the_table_is_take
                 takers.setdefault(flag.lstrip("-"), []).append(name)
     assert {flag for flag, names in takers.items() if len(names) > 1} <= {*OPTIONS, "o"}
     assert set(OPTIONS) <= set(takers)
-    annotated = set(Options.__annotations__) - {"command"}
-    assert annotated == {name.replace("-", "_") for name in OPTIONS}
 
 
 def test_results_are_verified_and_ranks_may_be_chosen():

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 
+import h5py
+import numpy as np
 import pytest
 from mpi4py import MPI
 
 from onesided.apps.bench import store
 from onesided.apps.bench import sweep as engine
-from onesided.apps.bench.store import Part, Parts, Store
+from onesided.apps.bench.store import Parts
+from onesided.apps.cli import launch
 from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.files import beside, check_files, resumable, unwritable
+from onesided.apps.cli.launch import GOES_ON
 from onesided.apps.cli.main import build_parser
 from onesided.apps.cli.options import FileName, Options, Picture
-from onesided.apps.cli.report import (
-    Report,
-    Row,
-    beside,
-    check_files,
-    resumable,
-    unwritable,
-    write_json,
-)
+from onesided.apps.cli.report import Report, Row, write_json
 from onesided.apps.cli.statistics import Verdict
+from onesided.apps.solvers.vectors import write_solution
 
 COMM = MPI.COMM_SELF
 ROW = Row(
@@ -89,15 +88,13 @@ def test_a_row_is_the_same_after_it_was_kept():
 
 
 def test_what_cannot_be_read_is_one_sentence(tmp_path):
-    kept, report = Store(tmp_path / "parts"), Report("bench three", {}, {})
-    kept.begin({"one": 1})
-    with pytest.raises(CommandError, match="other settings"):
-        Parts(COMM, report, None, store=kept, settings={"one": 2})
-    kept.add("one", Part())
-    text = kept.path.read_text().replace('"remarks"', '"marks"')
-    kept.path.write_text(text)
+    path = tmp_path / "out.json"
+    with pytest.raises(KeyboardInterrupt):
+        benchmark(path, "two")
+    kept = beside(str(path))
+    kept.write_text(kept.read_text().replace('"remarks"', '"marks"'))
     with pytest.raises(CommandError, match="a part cannot be read"):
-        Parts(COMM, report, None, store=kept, settings={"one": 1})
+        benchmark(path)
 
 
 def test_with_other_code_or_another_environment_it_begins_anew(tmp_path, monkeypatch):
@@ -131,6 +128,71 @@ def test_a_sweep_goes_on_with_the_cases_that_are_missing(tmp_path, monkeypatch):
     rows = json.loads(path.read_text())["rows"]
     assert len({tuple(row["labels"].values()) for row in rows}) == len(rows) == 15
     assert not beside(str(path)).exists()
+
+
+def test_a_case_in_which_a_job_ended_is_measured_by_its_variants(tmp_path, monkeypatch):
+    """What a second job finds where the first one died, and a third one, in the same variant."""
+    path = tmp_path / "out.json"
+    words = "bench rounds --comm p2p,rma-notify --memory slots --sizes 64 --iterations 2 --json"
+    options = build_parser().parse_args([*words.split(), str(path)])
+    options.limit = 60.0
+    measured, original = [], engine.measure
+
+    def measure(comm, case, *others):
+        measured.append(case.piece)
+        if case.piece != "rma-notify slots":
+            if not case.piece:
+                raise KeyboardInterrupt
+            return original(comm, case, *others)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "measure", measure)
+    for job in range(3):
+        if job:
+            monkeypatch.setenv(GOES_ON, "1")
+        if job < 2:
+            with pytest.raises(KeyboardInterrupt):
+                options.command.run(COMM, options)
+    assert options.command.run(COMM, options) == 0
+    assert measured == ["", "p2p slots", "rma-notify slots"]
+    rows = json.loads(path.read_text())["rows"]
+    assert [row["labels"]["method"] for row in rows] == ["p2p", "rma-notify"]
+    assert "mpi" in rows[0]["ratios"]
+    assert "held up for 60" in rows[1]["reason"]
+
+
+def test_a_job_that_ends_in_a_case_is_followed_by_another(tmp_path, monkeypatch):
+    path, kept, jobs = tmp_path / "out.json", tmp_path / "out.json.part", []
+
+    def launched(words, ranks, watch, asked):
+        jobs.append(os.environ.get(GOES_ON))
+        kept.write_text("x" * len(jobs))
+        if len(jobs) == 3:
+            kept.unlink()
+        return 0 if len(jobs) == 3 else 134
+
+    monkeypatch.setattr(launch, "launch", launched)
+    options = Options(json=FileName(path), limit=5.0, ranks=2)
+    assert launch.launch_by_cases(["bench"], options) == 0
+    assert jobs == [None, "1", "1"]
+    assert GOES_ON not in os.environ
+    jobs.clear()
+    monkeypatch.setattr(launch, "launch", lambda *_: jobs.append(kept.write_text("x")) or 134)
+    assert launch.launch_by_cases(["bench"], options) == 134  # it came no farther
+    assert len(jobs) == 2
+
+
+def test_a_solution_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "x.h5"
+    path.write_text("before")
+    monkeypatch.setattr(h5py.File, "create_dataset", full)
+    with pytest.raises(CommandError, match="No space left on device"):
+        write_solution(COMM, str(path), np.ones(3), {})
+    assert [each.name for each in tmp_path.iterdir()] == ["x.h5"]
+    assert path.read_text() == "before"
 
 
 # -- files ----------------------------------------------------------------------------------------

@@ -35,6 +35,50 @@ def run(programs, mode, ranks, name, *functions, method="rma-notify", timeout=20
         assert f"{function}: 1 times" in outcome.stdout
 
 
+UNCHANGED = """
+import sys
+import numpy as np
+from mpi4py import MPI
+from mpi4py_fft import PFFT, newDistArray
+from mpi4py_fft.mpifft import PFFT as same
+
+fft = PFFT(MPI.COMM_WORLD, (12, 10, 8), dtype=float)
+u = newDistArray(fft, False)
+u[:] = np.random.default_rng(MPI.COMM_WORLD.rank).random(u.shape)
+back = fft.backward(fft.forward(u, newDistArray(fft)), newDistArray(fft, False))
+assert np.allclose(back, u)
+ours = [isinstance(each, kind) for each, kind in ((fft, same), (fft, PFFT))]
+print(type(u).__module__.split(".")[0], ours, sys.argv[1:], flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "arrays"),
+    [([], "onesided"), (["--transposes-only", "--method", "p2p"], "mpi4py_fft")],
+)
+def test_a_program_as_it_is(tmp_path, options, arrays):
+    pytest.importorskip("mpi4py_fft")
+    program = tmp_path / "unchanged.py"
+    program.write_text(UNCHANGED)
+    words = [*options, str(program), "--method", "its own"]
+    outcome = mpi_harness.run("-m onesided.pencilfft", 2, *words, timeout=90)
+    assert outcome.kind == "pass", outcome.report()
+    assert outcome.stdout.count(f"{arrays} [True, True] ['--method', 'its own']") == 2
+
+
+def test_what_was_rebound_is_given_back():
+    theirs = pytest.importorskip("mpi4py_fft")
+    with pencilfft.replace(effort="estimate"):
+        assert issubclass(theirs.PFFT, pencilfft.PFFT)
+        assert theirs.newDistArray is pencilfft.newDistArray
+        with pencilfft.install():
+            assert not issubclass(theirs.PFFT, pencilfft.PFFT)
+            assert issubclass(theirs.pencil.Transfer, pencilfft.Transfer)
+    assert not issubclass(theirs.PFFT, pencilfft.PFFT)
+    assert not issubclass(theirs.pencil.Transfer, pencilfft.Transfer)
+    assert theirs.io.HDF5File is not pencilfft.HDF5File
+
+
 # its get() needs an h5py with MPI: where there is no h5py at all the program leaves it out
 @pytest.mark.some(2)
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.full)])

@@ -17,13 +17,15 @@ from onesided.collectives.halo.faces import (
     GHOSTS,
     Blocks,
     Place,
+    block_faces,
     bytes_off,
     check_apart,
+    choose_dims,
     cut,
-    directions,
     extents,
     grid_faces,
     is_empty,
+    links_between,
     listed_faces,
     order_by_node,
     read_box,
@@ -36,6 +38,7 @@ few = settings(max_examples=40)
 
 @st.composite
 def worlds(draw):
+    """Blocks that have what their neighbors need."""
     axes = draw(st.integers(1, 4))
     gridded = draw(st.integers(1, axes))
     most = 3 if axes < 4 else 2
@@ -50,13 +53,37 @@ def worlds(draw):
     return World(tuple(sizes), periods, tuple(layers))
 
 
+@st.composite
+def thin_worlds(draw):
+    """Blocks of any size: thinner than their halos, without layers, around an axis many times."""
+    axes = draw(st.integers(1, 3))
+    most = (6, 3, 2)[axes - 1]
+    layers = tuple(draw(st.tuples(st.integers(0, 4), st.integers(0, 4))) for _ in range(axes))
+    some = st.lists(st.integers(0, 3), min_size=1, max_size=most).filter(any)
+    sizes = tuple(tuple(draw(some)) for _ in range(axes))
+    return World(sizes, tuple(draw(st.booleans()) for _ in range(axes)), layers)
+
+
 def faces_of(world, ghosts, corners):
-    """The faces of all ranks."""
+    """The faces of all ranks, which know their own arrays only."""
     return [
         grid_faces(world.shape(coords), world.layers, Place(world.dims, world.periods, coords),
-                   ghosts, corners=corners)
+                   ghosts, corners)
         for coords in world.coordinates
     ]
+
+
+def faces_between(world, ghosts, corners, more=None):
+    """The faces of all ranks, which know the sizes of all blocks."""
+    starts = [(0, *itertools.accumulate(sizes)) for sizes in world.sizes]
+    found = []
+    for coords in world.coordinates:
+        links = [links_between(starts[axis], place, world.layers[axis], world.periods[axis],
+                               0 if more is None else more[axis])
+                 for axis, place in enumerate(coords)]
+        found.append(block_faces(links, (), (), Place(world.dims, world.periods, coords), ghosts,
+                                 corners))
+    return found
 
 
 def exchanged(arrays, everyone):
@@ -84,6 +111,64 @@ def test_grids(world, ghosts, corners):
         assert same(array, world.after(coords, 1, ghosts)), coords
 
 
+@few
+@given(thin_worlds(), st.sampled_from(sorted(GHOSTS)), st.sampled_from(CORNERS))
+def test_blocks_of_any_size(world, ghosts, corners):
+    """Every ghost of a block that has layers comes, from whoever owns it; no other block is
+    told anything."""
+    everyone = faces_between(world, ghosts, corners)
+    for faces in everyone:
+        check_apart(faces)
+    arrays = [world.before(coords, 1) for coords in world.coordinates]
+    exchanged(arrays, everyone)
+    for array, coords, faces in zip(arrays, world.coordinates, everyone, strict=True):
+        if all(world.sizes[axis][place] for axis, place in enumerate(coords)):
+            assert same(array, world.after(coords, 1, ghosts)), coords
+        else:
+            assert not faces
+
+
+@few
+@given(worlds(), st.sampled_from(sorted(GHOSTS)), st.sampled_from(CORNERS))
+def test_what_one_rank_knows_is_enough(world, ghosts, corners):
+    """Where blocks have what their neighbors need, both ways find the same boxes."""
+    assume(len(world.periods) == len(world.sizes) and all(map(min, world.sizes)))
+    known = [[(face.rank, face.send, face.recv, face.stage) for face in faces]
+             for faces in faces_between(world, ghosts, corners)]
+    assert known == [[(face.rank, face.send, face.recv, face.stage) for face in faces]
+                     for faces in faces_of(world, ghosts, corners)]
+
+
+@few
+@given(thin_worlds(), st.lists(st.booleans(), min_size=3, max_size=3))
+def test_a_point_more_at_the_end(world, along):
+    """The last block that has layers gets it; faces of such a field are those of any other."""
+    more = [int(one and not periodic)
+            for one, periodic in zip(along, world.periods, strict=False)]
+    last = [max(n for n, size in enumerate(sizes) if size) for sizes in world.sizes]
+    sizes = tuple(tuple(size + (place == last[axis]) * more[axis]
+                        for place, size in enumerate(sizes))
+                  for axis, sizes in enumerate(world.sizes))
+    longer = World(sizes, world.periods, world.layers)
+    everyone = faces_between(world, "all", "direct", more)
+    arrays = [longer.before(coords, 1) for coords in longer.coordinates]
+    exchanged(arrays, everyone)
+    for array, coords in zip(arrays, longer.coordinates, strict=True):
+        if all(sizes[axis][place] for axis, place in enumerate(coords)):
+            assert same(array, longer.after(coords, 1)), coords
+    usual = faces_between(world, "all", "direct")
+    assert [[(face.rank, face.send_key) for face in faces] for faces in everyone] == [
+        [(face.rank, face.send_key) for face in faces] for faces in usual]
+
+
+@pytest.mark.parametrize(("shape", "ranks", "wanted"), [
+    ((64, 64), 4, (4, 1)), ((2, 3), 6, (2, 3)), ((1, 8), 4, (1, 4)), ((2, 2), 16, (4, 4)),
+    ((3,), 5, (5,)), ((4, 64), 4, (1, 4)),
+])
+def test_dims_that_are_chosen(shape, ranks, wanted):
+    assert choose_dims(shape, ranks, ((2, 2),) * len(shape)) == wanted
+
+
 def test_the_reference_is_that_of_pad():
     """One periodic rank: the array as NumPy pads it."""
     world = World(((4,), (5,)), (True, True), ((2, 1), (1, 3)))
@@ -94,10 +179,12 @@ def test_the_reference_is_that_of_pad():
     assert same(ended.after((0, 0), 3), padded)
 
 
-@pytest.mark.parametrize(("axes", "most", "count"), [
-    (1, 3, 2), (2, 2, 8), (2, 1, 4), (3, 3, 26), (3, 2, 18), (3, 1, 6), (4, 4, 80)])
-def test_directions(axes, most, count):
-    found = directions(axes, most)
+@pytest.mark.parametrize(("axes", "ghosts", "count"), [
+    (1, "all", 2), (2, "all", 8), (2, "faces", 4), (3, "all", 26), (3, "edges", 18),
+    (3, "faces", 6), (4, "all", 80)])
+def test_directions(axes, ghosts, count):
+    place = Place((3,) * axes, (True,) * axes, (1,) * axes)
+    found = [face.offset for face in grid_faces((6,) * axes, 1, place, ghosts)]
     assert len(set(found)) == len(found) == count
     assert found[: 2 * axes] == [
         tuple(step * (a == axis) for a in range(axes)) for axis in range(axes) for step in (-1, 1)]
@@ -173,13 +260,14 @@ def test_faces_between_nodes(dims, per_node, before, after):
 
 
 def test_sizes_of_blocks():
-    layers = ((1, 2), (0, 0))
-    assert read_sizes([[2, 5], (3,)], (7, 3), layers) == ((2, 5), (3,))
+    assert read_sizes([[2, 5], (3,)], (7, 3)) == ((2, 5), (3,))
     blocks = Blocks((7, 3), (2, 1), ((2, 5), (3,)))
     assert [blocks.box(rank)[0] for rank in range(2)] == [slice(0, 2), slice(2, 7)]
-    refused("not the cells of blocks", read_sizes, [[7]], (7, 3), layers)
-    refused("a grid with 7", read_sizes, [[3, 3], [3]], (7, 3), layers)
-    refused("a block of 1 cells", read_sizes, [[1, 6], [3]], (7, 3), layers)
+    refused("not the cells of blocks", read_sizes, [[7]], (7, 3))
+    refused("a grid with 7", read_sizes, [[3, 3], [3]], (7, 3))
+    assert read_sizes([[0, 7, 0], [3]], (7, 3)) == ((0, 7, 0), (3,))
+    assert Blocks((7, 3), (3, 1), ((0, 7, 0), (3,))).last == (1, 0)
+    refused("a grid with 7", read_sizes, [[8, -1], [3]], (7, 3))
 
 
 def refused(text, call, *arguments):

@@ -71,12 +71,10 @@ def test_marks_in_any_way_complete_every_group_once(make, partitions, per, rando
             kind = random.randrange(3)
             if kind == 0:
                 some = [index]
-                assert counter.mark(index)
             elif kind == 1:
-                assert counter.mark_range(index, stop - 1) == -1
-            else:
                 some = sorted({*some, random.choice(left)})
-                assert counter.mark_list(np.array(some)) == -1
+            one = make is Counter and len(some) == 1
+            assert counter.mark(some[0] if one else np.array(some)) == -1
             left = [value for value in left if value not in some]
             assert counter.missing == len(left)
             assert counter.unmarked() == left
@@ -92,23 +90,24 @@ def test_marks_in_any_way_complete_every_group_once(make, partitions, per, rando
 def test_what_is_marked_already_changes_nothing(make):
     counter = make(Grouping(8, 64, 2))
     counter.reset()
-    assert counter.mark(5)
-    assert not counter.mark(5)
-    assert counter.mark_range(2, 6) == 5
-    assert counter.mark_list(np.array([1, 5, 0])) == 5
-    assert counter.mark_list(np.array([1, 3, 1])) == 1
+    one = (lambda index: index) if make is Counter else (lambda index: np.array([index]))
+    assert counter.mark(one(5)) == -1
+    assert counter.mark(one(5)) == 5
+    assert counter.mark(np.arange(2, 7)) == 5
+    assert counter.mark(np.array([1, 5, 0])) == 5
+    assert counter.mark(np.array([1, 3, 1])) == 1
     assert counter.unmarked() == [0, 1, 2, 3, 4, 6, 7]
     assert (counter.missing, counter.waiting) == (7, 0)
     counter.close()
     assert (counter.missing, counter.waiting) == (0, 0)
-    assert not counter.mark(0)
+    assert counter.mark(one(0)) == 0
 
 
 @pytest.mark.parametrize("make", COUNTERS)
 def test_groups_beside_each_other_leave_together(make):
     counter = make(Grouping(8, 64, 1))
     counter.reset()
-    assert counter.mark_list(np.array([5, 1, 2, 7, 4])) == -1
+    assert counter.mark(np.array([5, 1, 2, 7, 4])) == -1
     assert [counter.take() for _ in range(3)] == [(1, 3), (4, 6), (7, 8)]
     assert counter.waiting == 0
 
@@ -134,11 +133,9 @@ def test_the_compiled_counter_refuses_what_is_not_there():
     assert refused == wrong_ranges
     assert counter.missing == 0
     counter.reset()
-    counter.mark(3)
-    with pytest.raises(IndexError):
-        counter.mark(8)
-    with pytest.raises(IndexError):
-        counter.mark_range(0, 8)
+    for wrong in (-1, 8):
+        assert counter.mark(np.array([3, wrong])) == wrong
+    assert counter.missing == 8
     with pytest.raises(IndexError):
         counter.take()
     with pytest.raises(ValueError, match="64"):
@@ -215,7 +212,7 @@ def test_misuse_of_the_compiled_counter():
     counter.reset()
     for wrong in (np.zeros(2, np.int32), bytearray(3), "xy"):
         with pytest.raises(TypeError):
-            counter.mark_list(wrong)
+            counter.mark(wrong)
     memory = bytearray(8 * WORDS + 1)
     with pytest.raises(ValueError, match="for a board"):
         counter.connect(bytearray(32), bytes(32), memoryview(memory)[1:])
@@ -227,7 +224,7 @@ def test_misuse_of_the_compiled_counter():
 
 def test_sides_that_fit():
     def side(kind, nbytes=64):
-        return Parameters(0, 5, nbytes, kind, 7, 65536, 100, "auto")
+        return Parameters(0, 5, nbytes, kind, 7, 65536, "auto")
 
     for kinds in (("<f8", "<f8"), ("<f8", "|u1"), ("|V8", "<i4"), ("|S1", "|u1"), ("|i1", "<f4")):
         check_fit(side(kinds[0]), side(kinds[1]), 0, 1)

@@ -12,11 +12,16 @@ import numpy as np
 import pytest
 
 from onesided.collectives import Extents, PatternError
-from onesided.collectives.passive import sidewindows, windows
+from onesided.collectives.passive import windows
 from onesided.collectives.passive.notices import CLOSING, FAILED, Notices
 from onesided.collectives.passive.relay import LOOKS, SHORTEST, SPINS, Backoff
-from onesided.collectives.passive.sidewindows import Description, SideWindows
-from onesided.collectives.passive.windows import as_displacement, bytes_of, check_root
+from onesided.collectives.passive.windows import (
+    Description,
+    SideWindows,
+    as_displacement,
+    bytes_of,
+    check_root,
+)
 
 
 def test_extents_are_those_of_every_rank():
@@ -296,7 +301,7 @@ def test_the_words_of_a_failure(words):
 class Part:
     """Stands for a window: this rank's part of it."""
 
-    def __init__(self, comm, words, info, resources):
+    def __init__(self, comm, words, resources):
         self.memory = bytearray(8 * words)
         self.words = np.frombuffer(self.memory, np.int64)
 
@@ -322,9 +327,9 @@ class Part:
 @pytest.fixture
 def sides(monkeypatch):
     """Side windows of rank 0, who is the target of its own requests, by number of ranks."""
-    monkeypatch.setattr(sidewindows, "_locked", Part)
+    monkeypatch.setattr(windows, "_locked", Part)
     resources = SimpleNamespace(on_release=lambda action: None)
-    return lambda size: SideWindows(SimpleNamespace(rank=0, size=size), None, resources)
+    return lambda size: SideWindows(SimpleNamespace(rank=0, size=size), resources)
 
 
 def test_a_request_is_seen_until_it_is_accepted(sides):

@@ -1,7 +1,7 @@
 """Progress, order, agreement and the end: programs that MPI's rules allow must come to their end.
 
-These are whole programs, those of tests/programs/progress.py; what needs no program of its own is in
-the table of tests/mpi, random programs of the same kind are in test_legal_programs.py.
+These are whole programs, those of tests/programs/progress.py; what needs none of its own is in the
+table of tests/mpi, and random programs of the same kind are in test_legal_programs.py.
 """
 
 from __future__ import annotations
@@ -61,8 +61,12 @@ def test_a_child_forked_in_the_middle_of_a_round(method):
     assert passes(2, "fork while active", method).stdout.count("goes on") == 2
 
 
+def test_a_child_forked_while_a_round_is_filled():
+    assert passes(2, "fork while filling", "rma-notify").stdout.count("goes on") == 2
+
+
 @pytest.mark.parametrize("method", ["auto", "rma-notify", "rma-fence", "p2p", "mpi-persistent"])
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_arrays_and_requests_after_finalize(method, ranks):
     assert passes(ranks, "after finalize", method).stdout.count("goes on") == ranks
 

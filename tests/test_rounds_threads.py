@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import dis
+import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
+from onesided.collectives import program
 from onesided.collectives.errors import RequestError
-from onesided.collectives.program import CALL, PythonRounds, _core
+from onesided.collectives.program import (
+    CALL,
+    PythonRounds,
+    Rounds,
+    _core,
+    call,
+    load,
+    wait_for,
+)
 
 KINDS = [PythonRounds]
 if _core is not None:
@@ -61,3 +73,125 @@ def test_an_error_that_another_thread_meets_is_not_taken_for_the_end(kind, verb)
     with pytest.raises(RequestError):
         getattr(request, verb)()
     other.join()
+
+
+class Refusing(Rounds):
+    """As a request is, without an operation."""
+
+    def _refuse(self, word):
+        raise RequestError(word)
+
+    def _inactive(self, word):
+        return self._refuse(word)
+
+    def _breaks(self, error):
+        pass
+
+    def _enlist(self):
+        pass
+
+    def _drive(self):
+        pass
+
+
+def test_a_request_is_freed_when_nobody_is_inside():
+    """Another thread is in a step: its round's steps live as long as that."""
+    inside, go_on, freed, raised = (threading.Event() for _ in range(4))
+
+    def step():
+        inside.set()
+        go_on.wait(10)
+        assert not freed.is_set()
+        return False
+
+    def wait():
+        with pytest.raises(RequestError, match="waited for"):
+            request.Wait()
+        raised.set()
+
+    def free():
+        request._retire()
+        request._unload()
+        freed.set()
+
+    request = Refusing()
+    never = np.zeros(1, np.int64)
+    load(request, 1, [[[wait_for(never)], [call(step, in_start=False)]]], [None])
+    request.Start()
+    threads = [threading.Thread(target=wait), threading.Thread(target=free)]
+    threads[0].start()
+    assert inside.wait(10)
+    threads[1].start()
+    time.sleep(0.05)
+    assert not freed.is_set()
+    go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert freed.is_set()
+    assert raised.is_set()
+
+
+def test_a_step_cannot_free_its_request():
+    request = Refusing()
+
+    def step():
+        with pytest.raises(RequestError, match="in the middle of a call"):
+            request._refuse_inside()
+
+    load(request, 1, [[[call(step)]]], [None])
+    request.Start()
+    request.Wait()
+
+
+#: After these, in a frame, CPython looks for signals.
+HANDLES = {"CALL", "RESUME", "JUMP_BACKWARD", "CALL_FUNCTION_EX", "CALL_KW"}
+
+
+class Interrupts:
+    """Raise where Python would, at the n-th place in which a signal may be handled."""
+
+    def __init__(self, wanted):
+        self.left, self.before = wanted, {}
+
+    def __call__(self, frame, event, given):
+        if frame.f_code.co_filename != program.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            place = frame.f_lasti
+            handles = self.before.get(frame) in HANDLES
+            self.before[frame] = dis.opname[frame.f_code.co_code[place]]
+            if handles:
+                self.left -= 1
+                if self.left == 0:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+        return self
+
+
+@pytest.mark.parametrize("verb", ["Start", "Wait", "Test", "late", "advance"])
+def test_an_interrupt_leaves_no_lock_behind(verb):
+    """Of the Python core: wherever it comes, another thread can have the lock."""
+    for wanted in range(1, 200):
+        request = type("Request", (PythonRounds,), dict(vars(Refusing)))()
+        request._load(1, [[[call(lambda: None, in_start=False)]]], (None,), None, None)
+        if verb != "Start":
+            request.Start()
+        interrupts = Interrupts(wanted)
+        sys.settrace(interrupts)
+        try:
+            getattr(request, verb)(*([program.ALL_CALLS] if verb == "advance" else []))
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        taken = []
+        other = threading.Thread(target=lambda r=request, t=taken: t.append(
+            r._lock.acquire(blocking=False)))
+        other.start()
+        other.join()
+        assert taken == [True], f"{verb}, interrupted at place {wanted}"
+        if interrupts.left > 0:
+            assert wanted > 3
+            return
+    raise AssertionError("there are more places than were tried")

@@ -19,6 +19,16 @@ def test_nothing_grows_that_should_not(part, most):
     assert not grown, "\n".join(grown)
 
 
+@pytest.mark.parametrize("ranks", [8, pytest.param(64, marks=full)])
+def test_messages_that_leave_a_node(ranks):
+    """Of a dense exchange, a rank: one to every rank elsewhere, or one to every other node."""
+    calls = scale.counted("nodes", ranks, timeout=500)
+    for each in (4, ranks // 4):
+        for method, wanted in (("rma-p2p", ranks - each), ("rma-node", ranks // each - 1)):
+            name = f"Alltoall_init {method}, {each} ranks a node, later round"
+            assert calls[name]["messages"] == wanted, name
+
+
 def test_rounds_stand_beside_their_bound():
     head, _, *rows = (line.split("|")[1:-1] for line in scale.over_bound([2], 5).splitlines())
     assert "`rma-notify`" in [each.strip() for each in head]

@@ -15,10 +15,13 @@ from onesided.collectives import scripts
 from onesided.collectives.program import COMPILED, address
 from onesided.collectives.scripts import (
     ALONE,
+    Answer,
+    Gather,
     Kernel,
     Part,
     PythonScript,
     Scaling,
+    Work,
     copy_array,
     script,
 )
@@ -143,6 +146,71 @@ def test_the_status_of_a_kernel_is_raised():
     with pytest.raises(RuntimeError, match="status 7"):
         run(ends, (address(ends[0]), address(ends[1])))
     assert not after
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.POINTER(ctypes.c_void_p))
+def weighted(handle, number, places):
+    """Work: the second place becomes number times the first, by items of double precision."""
+    for i in range(3):
+        source, target = (ctypes.c_double.from_address(places[j] + 8 * i) for j in (0, 1))
+        target.value = number * source.value + (handle or 0)
+
+
+@pytest.mark.parametrize("python", [True, pytest.param(False, marks=compiled)])
+@pytest.mark.parametrize("k", [(), (2,), (3,)], ids=str)
+def test_what_is_gathered_and_answered(monkeypatch, python, k):
+    """As in a product: rows are gathered, a call answers an array, others work with it."""
+    if python:
+        monkeypatch.setattr(scripts, "COMPILED", False)
+    index, gathered = np.array([4, 0, 4]), np.zeros((3, *k))
+    none = np.zeros((0, *k))
+    answers = [np.arange(3.0), np.arange(3.0) + 1]
+    work = Work(
+        (Part(2), Part(1)), ctypes.cast(weighted, ctypes.c_void_p).value, 3, 5,
+        reference=lambda x, y: np.add(3 * x, 5, out=y),
+    )  # fmt: skip
+    taken = []
+    run = script(
+        [
+            (Gather(index), Part(0), gathered),
+            (Gather(index[:0]), Part(0), none),
+            Answer(lambda: answers[len(taken) % 2], 2),
+            work,
+            (lambda x, y: taken.append(x.tolist()), Part(2), Part(1)),
+        ],
+        (np.zeros((5, *k)), np.zeros(3), np.zeros(3)),
+    )
+    for turn in range(3):
+        x, y = np.random.default_rng(turn).random((5, *k)), np.zeros(3)
+        x.flags.writeable = False
+        run((x, y))
+        assert np.array_equal(gathered, x[index])
+        assert y.tolist() == (3 * answers[turn % 2] + 5).tolist()
+    assert taken == [answers[turn % 2].tolist() for turn in range(3)]
+
+
+@compiled
+def test_ends_of_other_sizes_are_refused():
+    answer = [np.zeros(3)]
+    run = script([Answer(lambda: answer[0], 2)], (np.zeros(2), np.zeros(3), np.zeros(3)))
+    run((np.zeros(2), np.zeros(3)))
+    still = np.zeros(3)
+    still.flags.writeable = False
+    for ends, words in (
+        ((np.zeros(3), np.zeros(3)), "end 0 of a script has 16 bytes, not 24"),
+        ((np.zeros(2), np.zeros(2)), "end 1 of a script"),
+        ((np.zeros(4)[::2], np.zeros(3)), "not C-contiguous"),
+        ((np.zeros(2), still), "read-only"),
+        ((np.zeros(2),) * 4, "3 ends"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            run(ends)
+    answer[0] = np.zeros(1)
+    with pytest.raises(ValueError, match="end 2"):
+        run((np.zeros(2), np.zeros(3)))
+    answer[0] = None
+    with pytest.raises(TypeError):
+        run((np.zeros(2), np.zeros(3)))
 
 
 @pytest.mark.parametrize("python", [True, False])

@@ -1,8 +1,8 @@
 """The file of what was measured: a line for every part, written as soon as it is there.
 
-Jobs append to it, and whoever starts them. A run that is killed goes on from it; a line that was
-cut off is as if it was not there. A benchmark with ``--json FILE`` keeps its parts beside that
-file until all are there, and goes on with them where it is called again with the same options.
+A benchmark with ``--json FILE`` keeps its parts beside that file until all are there, and goes on
+with them where it is called again with the same options. A line that was cut off is as if it was
+not there; one that says what was begun tells in which part a job has ended.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.apps.cli.failures import CommandError, from_rank_0, words
+from onesided.apps.cli.files import beside, resumable
 from onesided.apps.cli.machine import code, environment, library, versions
-from onesided.apps.cli.report import Report, Row, beside, replace_file, resumable
+from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.collectives.hardware import processor
 
-SETTINGS, MACHINE, PART = "settings", "machine", "part"
-LEVEL, RANKS = "thread_level", "ranks"
+SETTINGS, BEGUN, PART = "settings", "begun", "part"
 
 
 @dataclass
@@ -48,133 +48,24 @@ class Part:
         return cls(**{**record, "rows": rows, "verdicts": verdicts})
 
 
-class Store:
-    """Local. A file of parts by their names, which need not be there yet."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def begin(self, settings: Mapping[str, Any]) -> dict[str, Part]:
-        """Make the file, or go on with it; returns its parts.
-
-        :class:`CommandError` where what it has was measured with other settings.
-        """
-        lines, before = self._lines(), self.settings()
-        wanted = plain(settings)
-        if before is None:
-            if lines:
-                raise CommandError(f"{self.path}: it does not begin with settings")
-            self._append({SETTINGS: wanted})
-        elif before != wanted:
-            differing = [
-                f"{name}: {before.get(name)!r} then, {wanted.get(name)!r} now"
-                for name in dict.fromkeys((*before, *wanted))
-                if before.get(name) != wanted.get(name)
-            ]
-            raise CommandError(
-                f"{self.path} was measured with other settings ({'; '.join(differing)}); "
-                "choose another folder, or --afresh"
-            )
-        return self.parts()
-
-    def settings(self) -> dict[str, Any] | None:
-        """What it was begun with; None where it was not."""
-        every = (line[SETTINGS] for line in self._lines() if SETTINGS in line)
-        return next(every, None)
-
-    def add(self, name: str, part: Part) -> None:
-        """Append a part; it is on the disk when this returns."""
-        self._append({"name": name, PART: part.record()})
-
-    def add_machine(self, facts: Mapping[str, object]) -> None:
-        """Append where the parts that follow are measured."""
-        self._append({MACHINE: dict(facts)})
-
-    def machine(self) -> dict[str, Any]:
-        """That of the job with the most ranks, with the thread levels of all; empty before any."""
-        jobs = [line[MACHINE] for line in self._lines() if isinstance(line.get(MACHINE), dict)]
-        if not jobs:
-            return {}
-        levels = dict.fromkeys(str(job.get(LEVEL)) for job in jobs)
-        largest = max(jobs, key=lambda job: int(job.get(RANKS, 0)))
-        return {**largest, LEVEL: ", ".join(levels)}
-
-    def forget_failures(self) -> None:
-        """Parts with a row that could not be measured are as if they were not there."""
-        kept = [
-            line
-            for line in self._lines()
-            if PART not in line or not any(row["reason"] for row in line[PART]["rows"])
-        ]
-        replace_file(self.path, "".join(f"{json.dumps(line)}\n" for line in kept))
-
-    def parts(self) -> dict[str, Part]:
-        """By name, the last where there are several."""
-        try:
-            return {
-                line["name"]: Part.of(line[PART]) for line in self._lines() if PART in line
-            }
-        except (KeyError, TypeError, ValueError) as error:
-            raise CommandError(f"{self.path}: a part cannot be read: {words(error)}") from error
-
-    def _append(self, line: Mapping[str, Any]) -> None:
-        """A new line, also after one that was cut off."""
-        with open(self.path, "a+b") as file:
-            if file.seek(0, os.SEEK_END):
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":
-                    file.write(b"\n")
-            file.write(json.dumps(line).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _lines(self) -> list[dict[str, Any]]:
-        try:
-            text = self.path.read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise CommandError(words(error)) from error
-        found = []
-        for line in text.splitlines():
-            try:
-                content = json.loads(line)
-            except ValueError:  # cut off
-                continue
-            if isinstance(content, dict):
-                found.append(content)
-        return found
-
-
 class Parts:
     """The parts of a benchmark, measured one after the other and added to its report.
 
-    What a store has is not measured again: one that is given, or one beside the JSON file.
+    What the file beside the JSON file has is not measured again; without one nothing is kept.
     """
 
-    def __init__(
-        self,
-        comm: MPI.Intracomm,
-        report: Report,
-        path: str | None,
-        *,
-        store: Store | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, comm: MPI.Intracomm, report: Report, path: str | None) -> None:
         """Collective. What was begun by other code, in another environment or with other options
-        begins anew.
-
-        Where a ``store`` is given, with ``settings`` of its own, it is a :class:`CommandError`.
-        """
-        given = dict(report.settings)
-        own = None
-        if store is None and path is not None and resumable(path):
-            own = Store(beside(path))
+        begins anew."""
         self._report = report
-        self._store = (store or own) if comm.rank == 0 else None
+        kept = path is not None and resumable(path) and comm.rank == 0
+        self._file = beside(path) if kept and path is not None else None
+        given = dict(report.settings)
 
-        def begin() -> dict[str, Part]:
-            begun = settings or {
+        def begin() -> tuple[dict[str, Part], set[str]]:
+            if self._file is None:
+                return {}, set()
+            return _begun(self._file, {
                 "command": report.command,
                 "settings": given,
                 "ranks": comm.size,
@@ -183,13 +74,10 @@ class Parts:
                 "versions": versions(),
                 "environment": environment(),
                 "processor": processor(),
-            }
-            if own is not None and own.settings() != plain(begun):
-                own.path.unlink(missing_ok=True)
-            return {} if self._store is None else self._store.begin(begun)
+            })  # fmt: skip
 
-        #: Those that are done, by name.
-        self.done = from_rank_0(comm, begin)
+        #: Those that are done, by name; and the names of those in which a job has ended.
+        self.done, self.broken = from_rank_0(comm, begin)
 
     def add(self, name: str, measure: Callable[[Part], object], *, keep: bool = True) -> Part:
         """Collective over those that take part. Measure a part if it is not there, and add it.
@@ -199,21 +87,68 @@ class Parts:
         part = self.done.get(name) if keep else None
         if part is None:
             part = Part()
+            if keep:
+                self._write({BEGUN: name})
             measure(part)
             if keep:
                 self.done[name] = part
-                if self._store is not None:
-                    self._store.add(name, part)
-        self.take(part)
-        return part
-
-    def take(self, part: Part) -> None:
-        """Local. Add a part to the report without keeping it."""
+                self._write({"name": name, PART: part.record()})
         report = self._report
         report.rows += part.rows
         report.remarks += part.remarks
         report.verdicts |= part.verdicts
         report.pattern = merged(report.pattern, part.pattern)
+        return part
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        if self._file is not None:
+            _append(self._file, line)
+
+
+def _begun(path: Path, settings: Mapping[str, Any]) -> tuple[dict[str, Part], set[str]]:
+    """Local. The parts of a file that was begun with these settings, by name, and the names of
+    those that were begun only; else a new file."""
+    lines, wanted = _lines(path), json.loads(json.dumps(settings))
+    if not lines or lines[0].get(SETTINGS) != wanted:
+        path.unlink(missing_ok=True)
+        _append(path, {SETTINGS: wanted})
+        return {}, set()
+    try:
+        done = {line["name"]: Part.of(line[PART]) for line in lines if PART in line}
+    except (KeyError, TypeError, ValueError) as error:
+        raise CommandError(f"{path}: a part cannot be read: {words(error)}") from error
+    return done, {line[BEGUN] for line in lines if BEGUN in line} - set(done)
+
+
+def _append(path: Path, line: Mapping[str, Any]) -> None:
+    """Local. A new line, also after one that was cut off; it is on the disk afterwards."""
+    with open(path, "a+b") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+        file.write(json.dumps(line).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Local. Those that are whole."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CommandError(words(error)) from error
+    found = []
+    for line in text.splitlines():
+        try:
+            content = json.loads(line)
+        except ValueError:  # cut off
+            continue
+        if isinstance(content, dict):
+            found.append(content)
+    return found
 
 
 def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,8 +160,3 @@ def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
             value = {**mine, **value}
         found[name] = value
     return found
-
-
-def plain(content: Mapping[str, Any]) -> Any:
-    """Local. As it is once it has been in a JSON file."""
-    return json.loads(json.dumps(content))

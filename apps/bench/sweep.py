@@ -8,6 +8,7 @@ they take turns (:mod:`onesided.apps.bench.timing`), are freed, and give a row e
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -21,9 +22,10 @@ from onesided.apps.bench.ranks import among
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.bench.timing import REGION, Timings, Variant, clocked, interleaved, repeats
 from onesided.apps.cli.failures import CommandError, closing, user_errors, words
+from onesided.apps.cli.launch import GOES_ON
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
-from onesided.apps.cli.report import BASELINE, METHOD, Report, Row
+from onesided.apps.cli.report import BASELINE, METHOD, Report, Row, duration
 from onesided.apps.report.figures import draw
 from onesided.collectives import MPIError, ResourceError, UnsupportedError
 
@@ -44,7 +46,8 @@ class Case:
     ``setups``: how often a variant is set up; ``region``: seconds that are timed in a row at
     least, 0 for single calls. ``weight``: its share of the time. ``rest``: the
     name of what the parts of a time leave of it. ``told``: called with the part
-    of the results that has the rows, to add to it.
+    of the results that has the rows, to add to it. ``piece``: of which variant alone it is, beside
+    the first.
     """
 
     labels: Labels
@@ -56,13 +59,15 @@ class Case:
     region: float = 0.0
     weight: float = 1.0
     rest: str = ""
+    piece: str = ""
     told: Callable[[Part], object] = lambda part: None
 
     @property
     def name(self) -> str:
         """Of its part of the results."""
-        ranks = [str(self.ranks)] if self.ranks else []
-        return " ".join([*self.labels.values(), *ranks]) or "all"
+        more = [str(self.ranks)] if self.ranks else []
+        more += [self.piece] if self.piece else []
+        return " ".join([*self.labels.values(), *more]) or "all"
 
 
 @dataclass
@@ -94,6 +99,7 @@ def sweep(
     turns = options.iterations * sum(len(case.variants) for case in cases)
     report.draw = draw
     parts = Parts(comm, report, options.json)
+    goes_on = comm.bcast(GOES_ON in os.environ)
     with progress(comm, options, title, turns) as tick:
         for ranks in sorted({case.ranks or comm.size for case in cases}):
             mine = [case for case in cases if (case.ranks or comm.size) == ranks]
@@ -101,7 +107,12 @@ def sweep(
             def work(sub: MPI.Intracomm, mine: Sequence[Case] = mine) -> None:
                 for case in mine:
                     seconds = options.seconds * case.weight / whole
-                    parts.add(case.name, partial(measure, sub, case, options, seconds, tick))
+                    for each in _pieces(case) if goes_on and case.name in parts.broken else [case]:
+                        if each.piece and each.name in parts.broken:
+                            parts.add(each.name, partial(_given_up, each, options))
+                        else:
+                            measured = partial(measure, sub, each, options, seconds, tick)
+                            parts.add(each.name, measured)
 
             if ranks == comm.size:
                 work(comm)
@@ -111,6 +122,18 @@ def sweep(
     done = any(row.times and row.method != BASELINE for row in report.rows)
     if comm.bcast(bool(refused) and not done):
         raise CommandError("; ".join(comm.bcast(list(refused))))
+
+
+def _pieces(case: Case) -> list[Case]:
+    """Local. A case in which a job has ended, variant by variant, each beside the first one."""
+    first, *others = case.variants
+    return [replace(case, variants=[first, each], piece=_name(each)) for each in others]
+
+
+def _given_up(case: Case, options: Options, part: Part) -> None:
+    """Local. Why a piece has no times."""
+    why = f"its job died, or was held up for {duration(options.limit)}"
+    part.rows.append(Row({**case.labels, **case.variants[1]}, reason=why))
 
 
 def measure(
@@ -138,7 +161,7 @@ def measure(
         )
         for each in reversed(ready):
             each.free(comm)
-    part.rows += _rows(case, ready, entered, found)
+    part.rows += _rows(case, ready, entered, found)[bool(case.piece) :]
     case.told(part)
 
 

@@ -17,13 +17,15 @@ class Command(NamedTuple):
     """A command: its name (``"bench fft"`` is ``fft`` in the group ``bench``), room and file, and
     behind a colon its function there if that is not ``run``.
 
-    ``starts_jobs``: it runs in one process, and starts jobs with its ``--ranks``.
+    ``starts_jobs``: it runs in one process, and starts jobs with its ``--ranks``. ``by_cases``:
+    with ``--ranks`` another job goes on where one has ended in a case.
     """
 
     name: str
     file: str
     summary: str
     starts_jobs: bool = False
+    by_cases: bool = False
 
     @property
     def run(self) -> Callable[[Any, Any], int]:
@@ -88,7 +90,7 @@ COMMANDS = (
     Command("bench partitioned", "papers.partitioned",
         "Compare partitioned sends with messages, and with the MPI's own partitioned send."),
     Command("bench rma-mt", "papers.rmamt",
-        "Measure one-sided messages of several threads, as the suite RMA-MT does."),
+        "Measure one-sided messages of several threads, as the suite RMA-MT does.", by_cases=True),
     Command("bench spmv", "tools.spmv:run_bench",
         "Compare the distributed product with SciPy's serial one, and PETSc's."),
     Command("bench compare", "report.compare",

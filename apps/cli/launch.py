@@ -7,16 +7,24 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import TextIO
 
 from onesided.apps.cli.failures import USAGE, CommandError
+from onesided.apps.cli.files import beside, resumable
+from onesided.apps.cli.options import Options
 
 DASHES = "-" * 40
 EXIT_NOTE = "processes exited with non-zero status"
 SENTENCE = "onesided: "
+GOES_ON = "ONESIDED_GOES_ON"  # tells a job that the one before has ended in a case
+LEAVING = 15.0  # seconds for a job to leave when it is told to
 
 
 #: Names of a launcher on PATH; Debian's have that of their MPI.
@@ -95,15 +103,70 @@ def launcher_environment(
     return values
 
 
-def launch(words: Sequence[str], ranks: int) -> int:
-    """Local. Run ``onesided WORDS`` on so many ranks and return the exit code of the job."""
+def launch_by_cases(words: Sequence[str], options: Options) -> int:
+    """Local. The same as :func:`launch`, where a case that kills its job, or holds it up for
+    ``--limit`` seconds, costs nothing but itself.
+
+    The job keeps what it has beside its JSON file. Another one goes on from there, and measures
+    the case in which the last one ended variant by variant.
+    """
+    if options.json is not None and not resumable(options.json):
+        return launch(words, options.ranks)
+    with TemporaryDirectory(prefix="onesided-") as folder:
+        path = options.json or f"{folder}/results.json"
+        words = [*words, *([] if options.json else ["--json", path])]
+        kept, size = beside(path), 0
+        before = os.environ.pop(GOES_ON, None)
+        asked: list[int] = []  # the signals that we got
+        watch = partial(_end_where_nothing_comes, kept, options.limit)
+        try:
+            while True:
+                code = launch(words, options.ranks, watch, asked)
+                if asked or code == USAGE or not kept.exists() or kept.stat().st_size <= size:
+                    return code
+                size = kept.stat().st_size
+                os.environ[GOES_ON] = "1"
+                print(f"{SENTENCE}the job has ended in a case; it goes on", file=sys.stderr)
+        finally:
+            os.environ.pop(GOES_ON, None)
+            if before is not None:
+                os.environ[GOES_ON] = before
+
+
+def _end_where_nothing_comes(kept: Path, limit: float, job: subprocess.Popen[str]) -> None:
+    """Local. End a job that adds nothing to a file for so many seconds."""
+    seen, since = 0, time.monotonic()
+    while job.poll() is None:
+        time.sleep(0.1)
+        now = kept.stat().st_size if kept.exists() else 0
+        if now != seen:
+            seen, since = now, time.monotonic()
+        if time.monotonic() - since > limit:
+            job.terminate()
+            try:
+                job.wait(LEAVING)
+            except subprocess.TimeoutExpired:
+                job.kill()
+
+
+def launch(
+    words: Sequence[str],
+    ranks: int,
+    watch: Callable[[subprocess.Popen[str]], None] | None = None,
+    asked: list[int] | None = None,
+) -> int:
+    """Local. Run ``onesided WORDS`` on so many ranks and return the exit code of the job.
+
+    ``watch`` is called with the job in a thread; ``asked`` gets the signals that come meanwhile.
+    """
     mpiexec, version = find_mpiexec()
     cores = len(os.sched_getaffinity(0))
     embedded = mpiexec.parent == Path(sys.executable).parent
     needed = launcher_environment(version, ranks, cores, root=os.geteuid() == 0, embedded=embedded)
     command = [str(mpiexec), *launcher_flags(version, ranks, cores), "-n", str(ranks)]
     command += [sys.executable, "-m", "onesided.apps", *words]
-    return _run(command, needed | _terminal() | os.environ, filtered=is_open_mpi(version))
+    environment = needed | _terminal() | os.environ
+    return _run(command, environment, watch, asked, filtered=is_open_mpi(version))
 
 
 def _version(mpiexec: Path) -> str:
@@ -123,7 +186,14 @@ def _terminal() -> dict[str, str]:
     return {"ONESIDED_COLUMNS": str(shutil.get_terminal_size().columns)}
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], *, filtered: bool) -> int:
+def _run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    watch: Callable[[subprocess.Popen[str]], None] | None,
+    asked: list[int] | None,
+    *,
+    filtered: bool,
+) -> int:
     job = subprocess.Popen(
         command,
         env=environment,
@@ -133,10 +203,15 @@ def _run(command: Sequence[str], environment: Mapping[str, str], *, filtered: bo
     )
 
     def end_job(number: int, frame: FrameType | None) -> None:
-        job.send_signal(number)
+        if asked is not None:
+            asked.append(number)
+        if number != signal.SIGINT:  # mpiexec gets that one, too
+            job.send_signal(number)
 
-    before = {number: signal.signal(number, end_job) for number in (signal.SIGTERM, signal.SIGHUP)}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)  # mpiexec gets it too
+    signals = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = {number: signal.signal(number, end_job) for number in signals}
+    if watch is not None:
+        threading.Thread(target=watch, args=(job,), daemon=True).start()
     try:
         notes = [] if job.stderr is None else list(forward(job.stderr, sys.stderr))
         code = job.wait()

@@ -23,6 +23,7 @@ VARIABLES = (
     "FI_", "I_MPI_", "KMP_", "MKL_", "MPI4PY_", "MPICH_", "MPIR_", "MV2_", "NUMBA_", "OMPI_MCA_",
     "OMP_", "ONESIDED_", "OPENBLAS_", "PMIX_MCA_", "UCX_",
 )  # fmt: skip
+BETWEEN = ("ONESIDED_COLUMNS", "ONESIDED_GOES_ON")  # what --ranks tells its job
 SOURCE = Path(__file__).resolve().parents[2]
 ROOMS = ("collectives", "pencilfft", "sparse", "apps")
 PACKAGES = (
@@ -74,12 +75,17 @@ def commit() -> str:
 
     It ends in ``-modified`` where files of it have been changed.
     """
-    found, git = _head(), shutil.which("git")
-    if found == "unknown" or git is None:
-        return found
-    line = [git, "-C", str(SOURCE), "diff", "--quiet", "HEAD", "--", *ROOMS]
-    changed = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    return f"{found}-modified" if changed.returncode == 1 else found
+    git = shutil.which("git")
+    if git is None or not (SOURCE / ".git").exists():
+        return "unknown"
+    head, changed = (
+        subprocess.run([git, "-C", str(SOURCE), *words], stdin=subprocess.DEVNULL,
+                       capture_output=True, text=True, check=False)
+        for words in (["rev-parse", "HEAD"], ["diff", "--quiet", "HEAD", "--", *ROOMS])
+    )  # fmt: skip
+    if head.returncode:
+        return "unknown"
+    return head.stdout.strip() + ("-modified" if changed.returncode == 1 else "")
 
 
 def code() -> str:
@@ -93,32 +99,12 @@ def code() -> str:
     return found.hexdigest()[:16]
 
 
-def _head() -> str:
-    """Local. The commit that is checked out."""
-    folder = SOURCE / ".git"
-    try:
-        if folder.is_file():  # a work tree beside the repository
-            folder = SOURCE / folder.read_text().removeprefix("gitdir:").strip()
-        head = (folder / "HEAD").read_text().strip()
-        if not head.startswith("ref:"):
-            return head
-        name = head.removeprefix("ref:").strip()
-        if (folder / "commondir").exists():
-            folder = folder / (folder / "commondir").read_text().strip()
-        if (folder / name).exists():
-            return (folder / name).read_text().strip()
-        packed = (line.split() for line in (folder / "packed-refs").read_text().splitlines())
-        return next((each[0] for each in packed if each[1:] == [name]), "unknown")
-    except OSError:
-        return "unknown"
-
-
 def environment() -> dict[str, str]:
     """Local. The variables that MPI, threads and this package read."""
     return {
         name: "a path" if os.sep in value else value
         for name, value in sorted(os.environ.items())
-        if name.startswith(VARIABLES)
+        if name.startswith(VARIABLES) and name not in BETWEEN
     }
 
 

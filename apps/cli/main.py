@@ -100,8 +100,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{command.name} starts its own jobs: run it without mpiexec, with --ranks N"
             )
         if options.ranks is not None and not failures.in_job() and not command.starts_jobs:
-            from onesided.apps.cli.launch import launch
+            from onesided.apps.cli.launch import launch, launch_by_cases
 
+            if command.by_cases:
+                return launch_by_cases(arguments, options)
             return launch(arguments, options.ranks)
         return run(command, options)
     except CommandError as error:
@@ -152,7 +154,7 @@ def run(command: Command, options: Options) -> int:
     """Collective. Run the command on the ranks of this job and return its exit code."""
     comm = _mpi().COMM_WORLD
     from onesided.apps.cli import machine
-    from onesided.apps.cli.report import check_files
+    from onesided.apps.cli.files import check_files
     from onesided.collectives import abort_on_exception
 
     abort_on_exception()

@@ -212,44 +212,9 @@ class Options(argparse.Namespace):
     """
 
     command: Command
-    shape: Any  # a list of numbers, or of several grids
-    sizes: list[int]
-    dtype: str
-    grid: Any  # a list of extents, or auto
-    boundary: list[str]
-    levels: int
-    partition: str
-    matrices: list[str]
-    mesh: Any  # a number; None where the command decides
-    patterns: list[str]
-    orders: list[str]
-    threads: Any  # one number, or several
-    seed: int
-    scaling: list[str]
-    steps: int
-    dt: float | None
-    print_every: int
-    rtol: float
-    atol: float
-    maxiter: int
-    backend: str
-    effort: str
-    verify: bool
-    comm: str
-    memory: Any  # one place, or several
     ranks: Any = None  # a number; None where a launcher knows
-    ranks_list: list[int]
-    iterations: int
-    repeats: int
-    seconds: float
-    limit: float
     quick: bool = False
     info: Sequence[tuple[str, str]] = ()
-    output: str
-    afresh: bool
-    checkpoint: str | None
-    save_every: int | None
-    restart: str | None
     json: str | None = None
     picture: Picture | None = None
     format: str = "table"

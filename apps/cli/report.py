@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Self
@@ -20,9 +17,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from onesided.apps.cli.failures import CommandError, by_rank_0, words
+from onesided.apps.cli.failures import by_rank_0
+from onesided.apps.cli.files import beside, replace_file, resumable
 from onesided.apps.cli.machine import circumstances, facts, library, versions
-from onesided.apps.cli.options import FileName, FolderName, Options, Picture
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.statistics import Interval, Verdict, break_even, paired, quartiles
 from onesided.collectives.hardware import Layout
@@ -31,7 +29,6 @@ SCHEMA = 2  # of the JSON files; another number where a program must read them o
 NEVER = "never"
 BASELINE = "mpi"  # the method that every other is compared with: the MPI's own call
 METHOD = "method"
-NEEDS_MATPLOTLIB = "needs matplotlib (the extra plot)"
 NOTHING = "-"
 MOST_TIMES = 200  # of a row that are written to JSON
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
@@ -266,7 +263,7 @@ def row_table(title: str, rows: Sequence[Row], width: int) -> tuple[Table, list[
     left_out: list[str] = []
     while True:
         table = plain_table(": ".join(filter(None, (title, about))), columns, cells, labels)
-        if not spare or Console(width=1000).measure(table).minimum <= width:
+        if not spare or Console(width=1000).measure(table).maximum <= width:
             return table, left_out
         left_out.append(spare.pop(0))
         columns.remove(left_out[-1])
@@ -295,7 +292,7 @@ def across_table(
         count = len(left)
         while True:
             table = plain_table(title, [*names, *left[:count]], list(lines.values()), names)
-            if count == 1 or Console(width=1000).measure(table).minimum <= width:
+            if count == 1 or Console(width=1000).measure(table).maximum <= width:
                 break
             count -= 1
         yield table
@@ -372,8 +369,7 @@ class Report:
                 print_rows(self.rows, options.format)
             content = self._content(place)
             if options.picture is not None:
-                whole = {"schema": SCHEMA, "versions": versions(), **_finite(content)}
-                self.draw(options.picture, whole)
+                self.draw(options.picture, _whole(content))
             if options.json is not None:
                 write_json(options.json, content)
                 if not interrupted and resumable(options.json):
@@ -476,19 +472,14 @@ def _short(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-UNFINISHED = ".part"  # what the name of a file of cells ends with, beside that of the results
-
-
-def beside(path: str) -> Path:
-    """Local. Where a command keeps what it has measured until its JSON file is written."""
-    return Path(path + UNFINISHED)
-
-
 def write_json(path: str, content: Mapping[str, Any]) -> None:
     """Local. Write a JSON file, all of it or nothing, with the versions of everything."""
-    whole = {"schema": SCHEMA, "versions": versions(), **content}
-    text = json.dumps(_finite(whole), indent=1, allow_nan=False) + "\n"
+    text = json.dumps(_whole(content), indent=1, allow_nan=False) + "\n"
     replace_file(Path(path), text)
+
+
+def _whole(content: Mapping[str, Any]) -> Any:
+    return _finite({"schema": SCHEMA, "versions": versions(), **content})
 
 
 def _finite(value: Any) -> Any:
@@ -504,83 +495,3 @@ def _finite(value: Any) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     raise TypeError(f"{type(value).__name__} cannot be written to JSON")
-
-
-def resumable(path: str) -> bool:
-    """Local. Whether a file of parts can stand beside it: not beside a pipe or a device."""
-    return not _stream(Path(path))
-
-
-def _stream(path: Path) -> bool:
-    """Local. A pipe, a device, or what a shell makes of >(...), whatever it leads to."""
-    return path.exists() and (not path.is_file() or path.absolute().is_relative_to("/dev"))
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Local. Write a file under another name, and move it; what is no file is written to.
-
-    A symbolic link stays one: what it leads to is replaced.
-    """
-    if _stream(path):
-        path.write_text(text, encoding="utf-8")
-        return
-    path = path.resolve()
-    new = path.with_name(path.name + ".new")
-    try:
-        new.write_text(text, encoding="utf-8")
-        os.replace(new, path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
-
-
-def unwritable(path: str) -> str:
-    """Local. Why a file cannot be written there, or nothing; nothing is made or changed."""
-    file = Path(path)
-    if _stream(file):
-        needed = [file]
-    else:
-        file = file.resolve()
-        needed = [file.parent, *([file] if file.exists() else [])]
-    if file.is_dir():
-        code = errno.EISDIR
-    elif not needed[0].exists():
-        code = errno.ENOENT
-    elif needed[0] != file and not needed[0].is_dir():
-        code = errno.ENOTDIR
-    elif not all(os.access(each, os.W_OK) for each in needed):
-        code = errno.EACCES
-    else:
-        return ""
-    return words(OSError(code, os.strerror(code), path))
-
-
-def check_files(comm: MPI.Intracomm, options: Options) -> None:
-    """Collective. :class:`CommandError` before the work where a file cannot be written."""
-
-    def check() -> None:
-        for name, value in vars(options).items():
-            _check(name, value)
-
-    by_rank_0(comm, check)
-
-
-def _check(name: str, value: object) -> None:
-    """Local. An option that may name a file or folder; OSError or :class:`CommandError`."""
-    if isinstance(value, FolderName):
-        Path(value).mkdir(parents=True, exist_ok=True)
-        if not os.access(value, os.W_OK):
-            raise CommandError(f"{value}: Permission denied")
-    if isinstance(value, Picture):
-        if find_spec("matplotlib") is None:
-            raise CommandError(f"--{name} {NEEDS_MATPLOTLIB}")
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        known = FigureCanvasAgg.get_supported_filetypes()
-        if Path(value).suffix[1:].lower() not in known:
-            endings = ", ".join(sorted(known))
-            raise CommandError(f"{value}: an image is one of {endings}, by the end of its name")
-    if isinstance(value, FileName) and unwritable(value):
-        raise CommandError(unwritable(value))
-
-

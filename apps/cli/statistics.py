@@ -86,43 +86,6 @@ def paired(times: Sequence[float], others: Sequence[float]) -> list[float]:
     return [one / other for one, other in zip(times, others, strict=False)]
 
 
-@dataclass(frozen=True)
-class Target:
-    """A bound for a ratio of times.
-
-    ``least``: at least so many times as fast as the opponent; else the time is at most so many
-    times the opponent's. ``seconds``: no opponent, the time is at most so many times these.
-    """
-
-    opponent: str
-    bound: float
-    least: bool = True
-    seconds: float = 0.0
-
-    def ratios(self, ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-        """Local. What the bound is about, by round."""
-        if self.seconds:
-            return [time / self.seconds for time in ours]
-        return paired(theirs, ours) if self.least else paired(ours, theirs)
-
-    def reached(self, ours: Sequence[float], theirs: Sequence[float]) -> float:
-        """Local. Its median."""
-        return median(self.ratios(ours, theirs))
-
-    def met(self, reached: float) -> bool:
-        """Local. Whether that is good enough."""
-        return reached >= self.bound if self.least else reached <= self.bound
-
-    def sure(self, interval: Interval) -> bool:
-        """Local. Whether all that the median may be is on the same side of the bound."""
-        return interval.known and self.met(interval.low) == self.met(interval.high)
-
-    @property
-    def words(self) -> str:
-        """Local. What the ratio is to be."""
-        return "at least" if self.least else "at most"
-
-
 def break_even(setup: float, baseline: float, persistent: float) -> int | None:
     """Local. The number of iterations after which a set-up has paid; None: never.
 

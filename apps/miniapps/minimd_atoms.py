@@ -179,7 +179,6 @@ def migrate(state: NDArray[Any], grid: Grid) -> NDArray[Any]:
 
 SPARE = 1.2  # room for so many times the atoms that there are
 LEAST = 64
-STATE = 2 * AXES + 1  # numbers of an atom that moves to another rank
 
 
 class Atoms:

@@ -19,15 +19,12 @@ from rich.console import Console
 
 from onesided.apps.bench.job import Ended, run_job, signals_interrupt
 from onesided.apps.bench.store import Part, Parts
-from onesided.apps.cli import commands
 from onesided.apps.cli.failures import FAILED, CommandError
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import PLAIN, Report, Row, duration
 
 # The papers' experiments: which command repeats each, with what, and how long it may take.
-#
-# An experiment whose command this version has not is left out and named.
 
 QUICK_SECONDS = 105.0  # for all of --quick together, but for the report
 BESIDE = 4.0  # seconds that a job needs beside its measurements, about
@@ -208,7 +205,6 @@ class Series:
         #: Those that are to come, and how many did not come to their end.
         self.waiting, self.failures = _chosen(options.only), 0
         self._count = len(self.waiting)
-        self._known = {command.name for command in commands.COMMANDS}
         self._draws = find_spec("matplotlib") is not None
         self._options.json = str(self._output / MANIFEST)
         given = options.settings() | {"matrices": [file.name for file in matrices]}
@@ -219,13 +215,11 @@ class Series:
         self._parts = Parts(comm, self.report, self._options.json)
 
     def run(self, experiment: Experiment) -> None:
-        """Run one and keep a row about it; a command that is not there is no failure."""
+        """Run one and keep a row about it."""
         share, limit = self._share(), self._limit(experiment)
         target = self._output / f"{experiment.name}.json"
         if experiment.name in self._parts.done and target.exists():
             ended = Ended(DONE, 0.0)
-        elif experiment.command not in self._known:
-            ended = Ended(LEFT_OUT, 0.0, _missing(experiment))
         elif limit < LEAST:
             self.failures += 1
             ended = Ended(LEFT_OUT, 0.0, f"the {QUICK_SECONDS:.0f} s of --quick are over")
@@ -236,10 +230,7 @@ class Series:
         self.tell(experiment, ended)
 
     def last(self, experiment: Experiment) -> None:
-        """Run what needs the results of all others, if this version has it."""
-        if experiment.command not in self._known:
-            self.out.print(_missing(experiment), **PLAIN)
-            return
+        """Run what needs the results of all others."""
         limit = REPORTING if self._options.quick else experiment.limit(False)
         ended = run_job(self._arguments(experiment, 1.0), 1, None, limit)
         self._say(experiment, "last", ended)
@@ -259,7 +250,7 @@ class Series:
         """How much there is of the time that all who wait should have, in a quick run."""
         if not self._options.quick:
             return 1.0
-        wanted = sum(each.expected(True) for each in self.waiting if each.command in self._known)
+        wanted = sum(each.expected(True) for each in self.waiting)
         return min(1.0, self._left() / max(wanted, LEAST))
 
     def _limit(self, experiment: Experiment) -> float:
@@ -293,10 +284,6 @@ class Series:
         taken = f", {duration(ended.seconds)}" if ended.seconds else ""
         reason = f": {ended.reason}" if ended.reason else ""
         self.out.print(f"{line}{taken}{reason}", **PLAIN)
-
-
-def _missing(experiment: Experiment) -> str:
-    return f"this version has no command {experiment.command!r}"
 
 
 def _chosen(names: Sequence[str] | None) -> list[Experiment]:

@@ -339,10 +339,6 @@ def parameters(
     return found
 
 
-FAR = 1 << 30  # bytes; the models are straight lines over the length
-MOST = 128  # ranks
-
-
 @dataclass(frozen=True)
 class Forecast:
     """``networks``: parameters by method; ``nodes``: by rank of the job, a number of its node."""
@@ -359,46 +355,13 @@ class Forecast:
         taking_part = rule.ranks([self._node(rank) for rank in range(ranks)])
         return None if taking_part < 2 else rule.time(network, taking_part, nbytes, order)
 
-    def covers(self, method: str, other: str, ranks: int) -> bool:
-        """Local. Whether there is a model of both methods on so many ranks."""
-        times = [self.time(name, LARGEST_FIRST, ranks, 1) for name in (method, other)]
-        return None not in times
-
-    def spreads(self, method: str) -> bool:
-        """Local. Whether each rank is a node of its own, or the method takes it for one."""
-        return _RULES[method].everywhere or len(set(self.nodes)) == len(self.nodes)
-
-    def crossover_bytes(self, method: str, order: str, other: str, ranks: int) -> float | None:
-        """Local. The length from which on ``method`` is not slower than ``other``, if any is."""
-        ahead = [self._ahead(method, order, other, ranks, nbytes) for nbytes in (1, FAR)]
-        if ahead[0] is None or ahead[1] is None:
-            return None
-        near, far = ahead[0], ahead[1]
-        if near >= 0:
-            return 1.0 if far >= 0 else None
-        slope = (far - near) / (FAR - 1)
-        return 1.0 - near / slope if slope > 0 else None
-
-    def crossover_ranks(self, method: str, order: str, other: str, nbytes: int) -> int | None:
-        """Local. The least number of ranks from which on it is so, up to :data:`MOST`.
-
-        Ranks beyond the job are taken to be nodes of their own, as is right where all others are;
-        None where they are not.
-        """
-        if not self.spreads(method):
-            return None
-        least = None
-        for ranks in range(MOST, 1, -1):
-            ahead = self._ahead(method, order, other, ranks, nbytes)
-            if ahead is None or ahead < 0:
-                break
-            least = ranks
-        return least
-
-    def _ahead(self, method: str, order: str, other: str, ranks: int, nbytes: int) -> float | None:
+    def ratio(
+        self, method: str, order: str, other: str, ranks: int, nbytes: int
+    ) -> float | None:
+        """Local. The time of one over that of another; None where there is no model of both."""
         mine = self.time(method, order, ranks, nbytes)
         theirs = self.time(other, "", ranks, nbytes)
-        return None if mine is None or theirs is None else theirs - mine
+        return None if mine is None or theirs is None else mine / theirs
 
     def _node(self, rank: int) -> int:
         return self.nodes[rank] if rank < len(self.nodes) else rank
@@ -411,7 +374,6 @@ class _Rule:
     parameters: str
     time: Callable[[LogGP, int, int, str], float]
     ranks: Callable[[Sequence[int]], int]
-    everywhere: bool = False
 
 
 def _linear(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
@@ -427,16 +389,16 @@ def _flagged(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
 _RULES = {
     LINEAR: _Rule(BINOMIAL, _flagged, lambda nodes: 1 + sum(node != nodes[0] for node in nodes)),
     BINOMIAL: _Rule(BINOMIAL, binomial, lambda nodes: len(set(nodes))),
-    ONE_SIDED: _Rule(ONE_SIDED, _linear, len, everywhere=True),
-    PASSIVE: _Rule(PASSIVE, binomial, len, everywhere=True),
+    ONE_SIDED: _Rule(ONE_SIDED, _linear, len),
+    PASSIVE: _Rule(PASSIVE, binomial, len),
 }
 
 
 # Where a tree overtakes the linear broadcast: in the sweep, and in the model; no MPI calls.
 
 #: What overtakes what.
-PAIRS = ((BINOMIAL, LINEAR), (PASSIVE, ONE_SIDED))
-#: Number of ranks, bytes and name of a contestant; seconds.
+PAIRS = {BINOMIAL: LINEAR, PASSIVE: ONE_SIDED}
+#: Number of ranks, bytes and name of a variant; seconds.
 Times = Mapping[tuple[int, int, str], Sequence[float]]
 
 
@@ -445,7 +407,7 @@ class Crossing:
     """From where on one method in an order is not slower than another, in a model and measured.
 
     ``over`` is ``"bytes"``, and then ``at`` is the number of ranks, or ``"ranks"``, and then it is
-    the length in bytes. None: nowhere; ``modelled`` is false where no model applies.
+    the length in bytes. None: nowhere in the sweep; ``modelled`` is false where no model applies.
     """
 
     method: str
@@ -464,18 +426,16 @@ class Crossing:
 
     @property
     def phrase(self) -> str:
-        """Local. Where."""
-        here, model = (
-            "nowhere" if place is None else f"from {_told(self.over, place)} on"
-            for place in (self.measured, self.predicted)
-        )
-        sweep = " in the sweep" if self.measured is None else ""
-        at = _told("ranks" if self.over == "bytes" else "bytes", self.at)
-        return f"{at}: {here}{sweep} ({f'model: {model}' if self.modelled else 'no model'})"
+        """Local. Where, in words."""
+        at = f"on {self.at} ranks" if self.over == "bytes" else f"with {byte_count(self.at)}"
+        model = f"model: {self._told(self.predicted)}" if self.modelled else "no model"
+        return f"{at}: {self._told(self.measured)} ({model})"
 
-
-def _told(over: str, number: float) -> str:
-    return byte_count(round(number)) if over == "bytes" else f"{number:.3g} ranks"
+    def _told(self, number: float | None) -> str:
+        if number is None:
+            return "no crossing"
+        told = byte_count(round(number)) if self.over == "bytes" else f"{number:.3g} ranks"
+        return f"from {told} on"
 
 
 def crossings(
@@ -487,35 +447,32 @@ def crossings(
 ) -> list[Crossing]:
     """Local. Over the bytes for every number of ranks, then over the ranks for every length.
 
-    Only what was timed; ``sizes`` and ``counts`` ascend.
+    Only what was timed, the model as well; ``sizes`` and ``counts`` ascend.
     """
     found: list[Crossing] = []
-
-    def add(over: str, at: int, seen: dict[int, float], model: float | None, known: bool) -> None:
-        measured = crossing(list(seen), list(seen.values()))
-        method, order, other = who
-        found.append(Crossing(method, order, other, over, at, model, measured, known))
-
     for each in entered:
-        other = dict(PAIRS).get(each.method, "")
-        who = each.method, each.order, other
-        ratios = {
+        other = PAIRS.get(each.method)
+        if other is None:
+            continue
+        seen = {
             (count, size): ratio(times[count, size, each.name], times[count, size, other])
-            for count in counts
-            for size in sizes
+            for count in counts for size in sizes
             if (count, size, each.name) in times and (count, size, other) in times
-        }
-        for count in counts:
-            row = {size: ratios[count, size] for size in sizes if (count, size) in ratios}
-            if row:
-                known = forecast.covers(each.method, other, count)
-                add("bytes", count, row, forecast.crossover_bytes(*who, count), known)
-        for size in sizes:
-            column = {count: ratios[count, size] for count in counts if (count, size) in ratios}
-            if len(column) > 1:
-                known = forecast.covers(each.method, other, max(column))
-                known = known and forecast.spreads(each.method)
-                add("ranks", size, column, forecast.crossover_ranks(*who, size), known)
+        }  # fmt: skip
+        model = {place: forecast.ratio(each.method, each.order, other, *place) for place in seen}
+        for over, axis, every in (("bytes", 0, counts), ("ranks", 1, sizes)):
+            for at in every:
+                places = [place for place in seen if place[axis] == at]
+                if len(places) <= axis:  # one number of ranks tells nothing about ranks
+                    continue
+                xs = [place[1 - axis] for place in places]
+                known = [value for place in places if (value := model[place]) is not None]
+                modelled = len(known) == len(places)
+                found.append(Crossing(
+                    each.method, each.order, other, over, at,
+                    crossing(xs, known) if modelled else None,
+                    crossing(xs, [seen[place] for place in places]), modelled,
+                ))  # fmt: skip
     return found
 
 

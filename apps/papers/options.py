@@ -44,6 +44,7 @@ def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench rma-mt``."""
     run_options(parser, None)
     timed(parser, "50", "600")
+    take(parser, "limit", "120", "a case, with --ranks; it is tried once more by its variants")
     take(parser, "patterns", ALL, choices=RMA_MT_PATTERNS)
     _some(parser, "syncs", SYNCS, "synchronizations (default all)")
     _some(parser, "ops", OPS, "operations (default both)")

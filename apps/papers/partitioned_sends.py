@@ -142,16 +142,15 @@ def native(lane: Lane) -> Runner:
     return _runner(lane, request)
 
 
-def ours(method: str, aggregate: int, compiled: bool = True) -> Callable[[Lane], Runner]:
-    """Local. What makes a variant of one of our methods, counting in C where that is built."""
-    info = {"compiled": str(compiled)}
+def ours(method: str, aggregate: int) -> Callable[[Lane], Runner]:
+    """Local. What makes a variant of one of our methods."""
 
     def make(lane: Lane) -> Runner:
         """Local. The handshake comes with the first round, and with it the method's refusal."""
         init: Any = Psend_init if lane.is_sender else Precv_init
         request = init(
             lane.comm, lane.message, lane.partitions, lane.peer, lane.tag,
-            method=method, aggregate=aggregate, info=info,
+            method=method, aggregate=aggregate,
         )
         return _runner(lane, request)
 
@@ -344,7 +343,7 @@ class Sending:
     """A way of sending a buffer in partitions, and how it can be marked.
 
     ``aggregate``: of ours, bytes of a group. ``multiple``: several threads that mark are
-    several that call MPI. ``foreign``: what is measured is the MPI's own, faults included.
+    several that call MPI.
     """
 
     method: str
@@ -352,7 +351,6 @@ class Sending:
     markings: Sequence[Marking]
     aggregate: int | None = None
     multiple: bool = True
-    foreign: bool = False
 
     def labels(self, marking: Marking) -> dict[str, str]:
         """Of a row."""
@@ -362,7 +360,7 @@ class Sending:
 
 
 SINGLE = Sending("single", single, [WHOLE], multiple=False)
-NATIVE = Sending("psend", native, [ONE_BY_ONE, BULK], foreign=True)
+NATIVE = Sending("psend", native, [ONE_BY_ONE, BULK])
 _OTHERS = (
     SINGLE,
     Sending("send", blocking, [ONE_BY_ONE]),

@@ -23,23 +23,18 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.sweep import sweep
-from onesided.apps.cli.failures import by_rank_0, user_errors
+from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import PLAIN, TABLE, Report
+from onesided.apps.cli.report import Report
 from onesided.apps.papers.exchange import REMARK, Problem, exchange_case, wrong_elements
 from onesided.apps.tools.spmv import shipped
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.sparse import DistMatrix, from_rows, read
 
-# Who sends how much to whom: the exchange patterns of a matrix, and pictures of them in text.
-#
-# Figure 4 of paper 000 shows the counts of a matrix as heat maps.
+# Who sends how much to whom: the exchange patterns of a matrix.
 
 ITEM = 8  # bytes of an element
 BASE = 1 << 31  # more than the elements of a block
-MOST_RANKS = 64  # that are drawn in text
-SHADES = " .:-=+*#%@"
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,27 +82,6 @@ class Traffic:
             int(self.sent.max()) * ITEM,
         )
 
-    def heat_map(self) -> str:
-        """Local. A row for every sender, a column for every receiver, and the sums beside them.
-
-        Shades are logarithmic, from the least that is sent to the most.
-        """
-        ranks = len(self.counts)
-        skew = (
-            f"most / mean: {imbalance(self.sent):.2f} sent, "
-            f"{imbalance(self.received):.2f} received"
-        )
-        if ranks > MOST_RANKS:
-            return f"counts of {ranks} ranks are not drawn; {skew}"
-        width = max(len(str(int(self.sent.max()))), len("sends"))
-        head = f"{'':5} {'':{2 * ranks}} {'sends':>{width}} {'gets':>{width}}"
-        lines = [head]
-        for rank, (row, sent, got) in enumerate(
-            zip(_shades(self.counts), self.sent, self.received, strict=True)
-        ):
-            lines.append(f"{rank:5} {row} {sent:{width}} {got:{width}}")
-        return "\n".join([*lines, skew])
-
 
 def _block(ranks: int, source: int, target: int, count: int) -> NDArray[np.float64]:
     """Local. What rank ``source`` sends to rank ``target``; whole numbers that doubles hold."""
@@ -119,16 +93,6 @@ def imbalance(totals: NDArray[np.int64]) -> float:
     """Local. The most of a rank, divided by the mean; 1.0 where there is nothing."""
     mean = float(totals.mean())
     return float(totals.max()) / mean if mean else 1.0
-
-
-def _shades(counts: NDArray[np.int64]) -> list[str]:
-    """Local. Two characters for each number, blank for zero alone."""
-    most = float(counts.max(initial=1))
-    least = float(counts[counts > 0].min(initial=most))
-    span = np.log(most / least) if most > least else 1.0
-    scaled = np.log(np.maximum(counts, least) / least) / span if most > least else counts * 0 + 1.0
-    index = np.where(counts > 0, 1 + np.rint(scaled * (len(SHADES) - 2)).astype(int), 0)
-    return ["".join(2 * SHADES[shade] for shade in row) for row in index]
 
 
 def halo(matrix: DistMatrix) -> NDArray[np.int64]:
@@ -207,13 +171,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     ]  # fmt: skip
     sweep(comm, options, report, cases, "exchanging")
 
-    def tell() -> None:
-        for each, pattern in pairs:
-            title = f"{each.name}, {pattern}: elements from rank (down) to rank (across)"
-            console().print(f"{title}\n{each.traffic[pattern].heat_map()}", **PLAIN)
-
-    if options.format == TABLE:
-        by_rank_0(comm, tell)
     report.remarks.append(wrong_elements(report.rows, "the one that its sender made for it"))
     return report.end(comm, options)
 

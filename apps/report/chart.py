@@ -1,4 +1,4 @@
-"""Images of fields, atoms and traffic, on rank 0, by matplotlib."""
+"""Images of fields and atoms, on rank 0, by matplotlib."""
 
 from __future__ import annotations
 
@@ -61,43 +61,18 @@ def save_atoms(
     figure.savefig(path)
 
 
-def save_traffic(
-    path: str, title: str, sent: NDArray[np.int64], label: str = "bytes per product"
-) -> None:
-    """Local. Draw who sends how many bytes to whom: a row per sender, a column per receiver.
-
-    Nothing is drawn where nothing is sent. The colors are those of a logarithmic scale.
-    """
-    from matplotlib.colors import LogNorm
-
-    figure, axes = _figure(title)
-    most = max(int(sent.max(initial=0)), 2)
-    least = int(sent[sent > 0].min(initial=most))
-    image = axes.imshow(
-        np.ma.masked_equal(sent, 0),
-        norm=LogNorm(min(least, most - 1), most),
-        interpolation="nearest",
-        cmap="viridis",
-    )
-    axes.set_xlabel("to rank")
-    axes.set_ylabel("from rank")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_locator().set_params(integer=True)
-    figure.colorbar(image, label=label)
-    figure.savefig(path)
-
-
 def _figure(title: str) -> tuple[Any, Any]:
-    canvas = _canvas((6.0, 5.0), "constrained")
+    canvas = blank((6.0, 5.0))
     axes = canvas.add_subplot()
     axes.set_title(title)
     return canvas, axes
 
 
-def _canvas(size: tuple[float, float], layout: Any = "none") -> Any:
+def blank(size: tuple[float, float]) -> Any:
+    """Local. An empty figure of matplotlib, in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
+    from matplotlib.figure import Figure
 
-    canvas = Canvas(figsize=size, dpi=150, layout=layout)
-    FigureCanvasAgg(canvas)
-    return canvas
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure

@@ -16,8 +16,8 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.apps.cli.failures import CommandError, by_rank_0, words
+from onesided.apps.cli.files import NEEDS_MATPLOTLIB, replace_file
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import NEEDS_MATPLOTLIB, replace_file
 from onesided.apps.report.claims import CLAIM_COLUMNS, Finding, judged
 from onesided.apps.report.figures import Plot, canvas, plots
 from onesided.apps.report.page import counted_of, page

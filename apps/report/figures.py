@@ -18,6 +18,7 @@ from typing import Any
 
 from onesided.apps.cli.options import Picture
 from onesided.apps.cli.report import BASELINE, METHOD, byte_count, duration, number
+from onesided.apps.report.chart import blank
 from onesided.apps.report.result import Entry, Result, known, part
 
 Point = tuple[float, float]
@@ -43,6 +44,11 @@ class Plot:
     bars: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     matrix: Sequence[Sequence[float]] = ()
     level: float | None = None
+
+    @property
+    def height(self) -> int:
+        """Bars below each other, with the space between their groups."""
+        return sum(len(bars) + 1 for bars in self.bars.values())
 
     def table(self) -> tuple[list[str], list[list[Any]]]:
         """Columns and rows of its numbers; None where there is none."""
@@ -212,6 +218,8 @@ OPPONENTS = ("PETSc", "mpi4py-fft", "FFTW-MPI", "packed messages", "SciPy", "sin
 
 def plots(result: Result) -> list[Plot]:
     """Local. All figures of a result."""
+    if result.command == "bench all":
+        return []
     entries, found = result.timed, list[Plot]()
     for spec in SPECS.get(result.command, ()):
         drawn = list(spec.plots(entries))
@@ -344,13 +352,8 @@ def svg(plot: Plot, prefix: str) -> str:
 
 def canvas(plot: Plot) -> Any:
     """Local. The figure of matplotlib."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    rows = sum(len(bars) + 1 for bars in plot.bars.values())
-    size = (5.6, max(1.6, 0.55 + 0.2 * rows)) if plot.bars else (5.6, 3.6)
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    size = (5.6, max(1.6, 0.55 + 0.2 * plot.height)) if plot.bars else (5.6, 3.6)
+    figure = blank(size)
     axes = figure.add_subplot()
     axes.set_title(_wrapped(plot.title), fontsize=9, color=INK, loc="left")
     axes.tick_params(colors=INK, labelsize=8, which="both")
@@ -410,7 +413,11 @@ def _scale(axis: Any, kind: str, numbers: Sequence[float]) -> None:
         axis.set_minor_formatter(NullFormatter())
         axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(kind, value)))
     if kind in (BYTES, RANKS) and len(numbers) <= 7 and axis.axis_name == "x":
-        axis.set_major_locator(FixedLocator(list(numbers)))
+        kept: list[float] = []
+        for x in numbers:  # names of neighbors would lie upon each other
+            if not kept or x / kept[-1] > (most / least) ** 0.12:
+                kept.append(x)
+        axis.set_major_locator(FixedLocator(kept))
         axis.set_minor_locator(FixedLocator([]))
 
 

@@ -1,10 +1,10 @@
-"""``onesided heat``: the heat equation u_t = alpha laplace(u), its ghosts brought in several ways.
+"""``onesided heat``: the heat equation u_t = laplace(u), its ghosts brought in several ways.
 
 A grid of the same spacing h along all axes; its longest edge has the length 1. Along a periodic
 axis n points have n spacings, between walls n + 1: the walls are points of temperature 0 that are
 not counted. The Euler step with second-order differences
 
-    u' = u + r (sum of the 2 d neighbors - 2 d u),    r = alpha dt / h**2,
+    u' = u + r (sum of the 2 d neighbors - 2 d u),    r = dt / h**2,
 
 is computed as r ((1/r - 2 d) u + neighbors), added axis by axis, the lower neighbor first: in this
 order at every point, however the grid is cut, so that all cuts give the same bytes. It is stable
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial, reduce
-from math import inf, prod
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,8 @@ from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.options import conditions
 from onesided.collectives import Grid
 from onesided.pencilfft import read_field, write_field
-from onesided.sparse import HaloPattern
+from onesided.sparse import HaloPattern, Partition
+from onesided.sparse.partition import split_columns
 
 PERIODIC = "periodic"
 FRACTION = 0.9  # of the largest stable time step
@@ -67,8 +68,6 @@ class Problem:
     shape: tuple[int, ...]
     periodic: tuple[bool, ...]
     dtype: np.dtype[Any]
-    alpha: float = 1.0
-    peak: float = 1.0
     dt: float | None = None
 
     @property
@@ -80,7 +79,7 @@ class Problem:
     @property
     def stable_dt(self) -> float:
         """Local. The largest stable time step."""
-        return self.spacing**2 / (2 * len(self.shape) * self.alpha)
+        return self.spacing**2 / (2 * len(self.shape))
 
     @property
     def step(self) -> float:
@@ -90,7 +89,7 @@ class Problem:
     @property
     def weights(self) -> tuple[Any, Any]:
         """Local. 1/r - 2 d and r, as numbers of the dtype."""
-        r = self.alpha * self.step / self.spacing**2
+        r = self.step / self.spacing**2
         return self.dtype.type(1.0 / r - 2 * len(self.shape)), self.dtype.type(r)
 
     @property
@@ -111,8 +110,8 @@ class Problem:
                 self._bell(axis, place[axis], width)[part.start : part.stop + 2]
                 for axis, part in enumerate(box)
             ]
-            factors[0] = factors[0] * (height * self.peak)
-            with np.errstate(over="ignore", under="ignore"):
+            factors[0] = factors[0] * height
+            with np.errstate(under="ignore"):
                 state += reduce(np.multiply.outer, factors).astype(self.dtype)
         return state
 
@@ -134,49 +133,35 @@ Box = tuple[slice, ...]
 Array = NDArray[Any]
 
 
-def faces(grid: Grid) -> tuple[HaloPattern, NDArray[np.intp]]:
-    """Collective. Who needs which points of a block, as places in its flat array with ghosts; and
-    where the ghosts go that come."""
-    comm, axes = grid.comm, range(len(grid.shape))
-    boxes = comm.allgather([(part.start, part.stop) for part in grid.box])
-    mine = boxes[comm.rank]
-    places = np.arange(prod(stop - start + 2 for start, stop in mine))
-    places = places.reshape([stop - start + 2 for start, stop in mine])
-    inner = [slice(1, -1)] * len(grid.shape)
-    sent: list[tuple[tuple[int, int, int], Array]] = []
-    come: list[tuple[tuple[int, int, int], Array]] = []
-    for axis in axes:
-        for side, beyond in ((0, mine[axis][0] - 1), (1, mine[axis][1])):
-            if grid.periodic[axis]:
-                beyond %= grid.shape[axis]
-            elif not 0 <= beyond < grid.shape[axis]:
-                continue
-            other = next(
-                rank for rank, box in enumerate(boxes)
-                if box[axis][0] <= beyond < box[axis][1]
-                and all(box[k] == mine[k] for k in axes if k != axis)
-            )  # fmt: skip
-            ghosts, owned = list(inner), list(inner)
-            ghosts[axis] = slice(-1, None) if side else slice(0, 1)
-            owned[axis] = slice(-2, -1) if side else slice(1, 2)
-            come.append(((other, axis, side), places[tuple(ghosts)].reshape(-1)))
-            sent.append(((other, axis, 1 - side), places[tuple(owned)].reshape(-1)))
-    counts = [np.zeros(comm.size, np.int64) for _ in range(2)]
-    lists = []
-    for count, parts in zip(counts, (sent, come), strict=True):
-        parts.sort(key=lambda part: part[0])
-        for (rank, _, _), index in parts:
-            count[rank] += len(index)
-        lists.append(np.concatenate([np.empty(0, np.intp), *(index for _, index in parts)]))
-    pattern = HaloPattern(places.size, np.zeros(len(lists[1]), np.int64), lists[0], *counts)
-    return pattern, lists[1]
+class Faces:
+    """The ghosts of a block, whose array with them is a part of a long vector.
+
+    ``ghosts``: their places in the array; ``columns``: which entries of the vector they are;
+    ``pattern``: who needs which.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        """Collective."""
+        comm, places = grid.comm, grid.zeros(dtype=np.int64)
+        vector = Partition.from_lengths(np.array(comm.allgather(places.size), np.int64))
+        every = np.arange(*vector.range(comm.rank)).reshape(places.shape)
+        places[grid.owned] = every[grid.owned] + 1  # what stays 0 is beyond a wall
+        grid.update(places)
+        places[grid.owned] = 0
+        self.ghosts = np.flatnonzero(places)
+        self.columns = split_columns(places.reshape(-1)[self.ghosts] - 1, vector, comm.rank)
+        self.pattern = HaloPattern.of(comm, self.columns, vector)
 
 
 class Scattered:
     """Ghosts of a way of the mini-applications, put where they belong in a block."""
 
-    def __init__(self, halo: Any, ghosts: NDArray[np.intp]) -> None:
-        self._halo, self._ghosts, self.label = halo, ghosts, halo.label
+    def __init__(self, faces: Faces, halo: Any) -> None:
+        self._halo, self.label = halo, halo.label
+        index, own = faces.columns.indices, faces.columns.n_own
+        mine = index < own
+        self._near = faces.ghosts[mine], index[mine]
+        self._far = faces.ghosts[~mine], index[~mine] - own
 
     def start(self, field: Array) -> None:
         """Send what neighbors need."""
@@ -184,7 +169,11 @@ class Scattered:
 
     def finish(self, field: Array) -> None:
         """Wait for the ghosts."""
-        field.reshape(-1)[self._ghosts] = self._halo.finish()
+        flat = field.reshape(-1)
+        into, which = self._far
+        flat[into] = self._halo.finish()[which]
+        into, which = self._near
+        flat[into] = flat[which]
 
     def free(self) -> None:
         """Collective."""
@@ -330,7 +319,7 @@ def problem_of(options: Options) -> Problem:
     if problem.step > problem.stable_dt:
         raise CommandError(
             f"--dt {problem.step:g} is unstable: on this grid the largest stable time step is "
-            f"h**2 / (2 d alpha) = {problem.stable_dt:.6g}"
+            f"h**2 / (2 d) = {problem.stable_dt:.6g}"
         )
     return problem
 
@@ -398,16 +387,16 @@ def _opened(
         file.load(done, partial(read_field, grid, fields[0]))
         grid.update(fields[0])
         start = fields[0].copy()
-    pattern, ghosts = faces(grid)
+    faces = Faces(grid)
     info = {"expected_iterations": str(options.steps), **dict(options.info)}
-    need = Need(comm, pattern, problem.dtype, info)
+    need = Need(comm, faces.pattern, problem.dtype, info)
     expected: list[Any] = []
     first: list[str] = []
 
     def make(labels: Labels) -> Variant:
         name = labels[METHOD]
-        way: Any = Straight(grid, fields) if name == GRID else Scattered(wanted[name](need), ghosts)
-        one = Simulation(problem, fields, start, way, ghosts)
+        way: Any = Straight(grid, fields) if name == GRID else Scattered(faces, wanted[name](need))
+        one = Simulation(problem, fields, start, way, faces.ghosts)
         leads = not first
         first.append(name)
 

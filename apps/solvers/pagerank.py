@@ -44,8 +44,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             facts = {"damping": options.damping, "reason": solution.reason}
             write_solution(comm, options.output, in_file_order(matrix, solution.x), facts)
 
-    quantity = "sum of the changes"
-    return run_methods(comm, options, report, prepared, verdict, ended, quantity)
+    return run_methods(comm, options, report, prepared, verdict, ended)
 
 
 def _top(comm: MPI.Intracomm, matrix: DistMatrix, block: NDArray[Any], count: int) -> Listing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import on_rank_0, reading
-from onesided.apps.cli.report import METHOD, PLAIN, TABLE, Report
+from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS, Named
 from onesided.apps.solvers.vectors import in_file_order, vector, write_solution
@@ -30,55 +30,6 @@ from onesided.collectives.context import Scoped
 from onesided.sparse import DistMatrix, read
 from onesided.sparse.solvers import Solution
 from onesided.sparse.solvers.solution import LEAST_SQUARES
-
-# How a solver converged: a plot of characters for the terminal.
-
-HEIGHT = 14
-WIDTH = 64
-MARKS = "*o+x#@%&"
-
-
-def text_plot(
-    title: str, lines: Mapping[str, Sequence[float]], width: int = WIDTH, height: int = HEIGHT
-) -> str:
-    """Local. Values over their number, logarithmic, one mark for every name.
-
-    What is zero or not finite is left out; where several lines meet, the first one is seen.
-    """
-    shown = {
-        name: [(k, math.log10(y)) for k, y in enumerate(values) if 0 < y < math.inf]
-        for name, values in lines.items()
-    }
-    heights = [y for points in shown.values() for _, y in points]
-    if not heights:
-        return f"{title}: nothing to draw"
-    low, high = math.floor(min(heights)), math.ceil(max(heights))
-    high = max(high, low + 1)
-    last = max(1, *(points[-1][0] for points in shown.values() if points))
-    rows = [[" "] * width for _ in range(height)]
-    for (_, points), mark in reversed(list(zip(shown.items(), _marks(len(shown)), strict=True))):
-        for k, y in points:
-            rows[_row(y, low, high, height)][round(k / last * (width - 1))] = mark
-    step = -(-(high - low) // ((height - 1) // 2))
-    labels = {_row(y, low, high, height): f"1e{y:+d}" for y in range(high, low - 1, -step)}
-    out = [title]
-    out += [f"{labels.get(k, ''):>6} |{''.join(line).rstrip()}" for k, line in enumerate(rows)]
-    out.append(f"{'':>6} +{'-' * width}")
-    out.append(f"{'':>7}0{last:>{width - 1}}")
-    if len(shown) > 1:
-        pairs = zip(_marks(len(shown)), shown, strict=True)
-        out.append("  ".join(f"{mark} {name}" for mark, name in pairs))
-    return "\n".join(out)
-
-
-def _row(y: float, low: int, high: int, height: int) -> int:
-    """Local. The line from the top that shows a decimal logarithm."""
-    return round((high - y) / (high - low) * (height - 1))
-
-
-def _marks(count: int) -> str:
-    return (MARKS * (count // len(MARKS) + 1))[:count]
-
 
 # What ``onesided solve`` and ``onesided pagerank`` share: runs by every method, a report.
 
@@ -93,7 +44,6 @@ def run_methods(
     prepared: Callable[[DistMatrix], tuple[Solve, Callable[[], object]]],
     verdict: Callable[[DistMatrix, Solution], Verdict | None],
     ended: Callable[[DistMatrix, Solution], object],
-    quantity: str,
 ) -> int:
     """Collective. Solve by every method ``--repeats`` times, in turns; the exit code.
 
@@ -136,7 +86,7 @@ def run_methods(
                     "converged": solution.converged, "iterations": solution.iterations,
                     "reason": solution.reason, "residuals": solution.residuals.tolist(),
                 }  # fmt: skip
-                judged = verdict(matrix, solution)
+                judged = verdict(matrix, solution) if solution.converged else None
                 if leads:
                     ended(matrix, solution)
                 return Verdict(0.0, 0.0) if judged is None else judged
@@ -155,11 +105,6 @@ def run_methods(
     runs = options.but(iterations=options.repeats, seconds=math.inf, json=None)
     with user_errors():
         sweep(comm, runs, report, [case], report.command)
-    lines = {method: each.get("residuals", []) for method, each in outcomes.items()}
-    title = f"{report.command} {name}: {quantity}"
-    out = on_rank_0(comm)
-    if out is not None and options.format == TABLE:
-        out.print(text_plot(title, lines), **PLAIN)
     code = report.end(comm, options)
     converged = all(each.get("converged") for each in outcomes.values() if each)
     return code or (0 if converged else FAILED)
@@ -169,7 +114,8 @@ MARGIN = 2.0  # what the recurrence of a residual may lie off the residual itsel
 ROUNDING = 1e3  # of it, in units of the dtype's epsilon
 REMARK = (
     "Times are of one solution. Error: norm(b - A x) / norm(b) computed anew (least squares: "
-    "norm(A.H r) / (norm(A) norm(r))), to be within what --rtol and --atol allow."
+    "norm(A.H r) / (norm(A) norm(r))), to be within what --rtol and --atol allow. One that did not "
+    "converge has none, and makes the exit code 1."
 )
 
 
@@ -210,8 +156,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             block = in_file_order(matrix, solution.x)
             write_solution(comm, options.output, block, {**facts, "reason": solution.reason})
 
-    quantity = "norm of the residual"
-    return run_methods(comm, options, report, prepared, verdict, ended, quantity)
+    return run_methods(comm, options, report, prepared, verdict, ended)
 
 
 def _verdict(

@@ -6,7 +6,6 @@ solvers work in the order of the matrix, which a partition may have permuted.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
@@ -125,7 +124,7 @@ def write_solution(
     replaced when all of it is on the disk. :class:`CommandError` where it cannot be written.
     """
     lengths = comm.allgather(len(block))
-    with agreed(comm):
+    with user_errors(), agreed(comm):
         if comm.rank != 0:
             comm.send(block, dest=0)
             return
@@ -144,13 +143,17 @@ def _write(
     path: str, lengths: list[int], pieces: Iterable[NDArray[Any]], attributes: Mapping[str, Any]
 ) -> None:
     """Local. Under another name, and moved when all of it is on the disk."""
-    part, first = f"{path}.part", 0
-    with h5py.File(part, "w") as file:
-        dataset = None
-        for length, piece in zip(lengths, pieces, strict=True):
-            if dataset is None:
-                dataset = file.create_dataset(DATASET, (sum(lengths),), piece.dtype)
-                dataset.attrs.update(attributes)
-            dataset[first : first + length] = piece
-            first += length
-    os.replace(part, path)
+    part, first = Path(f"{path}.part"), 0
+    try:
+        with h5py.File(part, "w") as file:
+            dataset = None
+            for length, piece in zip(lengths, pieces, strict=True):
+                if dataset is None:
+                    dataset = file.create_dataset(DATASET, (sum(lengths),), piece.dtype)
+                    dataset.attrs.update(attributes)
+                dataset[first : first + length] = piece
+                first += length
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

@@ -31,7 +31,7 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import on_rank_0, reading
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict, conclusion
-from onesided.apps.report.chart import save_traffic
+from onesided.apps.report.figures import Plot, save
 from onesided.apps.tools.petsc import Petsc, installed, question
 from onesided.apps.tools.rowblock import Maker, RowBlock
 from onesided.apps.tools.trace_mesh import trace_mesh
@@ -47,7 +47,6 @@ REMARK = (
 FOLDER = "ONESIDED_MATRICES"  # the variable that names a folder of matrices
 GRIDS, MESH = (64, 100), 1_000_000  # points along an edge; triangles
 
-Whole = Callable[[DistMatrix], Any]
 
 
 def product_case(
@@ -100,9 +99,9 @@ def _run(comm: MPI.Intracomm, options: Options, names: list[str], path: Path) ->
             if not report.pattern:
                 report.pattern = _pattern(comm, matrix, path.name)
                 if options.picture is not None:
-                    sent = matrix.report().sent
-                    title = f"{path.name} on {comm.size} ranks"
-                    by_rank_0(comm, partial(save_traffic, options.picture, title, sent))
+                    sent = matrix.report().sent.tolist()
+                    title = f"{path.name} on {comm.size} ranks: bytes of a product, who to whom"
+                    by_rank_0(comm, partial(save, options.picture, [Plot(title, matrix=sent)]))
             return ready(comm, matrix, labels[METHOD], whole, checked=options.verify)
 
         return make

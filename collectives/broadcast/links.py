@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from onesided.collectives.arena import ARRIVED, COUNTERS, TAKEN, Control
 from onesided.collectives.broadcast.board import Segments
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Resources
-from onesided.collectives.memory import ARRIVED, COUNTERS, TAKEN, Control
 from onesided.collectives.program import Chain, Plan, call, copy, tell, wait_for
 from onesided.collectives.transport import Cell
 

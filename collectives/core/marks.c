@@ -5,6 +5,10 @@
 
 #include "core.h"
 
+/* What is called: where a group is complete and cannot leave from here; with a partition, and with a
+   range, that cannot be marked. */
+enum { PUSH = 0, REFUSE = 1, REFUSE_RANGE = 2, BOUND = 3 };
+
 typedef struct {
     PyObject_HEAD
     Py_ssize_t partitions, part, per, groups;
@@ -15,9 +19,7 @@ typedef struct {
     uint8_t *flags;      /* by partition: ready */
     uint8_t *pending;    /* by group: complete, and has not left */
     Py_ssize_t *counts;  /* by group: partitions that are ready */
-    PyObject *push;      /* called when a group is complete and cannot leave from here */
-    PyObject *refuse;    /* called with what cannot be marked */
-    PyObject *refuse_range;
+    PyObject *bound[BOUND];
     int connected, granted, expects;
     int told;            /* push has been called because groups wait */
     int64_t credit, head, counted;
@@ -50,21 +52,6 @@ static void add(Counter *self, Py_ssize_t group, Py_ssize_t count)
     }
 }
 
-static PyObject *mark(Counter *self, PyObject *partition)
-{
-    Py_ssize_t index = PyLong_AsSsize_t(partition);
-    if (index == -1 && PyErr_Occurred())
-        return NULL;
-    if (index < 0 || index >= self->partitions)
-        return PyErr_Format(PyExc_IndexError, "no partition %zd", index);
-    if (self->flags[index])
-        Py_RETURN_FALSE;
-    self->flags[index] = 1;
-    self->missing--;
-    add(self, index / self->per, 1);
-    Py_RETURN_TRUE;
-}
-
 /* Marks a range that exists; -1, or the first partition that is marked already. */
 static Py_ssize_t add_range(Counter *self, Py_ssize_t low, Py_ssize_t high)
 {
@@ -80,17 +67,8 @@ static Py_ssize_t add_range(Counter *self, Py_ssize_t low, Py_ssize_t high)
     return -1;
 }
 
-static PyObject *mark_range(Counter *self, PyObject *args)
-{
-    Py_ssize_t low, high;
-    if (!PyArg_ParseTuple(args, "nn", &low, &high))
-        return NULL;
-    if (low < 0 || high >= self->partitions || low > high)
-        return PyErr_Format(PyExc_IndexError, "no partitions from %zd to %zd", low, high);
-    return PyLong_FromSsize_t(add_range(self, low, high));
-}
-
-static PyObject *mark_list(Counter *self, PyObject *ids)
+/* Marks many; -1, or one that is marked already, twice, or does not exist: nothing is marked then. */
+static PyObject *mark(Counter *self, PyObject *ids)
 {
     Py_buffer view;
     if (PyObject_GetBuffer(ids, &view, PyBUF_CONTIG_RO) < 0)
@@ -163,9 +141,9 @@ static int may_leave(Counter *self)
         self->head + self->copying - cell_load(word(self, TAIL)) < ROOM;
 }
 
-/* Store what is complete, and tell of it. */
 static void release_board(Counter *self);
 
+/* Store what is complete, and tell of it. */
 static void leave(Counter *self)
 {
     Py_ssize_t first, stop;
@@ -218,7 +196,7 @@ static PyObject *let_go(Counter *self, Py_ssize_t before)
             leave(self);
         if (self->connected ? self->waiting && !self->told : self->waiting > before) {
             self->told = self->connected;
-            return PyObject_CallNoArgs(self->push);
+            return PyObject_CallNoArgs(self->bound[PUSH]);
         }
     }
     Py_RETURN_NONE;
@@ -245,10 +223,10 @@ static PyObject *refused(PyObject *verb, PyObject *const *args, Py_ssize_t count
 static PyObject *pready(Counter *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     if (count != 1 || names != NULL)
-        return refused(self->refuse, args, count, names);
+        return refused(self->bound[REFUSE], args, count, names);
     Py_ssize_t index = as_index(self, args[0]), before = self->waiting;
     if (index < 0 || self->flags[index])
-        return refused(self->refuse, args, count, names);
+        return refused(self->bound[REFUSE], args, count, names);
     self->flags[index] = 1;
     self->missing--;
     add(self, index / self->per, 1);
@@ -265,7 +243,7 @@ static PyObject *pready_range(Counter *self, PyObject *const *args, Py_ssize_t c
         high = as_index(self, args[1]);
     }
     if (low < 0 || high < low || add_range(self, low, high) >= 0)
-        return refused(self->refuse_range, args, count, names);
+        return refused(self->bound[REFUSE_RANGE], args, count, names);
     return let_go(self, before);
 }
 
@@ -363,17 +341,22 @@ static PyObject *expect(Counter *self, PyObject *credit)
     Py_RETURN_NONE;
 }
 
+/* NULL: nothing is bound. */
+static void set_bound(Counter *self, PyObject *const *given)
+{
+    for (int i = 0; i < BOUND; i++) {
+        PyObject *before = self->bound[i];
+        self->bound[i] = Py_NewRef(given == NULL ? Py_None : given[i]);
+        Py_XDECREF(before);
+    }
+}
+
 static PyObject *bind(Counter *self, PyObject *args)
 {
-    PyObject *push, *refuse, *refuse_range;
-    if (!PyArg_ParseTuple(args, "OOO", &push, &refuse, &refuse_range))
+    PyObject *given[BOUND];
+    if (!PyArg_ParseTuple(args, "OOO", &given[PUSH], &given[REFUSE], &given[REFUSE_RANGE]))
         return NULL;
-    PyObject *before[] = {self->push, self->refuse, self->refuse_range};
-    self->push = Py_NewRef(push);
-    self->refuse = Py_NewRef(refuse);
-    self->refuse_range = Py_NewRef(refuse_range);
-    for (int i = 0; i < 3; i++)
-        Py_XDECREF(before[i]);
+    set_bound(self, given);
     Py_RETURN_NONE;
 }
 
@@ -397,9 +380,7 @@ static PyObject *counter_new(PyTypeObject *type, PyObject *args, PyObject *names
     self->part = part;
     self->per = per;
     self->groups = (partitions + per - 1) / per;
-    self->push = Py_NewRef(Py_None);
-    self->refuse = Py_NewRef(Py_None);
-    self->refuse_range = Py_NewRef(Py_None);
+    set_bound(self, NULL);
     self->flags = PyMem_Malloc((size_t)partitions);
     self->pending = PyMem_Malloc((size_t)self->groups);
     self->counts = PyMem_Calloc((size_t)self->groups, sizeof *self->counts);
@@ -414,20 +395,14 @@ static PyObject *counter_new(PyTypeObject *type, PyObject *args, PyObject *names
 static int counter_traverse(Counter *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE((PyObject *)self));
-    Py_VISIT(self->push);
-    Py_VISIT(self->refuse);
-    Py_VISIT(self->refuse_range);
+    for (int i = 0; i < BOUND; i++)
+        Py_VISIT(self->bound[i]);
     return 0;
 }
 
 static int counter_clear(Counter *self)
 {
-    PyObject *before[] = {self->push, self->refuse, self->refuse_range};
-    self->push = Py_NewRef(Py_None);
-    self->refuse = Py_NewRef(Py_None);
-    self->refuse_range = Py_NewRef(Py_None);
-    for (int i = 0; i < 3; i++)
-        Py_XDECREF(before[i]);
+    set_bound(self, NULL);
     return 0;
 }
 
@@ -437,9 +412,8 @@ static void counter_dealloc(Counter *self)
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     PyObject_GC_UnTrack(self);
     release_board(self);
-    Py_CLEAR(self->push);
-    Py_CLEAR(self->refuse);
-    Py_CLEAR(self->refuse_range);
+    for (int i = 0; i < BOUND; i++)
+        Py_CLEAR(self->bound[i]);
     PyMem_Free(self->flags);
     PyMem_Free(self->pending);
     PyMem_Free(self->counts);
@@ -456,8 +430,6 @@ static PyMethodDef counter_methods[] = {
     {"pready", VERB(pready)},
     {"pready_range", VERB(pready_range)},
     {"mark", (PyCFunction)mark, METH_O, NULL},
-    {"mark_range", (PyCFunction)mark_range, METH_VARARGS, NULL},
-    {"mark_list", (PyCFunction)mark_list, METH_O, NULL},
     {"take", (PyCFunction)take, METH_NOARGS, NULL},
     {"unmarked", (PyCFunction)unmarked, METH_NOARGS, NULL},
     {"connect", (PyCFunction)connect_board, METH_VARARGS, NULL},

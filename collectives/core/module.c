@@ -19,6 +19,7 @@ PyMODINIT_FUNC PyInit__core(void)
         {"SERVES", SERVES}, {"LATER", LATER}, {"BLOCKS", BLOCKS}, {"ONCE", ONCE},
         {"LOCAL_CALLS", LOCAL_CALLS}, {"ALL_CALLS", ALL_CALLS},
         {"ENTRIES", ENTRIES}, {"ROOM", ROOM}, {"KERNEL", KERNEL}, {"SCALE", SCALE},
+        {"WORK", WORK},
     };
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)

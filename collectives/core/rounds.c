@@ -149,22 +149,21 @@ void copy_box(const Box *box, char *to, const char *from)
     }
 }
 
-static void gather(const Step *step)
+void gather_items(char *to, const char *from, const int64_t *index, Py_ssize_t count,
+                  Py_ssize_t item)
 {
-    const int64_t *index = (const int64_t *)(intptr_t)step->shift;
-    Py_ssize_t item = (Py_ssize_t)step->scale;
 #define GATHERED(type) \
-    for (Py_ssize_t i = 0; i < step->count; i++) \
-        memcpy(step->to + i * (Py_ssize_t)sizeof(type), \
-               step->from + index[i] * (Py_ssize_t)sizeof(type), sizeof(type))
+    for (Py_ssize_t i = 0; i < count; i++) \
+        memcpy(to + i * (Py_ssize_t)sizeof(type), from + index[i] * (Py_ssize_t)sizeof(type), \
+               sizeof(type))
     typedef struct { uint64_t words[2]; } pair;
     switch (item) {
     case 4: GATHERED(uint32_t); break;
     case 8: GATHERED(uint64_t); break;
     case 16: GATHERED(pair); break;
     default:
-        for (Py_ssize_t i = 0; i < step->count; i++)
-            memcpy(step->to + i * item, step->from + index[i] * item, (size_t)item);
+        for (Py_ssize_t i = 0; i < count; i++)
+            memcpy(to + i * item, from + index[i] * item, (size_t)item);
     }
 #undef GATHERED
 }
@@ -196,7 +195,8 @@ static int run_chain(Rounds *self, Chain *chain, int level, PyThreadState **rele
             copy_box(step->box, step->to, step->from);
             break;
         case GATHER:
-            gather(step);
+            gather_items(step->to, step->from, (const int64_t *)(intptr_t)step->shift, step->count,
+                         (Py_ssize_t)step->scale);
             break;
         case REDUCE:
             step->fold(step->to, step->from, step->right, step->count);
@@ -503,9 +503,12 @@ static int hook(Rounds *self, const char *name)
     return 0;
 }
 
-/* An error in the middle of a round: from now on only Free is possible. The caller has the lock. */
+/* An error in the middle of a round: from now on only Free is possible, which another thread may have
+   called already. The caller has the lock. */
 static void break_with(Rounds *self, PyObject *error)
 {
+    if (self->state == FREED)
+        return;
     self->state = BROKEN;
     if (self->watched)
         forget_round(self);
@@ -689,6 +692,10 @@ static int complete(Rounds *self)
         code = poll(self);
         if (code == 0 && (PyErr_CheckSignals() < 0 || hook(self, "_drive") < 0))
             code = -1;
+        if (code == 0 && self->state != ACTIVE) { /* another thread has freed it */
+            Py_XDECREF(refuse(self, "waited for"));
+            code = -1;
+        }
         if (code == 0)
             code = advance(self, ALL_CALLS);
     }
@@ -736,7 +743,8 @@ static int finish(Rounds *self)
 {
     if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))
         return -1;
-    self->state = INACTIVE;
+    if (self->state == ACTIVE)
+        self->state = INACTIVE;
     if (self->credit != NULL)
         self->credit->busy = 0;
     return 0;
@@ -903,6 +911,7 @@ static PyObject *break_round(Rounds *self, PyObject *error)
     Py_RETURN_NONE;
 }
 
+/* The request is freed: other threads that are inside leave, for which `unload` waits. */
 static PyObject *retire(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
     self->state = FREED;
@@ -1216,10 +1225,20 @@ static PyObject *load(Rounds *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Drop every view of memory. */
+static PyObject *refuse_inside(Rounds *self, PyObject *Py_UNUSED(nothing))
+{
+    if (is_inside(self))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Drop every view of memory, when no other thread executes steps. */
 static PyObject *unload(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
+    if (lock(self) < 0)
+        return NULL;
     drop_plans(self);
+    unlock(self);
     Py_CLEAR(self->keep);
     PyObject *credit = (PyObject *)self->credit;
     self->credit = NULL;
@@ -1297,6 +1316,7 @@ static PyMethodDef rounds_methods[] = {
     {"_load", (PyCFunction)load, METH_VARARGS, NULL},
     {"_unload", (PyCFunction)unload, METH_NOARGS, NULL},
     {"_retire", (PyCFunction)retire, METH_NOARGS, NULL},
+    {"_refuse_inside", (PyCFunction)refuse_inside, METH_NOARGS, NULL},
     {"_count_with", (PyCFunction)set_credit, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

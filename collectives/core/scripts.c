@@ -3,12 +3,15 @@
 
 #include "core.h"
 
-enum { MOST_ENDS = 2 };
+enum { MOST_ENDS = 4, MOST_PLACES = 6 };
 
 /* A library's transform of one set of lines: an MKL function, which is variadic and returns a
    status, or an FFTW one. */
 typedef long (*Checked)(void *handle, void *source, ...);
 typedef void (*Plain)(void *handle, void *source, void *target);
+
+/* A function of our own: of an object, a number, and the addresses of its places. */
+typedef void (*Work)(void *handle, Py_ssize_t number, char *const *places);
 
 /* An address; or an offset from the array that is given as this end, from 0, when it is run. */
 typedef struct {
@@ -18,8 +21,13 @@ typedef struct {
 
 typedef struct {
     int op;
-    Place to, from;
-    Py_ssize_t count;       /* bytes of COPY */
+    Place to, from;         /* of CALL: the end that its answer becomes, -1 for none */
+    Py_ssize_t count;       /* bytes of COPY, items of GATHER, the number of WORK */
+    int places;             /* of WORK */
+    Place place[MOST_PLACES];
+    const int64_t *index;   /* of GATHER, whose items have so many bytes: */
+    Py_ssize_t item;
+    int bare;               /* CALL without arguments */
     void *function, *handle;
     int checked;
     double factor;
@@ -32,6 +40,8 @@ typedef struct {
     Line *lines;
     Py_ssize_t count;
     int alone;              /* long enough to give up the interpreter lock */
+    int ends;               /* how many there are; of some, calls in the script give the memory */
+    Py_ssize_t bytes[MOST_ENDS];
     PyObject *keep;         /* what the lines point into */
 } Script;
 
@@ -80,6 +90,13 @@ static Py_ssize_t run_lines(const Script *self, Py_ssize_t first, char *const *e
         const Line *line = &self->lines[i];
         if (line->op == CALL)
             return i;
+        if (line->op == WORK) {
+            char *places[MOST_PLACES];
+            for (int place = 0; place < line->places; place++)
+                places[place] = resolved(line->place[place], ends);
+            ((Work)line->function)(line->handle, line->count, places);
+            continue;
+        }
         char *to = resolved(line->to, ends), *from = resolved(line->from, ends);
         switch (line->op) {
         case COPY:
@@ -87,6 +104,9 @@ static Py_ssize_t run_lines(const Script *self, Py_ssize_t first, char *const *e
             break;
         case BOX:
             copy_box(line->box, to, from);
+            break;
+        case GATHER:
+            gather_items(to, from, line->index, line->count, line->item);
             break;
         case SCALE:
             scale_box(line->box, to, line->factor);
@@ -104,24 +124,64 @@ static Py_ssize_t run_lines(const Script *self, Py_ssize_t first, char *const *e
     return self->count;
 }
 
-/* script(ends, addresses): arrays, and where their first elements are. */
-static PyObject *run_script(PyObject *object, PyObject *args, PyObject *names)
+/* Where the memory of an end is: contiguous, as large as that of its sample, writable but for the
+   first. NULL with an exception. */
+static char *memory_of(const Script *self, int end, PyObject *array)
 {
-    Script *self = (Script *)object;
-    PyObject *arrays, *addresses;
-    char *ends[MOST_ENDS] = {NULL};
-    if (names != NULL && PyDict_Size(names)) {
-        PyErr_SetString(PyExc_TypeError, "a script takes no names");
+    Py_buffer view;
+    if (PyObject_GetBuffer(array, &view, end ? PyBUF_ND | PyBUF_WRITABLE : PyBUF_ND) < 0)
         return NULL;
+    char *memory = view.buf;
+    Py_ssize_t bytes = view.len;
+    PyBuffer_Release(&view); /* who calls keeps the array */
+    if (bytes == self->bytes[end])
+        return memory;
+    PyErr_Format(PyExc_ValueError, "end %d of a script has %zd bytes, not %zd", end,
+                 self->bytes[end], bytes);
+    return NULL;
+}
+
+/* The arrays that were given, and those that calls have answered. */
+static PyObject *all_ends(const Script *self, PyObject *arrays, PyObject *const *kept)
+{
+    PyObject *all = PyTuple_New(self->ends);
+    for (int end = 0; all != NULL && end < self->ends; end++) {
+        PyObject *array = kept[end] != NULL                ? kept[end]
+                          : end < PyTuple_Size(arrays) ? PyTuple_GetItem(arrays, end)
+                                                       : Py_None;
+        PyTuple_SetItem(all, end, Py_NewRef(array));
     }
-    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &arrays, &PyTuple_Type, &addresses))
-        return NULL;
-    if (PyTuple_Size(addresses) != MOST_ENDS || PyTuple_Size(arrays) != MOST_ENDS)
-        return PyErr_Format(PyExc_ValueError, "a script has %d ends", MOST_ENDS);
-    for (int i = 0; i < MOST_ENDS; i++)
-        ends[i] = PyLong_AsVoidPtr(PyTuple_GetItem(addresses, i));
-    if (PyErr_Occurred())
-        return NULL;
+    return all;
+}
+
+/* A call of Python; what it answers may be an end from now on, and is kept. */
+static int run_call(const Script *self, const Line *line, PyObject *arrays, char **ends,
+                    PyObject **kept)
+{
+    PyObject *said, *all;
+    if (line->bare) {
+        said = PyObject_CallNoArgs(line->call);
+    } else {
+        all = all_ends(self, arrays, kept);
+        said = all == NULL ? NULL : PyObject_CallObject(line->call, all);
+        Py_XDECREF(all);
+    }
+    int end = line->to.end;
+    if (said != NULL && end >= 0) {
+        Py_XDECREF(kept[end]);
+        kept[end] = Py_NewRef(said);
+        ends[end] = memory_of(self, end, said);
+        if (PyErr_Occurred())
+            Py_CLEAR(said);
+    }
+    if (said == NULL)
+        return -1;
+    Py_DECREF(said);
+    return 0;
+}
+
+static int run_all(const Script *self, PyObject *arrays, char **ends, PyObject **kept)
+{
     Py_ssize_t here = 0;
     while (here < self->count) {
         if (self->alone) {
@@ -131,24 +191,73 @@ static PyObject *run_script(PyObject *object, PyObject *args, PyObject *names)
         } else {
             here = run_lines(self, here, ends);
         }
-        if (here < 0)
-            return PyErr_Format(PyExc_RuntimeError, "a kernel failed with status %zd", -1 - here);
-        if (here < self->count) {
-            PyObject *said = PyObject_CallObject(self->lines[here].call, arrays);
-            if (said == NULL)
-                return NULL;
-            Py_DECREF(said);
-            here++;
+        if (here < 0) {
+            PyErr_Format(PyExc_RuntimeError, "a kernel failed with status %zd", -1 - here);
+            return -1;
+        }
+        if (here < self->count && run_call(self, &self->lines[here++], arrays, ends, kept) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* script(ends) or script(ends, addresses): arrays, and where their first elements are; without
+   addresses they are contiguous, and as large as the samples. */
+static PyObject *run_script(PyObject *object, PyObject *args, PyObject *names)
+{
+    Script *self = (Script *)object;
+    PyObject *arrays, *addresses = NULL;
+    char *ends[MOST_ENDS] = {NULL};
+    PyObject *kept[MOST_ENDS] = {NULL};
+    if (names != NULL && PyDict_Size(names)) {
+        PyErr_SetString(PyExc_TypeError, "a script takes no names");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args, "O!|O!", &PyTuple_Type, &arrays, &PyTuple_Type, &addresses))
+        return NULL;
+    int given = (int)PyTuple_Size(arrays);
+    if (given > self->ends || (addresses != NULL && PyTuple_Size(addresses) != given))
+        return PyErr_Format(PyExc_ValueError, "a script has %d ends", self->ends);
+    for (int i = 0; i < given; i++) {
+        ends[i] = addresses == NULL ? memory_of(self, i, PyTuple_GetItem(arrays, i))
+                                    : PyLong_AsVoidPtr(PyTuple_GetItem(addresses, i));
+        if (PyErr_Occurred())
+            return NULL;
+    }
+    int failed = run_all(self, arrays, ends, kept);
+    for (int i = 0; i < MOST_ENDS; i++)
+        Py_XDECREF(kept[i]);
+    return failed ? NULL : Py_NewRef(Py_None);
+}
+
+/* WORK has a tuple of places, each an end and an offset, or -1 and an address. */
+static int read_places(Line *line, PyObject *places)
+{
+    Py_ssize_t count = PyTuple_Size(places);
+    if (count > MOST_PLACES) {
+        PyErr_Format(PyExc_ValueError, "%zd places", count);
+        return -1;
+    }
+    line->places = (int)count;
+    for (int i = 0; i < line->places; i++) {
+        long long at;
+        Place *place = &line->place[i];
+        if (!PyArg_ParseTuple(PyTuple_GetItem(places, i), "iL", &place->end, &at))
+            return -1;
+        place->at = (intptr_t)at;
+        if (place->end >= MOST_ENDS) {
+            PyErr_SetString(PyExc_ValueError, "no such end");
+            return -1;
         }
     }
-    Py_RETURN_NONE;
+    return 0;
 }
 
 static int read_line(Line *line, PyObject *fields)
 {
     long long to, from;
-    unsigned long long function, handle;
-    PyObject *call, *shape, *strides, *others;
+    unsigned long long function, handle, index;
+    PyObject *call, *shape, *strides, *others, *places;
     Py_ssize_t item;
     int op = line->op = (int)PyLong_AsLong(PyTuple_GetItem(fields, 0));
     if (PyErr_Occurred())
@@ -185,11 +294,27 @@ static int read_line(Line *line, PyObject *fields)
         from = to;
         line->box = new_box(item, shape, strides, strides);
         break;
+    case GATHER:
+        if (!PyArg_ParseTuple(fields, "iiLiLKnn", &op, &line->to.end, &to, &line->from.end, &from,
+                              &index, &line->count, &line->item))
+            return -1;
+        line->index = (const int64_t *)(uintptr_t)index;
+        break;
+    case WORK:
+        if (!PyArg_ParseTuple(fields, "iKKnO!", &op, &function, &handle, &line->count,
+                              &PyTuple_Type, &places) ||
+            read_places(line, places) < 0)
+            return -1;
+        line->function = (void *)(uintptr_t)function;
+        line->handle = (void *)(uintptr_t)handle;
+        line->to.end = line->from.end = -1;
+        to = from = 0;
+        break;
     case CALL:
-        if (!PyArg_ParseTuple(fields, "iO", &op, &call))
+        if (!PyArg_ParseTuple(fields, "iOpi", &op, &call, &line->bare, &line->to.end))
             return -1;
         line->call = Py_NewRef(call);
-        line->to.end = line->from.end = -1;
+        line->from.end = -1;
         to = from = 0;
         break;
     default:
@@ -218,13 +343,16 @@ static int script_clear(Script *self)
     return 0;
 }
 
-/* Script(lines, keep, alone) */
+/* Script(lines, keep, alone, bytes): the last of every end. */
 static PyObject *script_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(names))
 {
-    PyObject *lines, *keep;
+    PyObject *lines, *keep, *bytes;
     int alone;
-    if (!PyArg_ParseTuple(args, "O!Op", &PyList_Type, &lines, &keep, &alone))
+    if (!PyArg_ParseTuple(args, "O!OpO!", &PyList_Type, &lines, &keep, &alone, &PyTuple_Type,
+                          &bytes))
         return NULL;
+    if (PyTuple_Size(bytes) > MOST_ENDS)
+        return PyErr_Format(PyExc_ValueError, "a script has at most %d ends", MOST_ENDS);
     allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Script *self = (Script *)make(type, 0);
     if (self == NULL)
@@ -232,6 +360,9 @@ static PyObject *script_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
     Py_ssize_t count = PyList_Size(lines);
     self->keep = Py_NewRef(keep);
     self->alone = alone;
+    self->ends = (int)PyTuple_Size(bytes);
+    for (int i = 0; i < self->ends; i++)
+        self->bytes[i] = PyLong_AsSsize_t(PyTuple_GetItem(bytes, i));
     self->lines = PyMem_Calloc((size_t)count + 1, sizeof *self->lines);
     if (self->lines == NULL)
         PyErr_NoMemory();

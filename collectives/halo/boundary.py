@@ -5,16 +5,18 @@ Conditions can change between rounds: a plan knows only of what *kind* each one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.halo.faces import Layers
+from onesided.collectives.halo.decomposition import Decomposition
 from onesided.collectives.halo.plan import Combine, Fill
 
 #: Conditions at an end of the grid that have a name; others are numbers and functions.
@@ -22,6 +24,9 @@ COPY, REFLECT, ANTIREFLECT = CONDITIONS = ("copy", "reflect", "antireflect")
 
 #: The kinds of the conditions that have a value of their own.
 NUMBER, FUNCTION = "number", "function"
+
+#: Those that look at the cells that the ghosts mirror.
+MIRRORED = (REFLECT, ANTIREFLECT, FUNCTION)
 
 #: By axis, the conditions at its low and high end.
 Conditions = list[tuple[Any, Any]]
@@ -69,7 +74,8 @@ def kind(condition: Any) -> str | None:
 def kinds(boundary: Any) -> Any:
     """Local. Of what kinds given conditions are, in a form that can be compared."""
     if isinstance(boundary, dict):
-        return tuple([(axis, kinds(given)) for axis, given in boundary.items()])
+        axes = sorted(boundary, key=repr)
+        return tuple([(axis, kinds(boundary[axis])) for axis in axes])
     if isinstance(boundary, tuple):
         return tuple([kinds(given) for given in boundary])
     return kind(boundary)
@@ -131,10 +137,11 @@ class Boundary:
 class End:
     """The ghosts of an array at one end of the grid, and what a condition sets them to.
 
-    ``ghosts`` and ``inside`` have the same shape; ``inside`` are the layers that they mirror, in
-    that order; ``edge`` is the outermost layer of the grid. All other axes have their ghosts, too,
-    so that corners are filled when one axis after the other is. ``coordinates`` are those of the
-    ghosts, by axis of the grid, shaped to be broadcast.
+    ``ghosts`` are those beyond the end; ``inside`` are the layers that they mirror, in that order,
+    so many as the grid has; ``edge`` is the outermost layer of the grid. What a thin block has not
+    itself are ghosts of it that have come before. All other axes have their ghosts, too, so that
+    corners are filled when one axis after the other is. ``coordinates`` are those of the ghosts,
+    by axis of the grid, shaped to be broadcast.
     """
 
     ghosts: NDArray[Any]
@@ -147,13 +154,14 @@ class End:
     @classmethod
     def of(
         cls, array: NDArray[Any], coordinates: Sequence[NDArray[np.float64]], axis: int, side: int,
-        layers: Layers, staggered: bool,
+        beyond: tuple[int, int], staggered: bool, condition: str | None,
     ) -> End:
         """Local. Points of a staggered field lie on the boundary: these mirror themselves.
 
-        ``coordinates`` are those of all points of the array, by axis of the grid.
+        ``coordinates`` are those of all points of the array, by axis of the grid; ``beyond`` how
+        many layers of it lie beyond the low and the high end of the grid.
         """
-        wide, at = layers[side], array.ndim - len(coordinates) + axis
+        wide, at = beyond[side], array.ndim - len(coordinates) + axis
         points = list(coordinates)
 
         def from_the_end(array: NDArray[Any], at: int) -> NDArray[Any]:
@@ -161,9 +169,10 @@ class End:
             return view if side == 0 else view[::-1]
 
         view = from_the_end(array, at)
-        if view.shape[0] < 2 * wide + staggered:
+        if condition in MIRRORED and view.shape[0] - beyond[1 - side] < 2 * wide + staggered:
             raise PatternError(
-                f"{wide} ghost layers at the end of axis {axis} mirror a block that has fewer"
+                f"{wide} ghost layers at the end of axis {axis} mirror layers that the block, with "
+                "its ghosts, does not have"
             )
         first = wide + staggered
         back = partial(np.moveaxis, source=0, destination=at)
@@ -202,3 +211,41 @@ class End:
                 self.ghosts[...] = empties
 
         return give
+
+
+def all_fills(
+    blocks: Decomposition, fields: Sequence[Any], forms: Sequence[Sequence[bool]],
+    boundary: Boundary, back: tuple[Combine, Any] | None,
+) -> list[list[Fill]]:
+    """Local. By turn, what fills the ghosts of this block beyond the ends of the grid, or with
+    ``back`` the adjoint of that. ``forms``: by field, along which axes it is staggered."""
+    levels = [field if isinstance(field, tuple) else (field,) for field in fields]
+    found: list[list[Fill]] = []
+    for turn in range(math.lcm(2, *map(len, levels))):
+        fills: list[Fill] = []
+        for number, (of_field, staggered) in enumerate(zip(levels, forms, strict=True)):
+            array = np.asarray(of_field[turn % len(of_field)])
+            ends = list(_ends(blocks, array, staggered, boundary, number))
+            if back is None:
+                fills += [end.fill(boundary, number) for end in ends]
+            else:
+                fills += [end.give(boundary.kind(number, end.axis, end.side), *back)
+                          for end in reversed(ends)]
+        if back is None and boundary.changes:
+            fills.insert(0, boundary.read)
+        found.append(fills)
+    return found
+
+
+def _ends(
+    blocks: Decomposition, array: NDArray[Any], staggered: Sequence[bool], boundary: Boundary,
+    field: int,
+) -> Iterator[End]:
+    """The ends of the grid at this block that have a condition, in the order of filling."""
+    along = [axis for axis, one in enumerate(staggered) if one]
+    points = blocks.coordinates(along, ghosts=True)
+    for axis, side in product(range(len(blocks.shape)), (0, 1)):
+        condition = boundary.kind(field, axis, side)
+        beyond = blocks.beyond(axis, staggered[axis])
+        if condition is not None and beyond[side]:
+            yield End.of(array, points, axis, side, beyond, staggered[axis], condition)

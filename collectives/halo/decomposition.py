@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -14,10 +15,13 @@ from numpy.typing import NDArray
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import (
     Blocks,
+    Layers,
+    Link,
     Place,
     bytes_off,
     choose_dims,
     extents,
+    links_between,
     order_by_node,
     read_sizes,
     read_width,
@@ -40,8 +44,7 @@ class Decomposition:
     ) -> None:
         """Local. ``nodes`` has the node of each rank; the rest as for :class:`~.grid.Grid`.
 
-        Raises :class:`PatternError` for what makes no sense, for more ranks than can have a block,
-        and for blocks with fewer layers than the halo.
+        Raises :class:`PatternError` for what makes no sense.
         """
         size = len(nodes)
         self.shape = tuple(operator.index(n) for n in shape)
@@ -53,14 +56,16 @@ class Decomposition:
         if len(each) != axes or any(p not in (False, True) for p in each):
             raise PatternError(f"periodic is {periodic!r}, not one truth per axis of {axes}")
         self.periodic = tuple(bool(p) for p in each)
-        cuts = () if sizes is None else read_sizes(sizes, self.shape, self.layers)
+        cuts = () if sizes is None else read_sizes(sizes, self.shape)
         if cuts and math.prod(map(len, cuts)) != size:
             raise PatternError(f"{math.prod(map(len, cuts))} blocks of given sizes for {size} "
                                "ranks")
         self.dims = tuple(map(len, cuts)) or choose_dims(self.shape, size, self.layers, dims)
         ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
         self.bounds = tuple((float(low), float(high)) for low, high in ends)
-        if len(self.bounds) != axes or any(low >= high for low, high in self.bounds):
+        if len(self.bounds) != axes or not all(
+            -math.inf < low < high < math.inf for low, high in self.bounds
+        ):
             raise PatternError(f"bounds is {bounds!r}, not (low, high) for each of {axes} axes")
         block = [n / parts for n, parts in zip(self.shape, self.dims, strict=True)]
         areas = [math.prod(block) / n * sum(layers)
@@ -135,6 +140,14 @@ class Decomposition:
             found.append(points.reshape([-1 if a == axis else 1 for a in range(len(self.shape))]))
         return found
 
+    def beyond(self, axis: int, staggered: bool) -> Layers:
+        """Local. How many ghost layers of this block lie beyond the ends of an axis."""
+        if self.periodic[axis] or 0 in self.local_shape:
+            return 0, 0
+        (low, high), here = self.layers[axis], self.box[axis]
+        left = self.shape[axis] - here.stop + (staggered and not self._last(axis))
+        return max(0, low - here.start), max(0, high - left)
+
     def part(self, rank: int, shape: Sequence[int]) -> tuple[slice, ...]:
         """Local. What a rank owns of a global array of this :meth:`global_shape`."""
         axes = len(self.shape)
@@ -170,10 +183,36 @@ class Decomposition:
     @property
     def _form(self) -> tuple[Any, ...]:
         """What fields have to have in common."""
-        return self.shape, self.blocks.starts, self.layers
+        return self.shape, self.blocks.starts, self.blocks.order, self.layers
 
     def _last(self, axis: int) -> bool:
-        return not self.periodic[axis] and self.coords[axis] == self.dims[axis] - 1
+        return not self.periodic[axis] and self.coords[axis] == self.blocks.last[axis]
+
+    def _links(
+        self, layers: Sequence[Layers], staggered: Sequence[int] = ()
+    ) -> list[list[Link]]:
+        """By axis, the blocks that have ghosts in common with this one."""
+        return [
+            links_between(
+                self.blocks.starts[axis], self.coords[axis], layers[axis], self.periodic[axis],
+                axis in staggered and not self.periodic[axis],
+            )
+            for axis in range(len(self.shape))
+        ]  # fmt: skip
+
+    def _touching(self) -> list[int]:
+        """The other ranks whose blocks have a face, an edge or a corner in common with this one."""
+        steps = [[link.step for link in links]
+                 for links in self._links([(1, 1)] * len(self.shape))]
+        found = {self._place.neighbor(offset) for offset in itertools.product(*steps)}
+        here = self._place.neighbor((0,) * len(self.shape))
+        return sorted(rank for rank in found if rank is not None and rank != here)
+
+    def _has_cells(self, where: tuple[Any, ...]) -> bool:
+        """Whether an index of fields, such as :attr:`interior`, selects something."""
+        spans = (range(*part.indices(n))
+                 for part, n in zip(where[1:], self._extents(()), strict=True))
+        return all(map(len, spans))
 
     def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
         """Of a field on this rank."""
@@ -185,6 +224,5 @@ class Decomposition:
     def _edges(self, axis: int) -> NDArray[np.float64]:
         """Where blocks begin along an axis, in coordinates, and the end."""
         low, high = self.bounds[axis]
-        edges = low + np.array(self.blocks.starts[axis]) * self.spacing[axis]
-        edges[-1] = high
-        return edges
+        starts = np.array(self.blocks.starts[axis])
+        return np.where(starts < self.shape[axis], low + starts * self.spacing[axis], high)

@@ -16,7 +16,8 @@ wherever the program is then.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -26,12 +27,19 @@ from numpy.typing import NDArray
 from onesided.collectives import debug, progress
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, listed_faces
+from onesided.collectives.halo.parcels import FacesOf
 from onesided.collectives.halo.plan import Combine, Fill, Ghosts, initialize
 from onesided.collectives.hints import MANUAL
-from onesided.collectives.program import FREED, load
+from onesided.collectives.program import FREED, address, load
 from onesided.collectives.request import Persistent
 
 Info = Mapping[str, str] | MPI.Info | None
+
+#: What is done to fields: its name, and what else a plan depends on.
+Wanted = tuple[str, *tuple[Any, ...]]
+
+#: Lists of fields whose requests a grid keeps.
+MOST_PLANS = 32
 
 
 class HaloExchange(Persistent):
@@ -100,17 +108,17 @@ class HaloExchange(Persistent):
             that do not exist, shapes or dtypes that differ between two sides.
         """
 
-        def faces_of(array: NDArray[Any]) -> Iterable[Face]:
+        def faces_of(array: NDArray[Any], number: int) -> Iterable[Face]:
             if neighbors is not None:
                 return listed_faces(neighbors, array.shape, comm.Get_size(), width)
-            return grid_faces(array.shape, width, _place(comm), ghosts, corners=corners)
+            return grid_faces(array.shape, width, _place(comm), ghosts, corners)
 
         self._set_up(comm, fields, faces_of, info)
 
     @classmethod
     def of(
-        cls, comm: MPI.Comm, fields: Any, faces_of: Callable[[NDArray[Any]], Iterable[Face]],
-        info: Info = None, combine: Combine | None = None,
+        cls, comm: MPI.Comm, fields: Any, faces_of: FacesOf, info: Info = None,
+        combine: Combine | None = None,
         empties: Any = None, fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
         boundary: Any = None,
     ) -> Self:
@@ -122,8 +130,8 @@ class HaloExchange(Persistent):
         return made
 
     def _set_up(
-        self, comm: MPI.Comm, fields: Any, faces_of: Callable[[NDArray[Any]], Iterable[Face]],
-        info: Info, combine: Combine | None = None, empties: Any = None,
+        self, comm: MPI.Comm, fields: Any, faces_of: FacesOf, info: Info,
+        combine: Combine | None = None, empties: Any = None,
         fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
     ) -> None:
         began = time.perf_counter()
@@ -221,3 +229,63 @@ def _place(comm: MPI.Comm) -> Place:
         raise PatternError("the communicator has no Cartesian topology: list the neighbors")
     dims, periods, coords = MPI.Cartcomm(comm).Get_topo()
     return Place(tuple(dims), tuple(map(bool, periods)), tuple(coords))
+
+
+class Plans:
+    """Requests that are planned once, by what they do and the memory of their fields.
+
+    They keep their fields alive, so no other memory has the same address.
+    """
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple[Wanted, Any], Any] = {}
+        self._warned = False
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._plans.values())
+
+    def find(self, wanted: Wanted, fields: Sequence[Any]) -> Any:
+        """Local. The request for these arrays, or views of the same memory; None where there is
+        none, or it has been freed by somebody else who keeps it."""
+        known = self._plans.get((wanted, _places(fields)))
+        if known is not None and known.state == "freed":
+            del self._plans[wanted, _places(fields)]
+            return None
+        return known
+
+    def number(self, plan: Any) -> int:
+        """Local. The place of a request, the same on all ranks."""
+        return [id(each) for each in self].index(id(plan))
+
+    def keep(self, wanted: Wanted, fields: Sequence[Any], plan: Any) -> None:
+        """Collective. Keep a request; of too many the one that is longest there is freed, which a
+        warning tells once."""
+        self._plans[wanted, _places(fields)] = plan
+        if len(self._plans) <= MOST_PLANS:
+            return
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"more than {MOST_PLANS} lists of fields of one grid: requests are planned anew, "
+                "which is slow; keep fields, and write into them", stacklevel=4,
+            )  # fmt: skip
+        self._plans.pop(next(iter(self._plans))).Free()
+
+    def Free(self) -> None:
+        """Collective. Give all back."""
+        for plan in self:
+            plan.Free()
+        self._plans.clear()
+
+
+def _places(fields: Sequence[Any]) -> Any:
+    """What tells the memory of fields from other memory as long as it exists."""
+    return tuple([
+        _places(each) if isinstance(each, tuple)
+        else (address(each), each.shape, each.strides, each.dtype)
+        if isinstance(each, np.ndarray) else id(each)
+        for each in fields
+    ])  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.pattern import Block, Box, check_disjoint, full_box
+from onesided.collectives.pattern import Block, Box, check_disjoint, full_box, whole
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Face:
     """What this rank exchanges with one neighbor: a face, an edge or a corner of its block.
 
     ``send`` and ``recv`` are boxes of the array, ghost layers included; one of them may be empty.
-    ``offset`` is the direction in the Cartesian grid, such as (-1, 0), and () where the neighbors
-    were listed. The keys tell several boxes of a pair of ranks apart: ``send_key`` on this side is
-    the neighbor's ``recv_key``. What has a later ``stage`` is sent when all of the earlier ones
-    has come.
+    ``offset`` is how many blocks away the neighbor is along each axis of a Cartesian grid, such as
+    (-1, 0), and () where the neighbors were listed. The keys tell several boxes of a pair of ranks
+    apart: ``send_key`` on this side is the neighbor's ``recv_key``. What has a later ``stage`` is
+    sent when all of the earlier ones has come.
     """
 
     rank: int
@@ -60,17 +60,16 @@ def is_empty(box: Box) -> bool:
     return any(part.stop <= part.start for part in box)
 
 
+def empty_box(axes: int) -> Box:
+    """Local. A box without elements."""
+    return (slice(0, 0),) * axes
+
+
 def common(one: Box, other: Box) -> Box:
     """Local. What two boxes share; an empty box where that is nothing."""
     starts = [max(a.start, b.start) for a, b in zip(one, other, strict=True)]
     stops = [min(a.stop, b.stop) for a, b in zip(one, other, strict=True)]
     return tuple(slice(low, max(low, high)) for low, high in zip(starts, stops, strict=True))
-
-
-def within(box: Box, other: Box) -> Box:
-    """Local. A box counted from the start of another one that it lies in."""
-    return tuple(slice(a.start - b.start, a.stop - b.start)
-                 for a, b in zip(box, other, strict=True))
 
 
 def text(box: Box) -> str:
@@ -150,103 +149,160 @@ GHOSTS = {"faces": 1, "edges": 2, "all": 1 << 30}
 #: How edges and corners come: from their owners, or with the faces of one axis after the other.
 DIRECT, AXES = CORNERS = ("direct", "axes")
 
+#: More than there are steps from one block to another along an axis.
+RADIX = 1 << 32
 
-def grid_faces(
-    shape: tuple[int, ...], width: Any, place: Place, ghosts: str = "all", lead: int = 0,
+
+@dataclass(frozen=True)
+class Link:
+    """What two blocks show of each other along one axis, in the indices of this block's array.
+
+    ``step`` are the places from this block to the other one, around a periodic axis as often as
+    need be; with 0 it is this block, and both slices are its own layers.
+    """
+
+    step: int
+    send: slice
+    recv: slice
+
+
+def links_between(
+    starts: Sequence[int], place: int, layers: Layers, periodic: bool, more: int = 0
+) -> list[Link]:
+    """Local. Along one axis, the link of a block to itself, then to those with which it has ghosts
+    in common: the ghosts of thin blocks show several. None at all for a block without layers.
+
+    ``starts``: where blocks begin, and the end. The last one that has layers has ``more`` points
+    at the end.
+    """
+    low, high = layers
+    parts, extent = len(starts) - 1, starts[-1]
+
+    def block(number: int) -> tuple[int, int]:
+        turns, at = divmod(number, parts)
+        ends = starts[at] < starts[at + 1] == extent
+        return starts[at] + turns * extent, starts[at + 1] + turns * extent + more * ends
+
+    start, stop = block(place)
+    if start == stop:
+        return []
+
+    def here(first: int, last: int) -> slice:
+        return slice(first - start + low, max(first, last) - start + low)
+
+    own = here(start, stop)
+    found = [Link(0, own, own)]
+    for sign in (-1, 1):
+        for steps in itertools.count(1):
+            number = place + sign * steps
+            if not (periodic or 0 <= number < parts):
+                break
+            first, last = block(number)
+            away = start - last if sign < 0 else first - stop
+            if away >= max(low, high):
+                break
+            if first == last:
+                continue
+            if sign < 0:
+                send = here(start, min(stop, last + high))
+                recv = here(max(first, start - low), last)
+            else:
+                send = here(max(start, first - low), stop)
+                recv = here(first, min(last, stop + high))
+            found.append(Link(sign * steps, send, recv))
+    return found
+
+
+def block_faces(
+    links: Sequence[Sequence[Link]], before: Box, after: Box, place: Place, ghosts: str = "all",
     corners: str = DIRECT,
 ) -> list[Face]:
     """Local. The faces of a block, then its edges and corners, in the order of their axes.
 
-    ``shape`` is the array's with its ghost layers. The grid's axes are those of the array after
-    the first ``lead`` ones, and ``width`` is about these and the following. With ``"axes"`` for
-    all ghosts there are faces only, in a stage per axis, which have the ghosts that have come
-    before.
-
-    Raises :class:`PatternError` where the array has fewer axes than the grid, for a width as
-    :func:`read_width` does, and where a block has fewer layers than a neighbor needs of it.
+    ``links`` are those along each axis of the grid, which are between the axes of ``before`` and
+    of ``after``. With ``"axes"`` for all ghosts there are faces only, in a stage per axis, which
+    have the ghosts that have come before.
     """
-    gridded = len(place.dims)
-    if gridded > len(shape) - lead:
-        raise PatternError(f"a grid of {gridded} axes, and an array of shape {shape}")
     if ghosts not in GHOSTS:
         raise PatternError(f"ghosts is {ghosts!r}, not one of {', '.join(GHOSTS)}")
     if corners not in CORNERS:
         raise PatternError(f"corners is {corners!r}, not one of {', '.join(CORNERS)}")
-    if GHOSTS[ghosts] < gridded:
-        corners = DIRECT
-    layers = ((0, 0),) * lead + read_width(width, shape[lead:], gridded)
+    axes, most = len(links), GHOSTS[ghosts]
+    if not all(links):
+        return []
+    staged = corners == AXES and most >= axes
     faces = []
-    for offset in directions(gridded, 1 if corners == AXES else GHOSTS[ghosts]):
+    for chosen in itertools.product(*links):
+        offset = tuple(link.step for link in chosen)
+        across = [axis for axis, step in enumerate(offset) if step]
+        if not 0 < len(across) <= (1 if staged else most):
+            continue
         rank = place.neighbor(offset)
         if rank is None:
             continue
-        steps = (0,) * lead + offset + (0,) * (len(shape) - gridded - lead)
-        send, recv = _send_box(shape, layers, steps), _recv_box(shape, layers, steps)
-        stage = 0
-        if corners == AXES:
-            stage = next(axis for axis, step in enumerate(offset) if step)
-            seen = [slice(0, n) for n in shape[:lead]]
-            seen += [_seen(shape[lead + a], layers[lead + a], place, a) for a in range(stage)]
-            send, recv = (*seen, *send[lead + stage :]), (*seen, *recv[lead + stage :])
-        if not (is_empty(send[lead:]) and is_empty(recv[lead:])):
-            opposite = tuple(-step for step in offset)
-            faces.append(
-                Face(rank, send, recv, offset, _key(offset), _key(opposite), stage)
-            )
-    return faces
+        send, recv = [link.send for link in chosen], [link.recv for link in chosen]
+        stage = across[0] if staged else 0
+        for axis in range(stage):
+            send[axis] = recv[axis] = _seen(links[axis])
+        if is_empty(tuple(send)) and is_empty(tuple(recv)):
+            continue
+        faces.append(Face(
+            rank, (*before, *send, *after), (*before, *recv, *after), offset, _key(offset),
+            _key([-step for step in offset]), stage,
+        ))  # fmt: skip
+
+    def order(face: Face) -> tuple[Any, ...]:
+        across = [axis for axis, step in enumerate(face.offset) if step]
+        return len(across), across, face.offset
+
+    return sorted(faces, key=order)
 
 
-def _seen(extent: int, layers: Layers, place: Place, axis: int) -> slice:
+def grid_faces(
+    shape: tuple[int, ...], width: Any, place: Place, ghosts: str = "all", corners: str = DIRECT
+) -> list[Face]:
+    """Local. The faces of a block of which only its own array is known: neighbors have as many
+    layers as their ghosts need.
+
+    ``shape`` is the array's with its ghost layers; the grid's axes are its first ones.
+
+    Raises :class:`PatternError` where the array has fewer axes than the grid, for a width as
+    :func:`read_width` does, and where the block has fewer layers than a neighbor needs of it.
+    """
+    gridded = len(place.dims)
+    if gridded > len(shape):
+        raise PatternError(f"a grid of {gridded} axes, and an array of shape {shape}")
+    layers = read_width(width, shape, gridded)
+    links = []
+    for axis in range(gridded):
+        low, high = layers[axis]
+        own, wide = shape[axis] - low - high, max(low, high)
+        links.append([])
+        for link in links_between((0, wide, wide + own, 2 * wide + own), 1, (low, high), False):
+            offset = tuple(link.step if a == axis else 0 for a in range(gridded))
+            if place.neighbor(offset) is not None:
+                links[axis].append(link)
+        for step, wanted in ((-1, high), (1, low)):
+            beside = place.neighbor(tuple(step if a == axis else 0 for a in range(gridded)))
+            if beside is not None and wanted > own:
+                raise PatternError(
+                    f"the block has {own} layers of its own on axis {axis}, and a neighbor "
+                    f"needs {wanted} of them: use fewer ranks along this axis, or fewer ghost "
+                    "layers"
+                )
+    return block_faces(links, (), whole(shape[gridded:]), place, ghosts, corners)
+
+
+def _seen(links: Sequence[Link]) -> slice:
     """What a block has along an axis when its neighbors there have sent."""
-    below, above = (
-        place.neighbor(tuple(step if a == axis else 0 for a in range(len(place.dims))))
-        for step in (-1, 1)
-    )
-    return slice(layers[0] if below is None else 0,
-                 extent - (layers[1] if above is None else 0))
+    shown = [link.recv for link in links if link.recv.start < link.recv.stop]
+    return slice(min(part.start for part in shown), max(part.stop for part in shown))
 
 
-def directions(axes: int, most: int) -> list[tuple[int, ...]]:
-    """Local. The directions to neighbors along ``most`` axes, those along one axis first."""
-    found = [offset for offset in itertools.product((-1, 0, 1), repeat=axes)
-             if 0 < sum(map(abs, offset)) <= most]
-
-    def place(offset: tuple[int, ...]) -> tuple[int, list[int], tuple[int, ...]]:
-        across = [axis for axis, step in enumerate(offset) if step]
-        return len(across), across, offset
-
-    return sorted(found, key=place)
-
-
-def _key(offset: tuple[int, ...]) -> int:
-    """A number for a direction: its digits to the base 3. What travels along the same axes comes
-    next to each other."""
-    return sum(step % 3 * 3**axis for axis, step in enumerate(offset))
-
-
-def _send_box(shape: tuple[int, ...], layers: Sequence[Layers], steps: Sequence[int]) -> Box:
-    """The block's own layers that are ghosts of the neighbor."""
-    box = []
-    for axis, ((low, high), step) in enumerate(zip(layers, steps, strict=True)):
-        start, stop = low, shape[axis] - high
-        wanted = {-1: high, 0: 0, 1: low}[step]
-        if wanted > stop - start:
-            raise PatternError(
-                f"the block has {stop - start} layers of its own on axis {axis}, and a neighbor "
-                f"needs {wanted} of them: use fewer ranks along this axis, or fewer ghost layers"
-            )
-        box.append({-1: slice(start, start + high), 0: slice(start, stop),
-                    1: slice(stop - low, stop)}[step])
-    return tuple(box)
-
-
-def _recv_box(shape: tuple[int, ...], layers: Sequence[Layers], steps: Sequence[int]) -> Box:
-    """The ghost layers that show the neighbor's own ones."""
-    box = []
-    for extent, (low, high), step in zip(shape, layers, steps, strict=True):
-        box.append({-1: slice(0, low), 0: slice(low, extent - high),
-                    1: slice(extent - high, extent)}[step])
-    return tuple(box)
+def _key(offset: Sequence[int]) -> int:
+    """A number for a direction, which has a digit for each axis. What travels along the same axes
+    comes next to each other."""
+    return sum((2 * abs(step) - (step > 0)) * RADIX**axis for axis, step in enumerate(offset))
 
 
 # -- by a list ------------------------------------------------------------------------------------
@@ -279,7 +335,7 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
         send = read_box(entry[1], shape, f"the send box for neighbor {number} (rank {rank})")
         recv = read_box(entry[2], shape, f"the receive box for neighbor {number} (rank {rank})")
         if rank == MPI.PROC_NULL:
-            send = recv = _nothing(shape)
+            send = recv = empty_box(len(shape))
         key = _integer(entry[3], f"the tag of neighbor {number}") if len(entry) > 3 else seen[rank]
         seen[rank] += 1
         if rank >= 0 and (rank, key) in taken:
@@ -294,7 +350,7 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
 def read_box(box: Any, shape: tuple[int, ...], name: str) -> Box:
     """Local. A box from slices or pairs (start, stop), one per axis; an empty one from None."""
     if box is None:
-        return _nothing(shape)
+        return empty_box(len(shape))
     if isinstance(box, slice):
         box = (box,)
     if not isinstance(box, list | tuple):
@@ -363,10 +419,6 @@ def _integer(value: Any, name: str) -> int:
         raise PatternError(f"{name} has {value!r:.60}, not an integer") from None
 
 
-def _nothing(shape: tuple[int, ...]) -> Box:
-    return (slice(0, 0),) * len(shape)
-
-
 # -- a grid in blocks ----------------------------------------------------------------------------
 
 
@@ -374,9 +426,9 @@ def _nothing(shape: tuple[int, ...]) -> Box:
 class Blocks:
     """How a grid is cut over the ranks; pure geometry.
 
-    ``sizes`` are the layers of the blocks along each axis; without them blocks differ by one layer
-    at most, the larger come first. ``order`` are the ranks by place, in C order; without it they
-    are numbered so.
+    ``sizes`` are the layers of the blocks along each axis, of which some may have none; without
+    them blocks differ by one layer at most, the larger come first. ``order`` are the ranks by
+    place, in C order; without it they are numbered so.
     """
 
     shape: tuple[int, ...]
@@ -394,6 +446,11 @@ class Blocks:
         return tuple((0, *itertools.accumulate(each)) for each in sizes)
 
     @cached_property
+    def last(self) -> tuple[int, ...]:
+        """By axis, the place of the last block that has layers."""
+        return tuple(each.index(each[-1]) - 1 for each in self.starts)
+
+    @cached_property
     def _places(self) -> dict[int, int]:
         return {rank: place for place, rank in enumerate(self.order)}
 
@@ -407,14 +464,12 @@ class Blocks:
         found = []
         for axis, place in enumerate(self.coords(rank)):
             start, stop = self.starts[axis][place : place + 2]
-            last = place == self.dims[axis] - 1
+            last = place == self.last[axis]
             found.append(slice(start, stop + (more[axis] if more and last else 0)))
         return tuple(found)
 
 
-def read_sizes(
-    sizes: Any, shape: Sequence[int], layers: Sequence[Layers]
-) -> tuple[tuple[int, ...], ...]:
+def read_sizes(sizes: Any, shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """Local. The layers of blocks by axis, as the caller wants them; raises
     :class:`PatternError`."""
     if not isinstance(sizes, Sequence) or len(sizes) != len(shape):
@@ -422,14 +477,9 @@ def read_sizes(
     found = []
     for axis, given in enumerate(sizes):
         each = tuple(_integer(n, "sizes") for n in given)
-        if sum(each) != shape[axis] or not each:
+        if sum(each) != shape[axis] or min(each, default=-1) < 0:
             raise PatternError(
                 f"blocks of {each} cells along axis {axis} of a grid with {shape[axis]}")
-        if min(each) < max(1, *layers[axis]):
-            raise PatternError(
-                f"a block of {min(each)} cells along axis {axis}: every block needs a layer of its "
-                "own, and as many as there are ghost layers"
-            )
         found.append(each)
     return tuple(found)
 
@@ -483,38 +533,33 @@ def bytes_off(
 def choose_dims(
     shape: Sequence[int], ranks: int, layers: Sequence[Layers], dims: Sequence[int] | None = None
 ) -> tuple[int, ...]:
-    """Local. Ranks per axis such that blocks have as many layers as ghosts, and the least surface.
+    """Local. Ranks per axis such that blocks have as many layers as ghosts, if that is possible, as
+    few ranks as possible have none, and blocks have the least surface.
 
     ``dims`` are given entries, 0 for those to be chosen. Of equals the one whose first axes are
     cut most: faces across these lie in one piece in memory.
 
     Raises :class:`PatternError` where the ranks cannot be arranged like this.
     """
-    wanted = [0] * len(shape) if dims is None else [operator.index(n) for n in dims]
+    wanted = [0] * len(shape) if dims is None else [
+        0 if n is None else _integer(n, "dims") for n in dims
+    ]
     if len(wanted) != len(shape) or min(wanted) < 0:
         raise PatternError(f"dims is {dims!r}, not a number of ranks for each of {len(shape)} axes")
     fitting = [d for d in _factorizations(ranks, len(shape))
                if all(given in (0, n) for given, n in zip(wanted, d, strict=True))]
     if not fitting:
         raise PatternError(f"{ranks} ranks cannot be arranged as {dims!r}")
-    thick = [
-        d for d in fitting
-        if all(n // parts >= max(1, *ghosts)
-               for n, parts, ghosts in zip(shape, d, layers, strict=True))
-    ]  # fmt: skip
-    if not thick:
-        raise PatternError(
-            f"a grid of {tuple(shape)} with ghost layers {tuple(layers)} is too small for {ranks} "
-            f"ranks{'' if dims is None else f' as {tuple(dims)}'}: every block needs a layer of "
-            "its own, and as many as there are ghost layers"
-        )
 
-    def surface(parts: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
+    def worth(parts: tuple[int, ...]) -> tuple[bool, int, float, tuple[int, ...]]:
         block = [n / p for n, p in zip(shape, parts, strict=True)]
         area = sum(math.prod(block) / block[a] for a, p in enumerate(parts) if p > 1)
-        return area, tuple(-p for p in parts)
+        thin = any(n // p < max(1, *ghosts)
+                   for n, p, ghosts in zip(shape, parts, layers, strict=True))
+        busy = math.prod(min(n, p) for n, p in zip(shape, parts, strict=True))
+        return thin, -busy, area, tuple(-p for p in parts)
 
-    return min(thick, key=surface)
+    return min(fitting, key=worth)
 
 
 def _factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:

@@ -15,11 +15,9 @@ has been updated, planned at the first call.
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -35,42 +33,44 @@ from onesided.collectives.halo.boundary import (
     ANTIREFLECT,
     Boundary,
     Conditions,
-    End,
+    all_fills,
     kind,
     kinds,
     read_conditions,
 )
 from onesided.collectives.halo.decomposition import Decomposition
-from onesided.collectives.halo.exchange import HaloExchange, Info
+from onesided.collectives.halo.exchange import HaloExchange, Info, Plans, Wanted
 from onesided.collectives.halo.faces import (
     DIRECT,
+    RADIX,
     Face,
-    common,
-    directions,
+    block_faces,
+    empty_box,
     extents,
-    grid_faces,
     listed_faces,
     text,
-    within,
 )
 from onesided.collectives.halo.migration import Migration
-from onesided.collectives.halo.plan import Combine, Fill
-from onesided.collectives.halo.redistribution import Part, Redistribution
+from onesided.collectives.halo.plan import Combine
+from onesided.collectives.halo.redistribution import (
+    P2P,
+    Part,
+    Placed,
+    Redistribution,
+    Refinement,
+    check_alike,
+    check_refined,
+    part_of,
+)
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import Region, empty, find_region, free
-from onesided.collectives.pattern import Box, full_box, pieces
-from onesided.collectives.program import address
+from onesided.collectives.pattern import full_box
+from onesided.collectives.pattern import whole as all_of
 
 #: What ``accumulate`` does with what comes, and what is left in the ghosts.
 OPERATIONS: dict[str, tuple[Combine, Any]] = {
     "sum": (np.add, 0), "min": (np.minimum, None), "max": (np.maximum, None),
 }  # fmt: skip
-
-#: What is done to fields: its name, which ghosts, and what the ends of the grid show.
-Wanted = tuple[str, str | None, Any]
-
-#: Lists of fields whose requests a grid keeps.
-MOST_PLANS = 32
 
 #: The grids that memory has been made for.
 _MADE: WeakKeyDictionary[Region, tuple[Any, ...]] = WeakKeyDictionary()
@@ -108,7 +108,8 @@ class Grid(Decomposition, Scoped):
             Ghost layers: a number, or per axis a number or (low, high).
         dims
             Ranks per axis, 0 or None where they are chosen: as many layers per block as there are
-            ghost layers, and as little surface as possible.
+            ghost layers, if that is possible, and as little surface as possible. Blocks may be
+            thinner than the halo; where there are more ranks than cells some have none.
         bounds
             Per axis, where the grid begins and ends; (0, cells) by default. For coordinates, and
             for the positions of :meth:`migrate`.
@@ -127,7 +128,7 @@ class Grid(Decomposition, Scoped):
         corners
             How all ghosts come: ``"direct"`` or ``"axes"``, as for :class:`HaloExchange`.
         sizes
-            Per axis, the cells of the blocks along it, one number per block; even blocks by
+            Per axis, the cells of the blocks along it, one number per block, 0 too; even blocks by
             default.
         reorder
             Blocks may be given to ranks in another than their C order, so that neighbors share
@@ -135,8 +136,7 @@ class Grid(Decomposition, Scoped):
         info
             As for :class:`HaloExchange`, for all requests of the grid.
 
-        Raises :class:`PatternError` on every rank for what makes no sense, for more ranks than can
-        have a block, and for blocks with fewer layers than the halo.
+        Raises :class:`PatternError` on every rank for what makes no sense.
         """
         self._context = Context.of(comm)
         self.comm = comm
@@ -153,12 +153,11 @@ class Grid(Decomposition, Scoped):
             )  # fmt: skip
             read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
-            self._faces(np.empty(self._extents(()), np.uint8), None)
-        self._plans: dict[tuple[Wanted, Any], HaloExchange] = {}  # by the memory of the fields
-        self._moves: dict[Any, Redistribution] = {}
+            block_faces(self._links(self.layers), (), (), self._place, ghosts, corners)
+        self._plans = Plans()
         self._migration: Migration | None = None
         self._fields: list[NDArray[Any]] = []
-        self._compares, self._warned = debug.enabled(), False
+        self._compares = debug.enabled()
 
     def __repr__(self) -> str:
         return f"<grid of {self.shape} on {self.dims} ranks, here {text(self.box)}>"
@@ -241,12 +240,12 @@ class Grid(Decomposition, Scoped):
         plan = self._updating(fields, boundary, ghosts, t)
         plan.Start()
         try:
-            if not self._thin and all(extents(_bounded(self.interior, self._extents(())))):
+            if self._has_cells(self.interior):
                 function(self.interior)
         finally:
             given = plan.Wait()
         for where in self.boundary:
-            if all(extents(_bounded(where, self._extents(())))):
+            if self._has_cells(where):
                 function(where)
         return given
 
@@ -261,7 +260,8 @@ class Grid(Decomposition, Scoped):
             raise
         plan = self._planned(wanted, fields)
         if plan is None:
-            plan = self._keep(wanted, fields, self.halo(*fields, boundary=boundary, ghosts=ghosts))
+            plan = self.halo(*fields, boundary=boundary, ghosts=ghosts)
+            self._plans.keep(wanted, fields, plan)
         elif boundary is not None:
             plan.boundary.set(self._conditions(fields, boundary))
         plan.boundary.time = t
@@ -284,10 +284,10 @@ class Grid(Decomposition, Scoped):
         """
         forms, conditions = self._forms(fields, boundary)
         shown = Boundary(conditions, [_first(field).dtype for field in fields])
-        fills = partial(self._fills, fields, forms, shown, None)
+        fills = partial(all_fills, self, fields, forms, shown, None)
         return HaloExchange.of(
             self.comm, self._given(fields),
-            partial(self._faces, table=neighbors, ghosts=ghosts),
+            partial(self._faces, forms=forms, table=neighbors, ghosts=ghosts),
             self._info if info is None else info,
             fills=None if shown.empty else fills, boundary=shown,
         )  # fmt: skip
@@ -313,7 +313,8 @@ class Grid(Decomposition, Scoped):
             raise
         plan = self._planned(wanted, fields)
         if plan is None:
-            plan = self._keep(wanted, fields, self._backwards(fields, op, boundary, ghosts))
+            plan = self._backwards(fields, op, boundary, ghosts)
+            self._plans.keep(wanted, fields, plan)
         return plan.exchange()
 
     # -- the whole field --------------------------------------------------------------------------
@@ -332,45 +333,144 @@ class Grid(Decomposition, Scoped):
         return (*lead, *ends)
 
     def redistribute(
-        self, field: NDArray[Any], other: Grid, out: NDArray[Any] | None = None
-    ) -> NDArray[Any]:
+        self, field: NDArray[Any], other: Grid | Placed, out: NDArray[Any] | None = None
+    ) -> Any:
         """Collective. Bring a field to another grid of the same shape, however that is cut, and
-        with whatever ghosts; these are not filled.
+        with whatever ghosts, which are not filled; or to a distributed array, or from one.
 
-        ``out`` is a field of the other grid, a new one by default. The exchange for two fields is
-        planned once and kept by both grids; later calls only wait for ranks that share cells.
+        ``out`` is a field of the other grid, a new one by default. A distributed array tells where
+        it belongs by ``global_shape`` and ``local_slice()``, as
+        :class:`onesided.pencilfft.DistArray` does. It may be ``other``, and is filled then, or
+        take the place of ``field``. Returns what is filled. The exchange for two arrays is planned
+        once and kept; later calls only wait for ranks that share cells.
 
         Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks
         differ.
+
+        Example
+        -------
+        ::
+
+            grid.redistribute(u, array)              # to pencils, without the ghosts
+            grid.redistribute(array, grid, u)        # and back
         """
-        shape = self.global_shape(field)
-        lead = field.ndim - len(self.shape)
+        shape = None
+        if not isinstance(other, Grid):
+            other, out = self, other
+        elif out is None:
+            shape = self._shape_of(field)
+            lead = max(0, len(shape) - len(other.shape))
+            cells = other.shape if isinstance(field, Placed) else self.shape
+            more = [axis for axis, (n, m) in enumerate(zip(shape[lead:], cells, strict=False))
+                    if n == m + 1]
+            out = other.empty(shape[:lead], field.dtype, more)
+        wanted = ("redistribute", self._name_of(field), other._name_of(out))
+        plan = self._planned(wanted, (field, out))
+        if plan is None:
+            shapes = [shape or self._shape_of(field), other._shape_of(out)]
+            with agreed(self._context.comm, f"redistribute {shapes} {field.dtype} {out.dtype}"):
+                check_alike(self._context.comm, other._context.comm)
+                forms = [f"{array.dtype} {each}"
+                         for each, array in zip(shapes, (field, out), strict=True)]
+                if forms[0] != forms[1]:
+                    raise PatternError(f"a field of {forms[0]}, and one of {forms[1]}")
+            parts = [self._part_of(field, shapes[0]), other._part_of(out, shapes[0])]
+            plan = Redistribution(self.comm, *parts, self._info)
+            for plans in (self._plans, other._plans):  # whichever is freed first gives it back
+                plans.keep(wanted, (field, out), plan)
+        plan.exchange()
+        return out
+
+    def refine(
+        self, field: NDArray[Any], fine: Grid, out: NDArray[Any] | None = None, *,
+        order: int = 1, boundary: Any = None,
+    ) -> NDArray[Any]:
+        """Collective. Bring a field to a grid with twice the cells along every axis.
+
+        With order 0 a fine cell has the value of the cell that it is a part of, with order 1 that
+        of linear interpolation between the middles of cells. For this the ghosts of the field,
+        one layer at least on every side, are filled first, as by :meth:`update` with
+        ``boundary``; at ends without a condition they are taken as they are. ``out`` is a field of
+        the fine grid, a new one by default, and returned; its ghosts are not filled. However the
+        grids are cut, cells come from where they are; where fine blocks are those of the coarse
+        grid, twice as large, nothing else moves. Planned as by :meth:`redistribute`.
+
+        Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks do not
+        fit, and for fields that are staggered, or neither real nor complex.
+
+        Example
+        -------
+        ::
+
+            coarse, fine = Grid(comm, (32, 32), 1), Grid(comm, (64, 64), 1)
+            e = coarse.refine(correction, fine, boundary="antireflect")
+        """
+        plan = self._between("refine", self, field, fine, out, order)
+        if order:
+            self.update(field, boundary=boundary, ghosts="all")
+        return plan.exchange()
+
+    def coarsen(
+        self, field: NDArray[Any], coarse: Grid, out: NDArray[Any] | None = None, *,
+        order: int = 0, boundary: Any = None,
+    ) -> NDArray[Any]:
+        """Collective. Bring a field to a grid with half the cells along every axis: the adjoint of
+        :meth:`refine` of the same order.
+
+        With order 0 a coarse cell has the mean of its parts; with order 1 fine cells beside it
+        count, too, with weights 1, 3, 3, 1 along every axis, and ``boundary`` are the conditions
+        of the coarse grid that :meth:`refine` shows. Adjoint it is in the product that counts a
+        cell by its volume: of d axes, ``(coarse.refine(u), v) == 2**d * (u, fine.coarsen(v))``.
+        ``out`` is a field of the coarse grid, whose ghosts are zeros then with order 1. The rest
+        is as for :meth:`refine`.
+        """
+        plan = self._between("coarsen", coarse, field, coarse, out, order)
+        found = plan.exchange()
+        if order:
+            coarse.accumulate(found, boundary=boundary, ghosts="all")
+        return found
+
+    def _between(
+        self, name: str, coarse: Grid, field: NDArray[Any], other: Grid,
+        out: NDArray[Any] | None, order: int,
+    ) -> Refinement:
+        """Collective. What refines or coarsens a field of this grid."""
+        wanted = (name, order, self._form, other._form)
+        plan = None if out is None else self._planned(wanted, (field, out))
+        if plan is not None:
+            return plan
+        fine, shape = other if coarse is self else self, self.global_shape(field)
+        ((staggered,), _), lead = self._forms([field], None), field.ndim - len(self.shape)
+        with agreed(self._context.comm, f"{name} {shape} {order} {other.shape}"):
+            check_alike(self._context.comm, other._context.comm)
+            if any(staggered):
+                raise PatternError("a field that is not in the middles of cells")
+            check_refined(coarse.shape, fine.shape, coarse.layers, order, field.dtype)
         if out is None:
-            more = np.subtract(shape[lead:], self.shape)
-            out = other.empty(shape[:lead], field.dtype, np.flatnonzero(more).tolist())
-        key = _places((field, out))
-        known = self._moves.get(key)
-        if known is None or known.freed:
-            with agreed(self._context.comm, f"redistribute {shape} {field.dtype}"):
-                alike = MPI.Comm.Compare(self._context.comm, other._context.comm)
-                if alike not in (MPI.IDENT, MPI.CONGRUENT):
-                    raise PatternError("the grids are of other ranks, or of ranks in other orders")
-                if out.dtype != field.dtype:
-                    raise PatternError(f"a field of {field.dtype}, and one of {out.dtype}")
-            theirs = other.global_shape(out)
-            with agreed(self._context.comm, f"redistribute to {theirs}"):
-                if theirs != shape:
-                    raise PatternError(f"a field of shape {shape}, and one of {theirs}")
-            while len(self._moves) >= MOST_PLANS:
-                self._moves.pop(next(iter(self._moves))).Free()
-            known = Redistribution(self.comm, self._part_of(field, shape),
-                                   other._part_of(out, shape), self._info)
-            for grid in (self, other):  # whichever is freed first gives the exchange back
-                grid._moves[key] = known
-        return known.move()
+            out = other.empty(shape[:lead], field.dtype)
+        there, ((staggered,), _) = other.global_shape(out), other._forms([out], None)
+        with agreed(self._context.comm, f"{name} to {there}"):
+            if there != (*shape[:lead], *other.shape) or any(staggered) or out.dtype != field.dtype:
+                raise PatternError(f"a field of {out.dtype} of shape {there} for one of "
+                                   f"{field.dtype} of shape {shape}")
+        parts = [self._part_of(field, shape), other._part_of(out, there)]
+        plan = Refinement(self.comm, *parts, name == "refine", order, lead, self._info)
+        for plans in (self._plans, other._plans):
+            plans.keep(wanted, (field, out), plan)
+        return plan
+
+    def _name_of(self, array: Any) -> Any:
+        """Local. What tells fields of this grid from those of others, and distributed arrays."""
+        return id(array) if isinstance(array, Placed) else self._form
+
+    def _shape_of(self, array: Any) -> tuple[int, ...]:
+        """Collective. The global shape of a field, or of a distributed array."""
+        return tuple(array.global_shape) if isinstance(array, Placed) else self.global_shape(array)
 
     def _part_of(self, field: NDArray[Any], shape: Sequence[int]) -> Part:
-        """Local. A field as what ranks own of its global array."""
+        """Collective. A field, or a distributed array, as what ranks own of the global array."""
+        if isinstance(field, Placed):
+            return part_of(self._context.comm, field)
         lead = field.ndim - len(self.shape)
         origin = [*[0] * lead, *(low for low, _ in self.layers)]
         ranks = range(self._context.comm.size)
@@ -388,23 +488,12 @@ class Grid(Decomposition, Scoped):
         comm = self._context.comm
         with agreed(comm, f"gather {box}"):
             wanted = full_box(() if box is None else box, shape, "the box")
-        here = self.part(comm.rank, shape)
-        own = field[self.owned][within(common(here, wanted), here)]
-        mine = np.ascontiguousarray(own)
-        if comm.rank != root:
-            for piece in pieces(mine):
-                comm.Send([piece, MPI.BYTE], root)
-            return None
-        whole: NDArray[Any] = np.empty(extents(wanted), field.dtype)
-        for rank in range(comm.size):
-            there = common(self.part(rank, shape), wanted)
-            place = within(there, wanted)
-            part = mine if rank == root else np.empty(extents(place), field.dtype)
-            if rank != root:
-                for piece in pieces(part):
-                    comm.Recv([piece, MPI.BYTE], rank, 0)
-            whole[place] = part
-        return whole
+            here = wanted if comm.rank == root else empty_box(len(shape))
+            found: NDArray[Any] = np.empty(extents(here), field.dtype)
+        target = Part.of_one(comm.size, root, found, wanted)
+        with Redistribution(self.comm, self._part_of(field, shape), target, self._info, P2P) as way:
+            way.exchange()
+        return found if comm.rank == root else None
 
     def scatter(self, whole: NDArray[Any] | None, field: NDArray[Any], root: int = 0) -> None:
         """Collective. Give every rank its part of a global array on ``root``; not the ghosts.
@@ -418,19 +507,11 @@ class Grid(Decomposition, Scoped):
             given = isinstance(whole, np.ndarray) and (whole.shape, whole.dtype) == form
             if comm.rank == root and not given:
                 raise PatternError(f"a global array of shape {shape} and {field.dtype} is needed")
-        if comm.rank == root and whole is not None:
-            for rank in range(comm.size):
-                part = whole[self.part(rank, shape)]
-                if rank == root:
-                    field[self.owned] = part
-                    continue
-                for piece in pieces(np.ascontiguousarray(part)):
-                    comm.Send([piece, MPI.BYTE], rank)
-            return
-        mine = np.empty_like(field[self.owned], order="C")
-        for piece in pieces(mine):
-            comm.Recv([piece, MPI.BYTE], root, 0)
-        field[self.owned] = mine
+        if whole is None or comm.rank != root:
+            whole = np.empty([0] * len(shape), field.dtype)
+        source = Part.of_one(comm.size, root, whole, full_box((), shape, ""))
+        with Redistribution(self.comm, source, self._part_of(field, shape), self._info, P2P) as way:
+            way.exchange()
 
     # -- items that move --------------------------------------------------------------------------
 
@@ -457,28 +538,20 @@ class Grid(Decomposition, Scoped):
             axes = range(len(self.shape))
             edges = [self._edges(axis) for axis in axes]
             place = [slice(at, at + 1) for at in self.coords]
-            beside = {self._place.neighbor(offset) for offset in directions(len(axes), len(axes))}
-            beside -= {None, self._context.comm.rank}
             self._migration = Migration(
                 self._context, self.comm, edges, self.periodic, place, self.blocks.order,
-                sorted(rank for rank in beside if rank is not None), self._info,
+                self._touching(), self._info,
             )  # fmt: skip
         moved = self._migration.move(arrays, positions, outside)
         return moved[:-1], moved[-1]
 
     def Free(self) -> None:
-        """Collective. Give back all requests of :meth:`update`, :meth:`accumulate`,
-        :meth:`redistribute` and :meth:`migrate`, and the memory of all fields, which stays mapped
-        while it is looked at.
+        """Collective. Give back all requests but those of :meth:`halo`, and the memory of all
+        fields, which stays mapped while it is looked at.
 
         Requests of :meth:`halo` are the caller's to be freed before. A second call does nothing.
         """
-        for plan in self._plans.values():
-            plan.Free()
-        self._plans.clear()
-        for move in self._moves.values():
-            move.Free()
-        self._moves.clear()
+        self._plans.Free()
         if self._migration is not None:
             self._migration.Free()
             self._migration = None
@@ -489,29 +562,39 @@ class Grid(Decomposition, Scoped):
 
     # -- inside -----------------------------------------------------------------------------------
 
+    def _check(self, array: NDArray[Any]) -> None:
+        """Local. Raise :class:`PatternError` for an array that shows another block."""
+        lead = array.ndim - len(self.shape)
+        if lead < 0:
+            raise PatternError(
+                f"an array of shape {array.shape} in a grid of {len(self.shape)} axes")
+        own = self._extents(())
+        for axis, (extent, least) in enumerate(zip(array.shape[lead:], own, strict=True)):
+            if extent - least not in (0, int(self._last(axis))):
+                raise PatternError(
+                    f"a field of this grid has {least} layers along axis {axis} on this rank, "
+                    f"ghosts included, not {extent}: shape {array.shape}"
+                )
+
     def _faces(
-        self, array: NDArray[Any], table: Sequence[Any] | None = None, ghosts: str | None = None
+        self, array: NDArray[Any], number: int, forms: Sequence[Sequence[bool]],
+        table: Sequence[Any] | None = None, ghosts: str | None = None,
     ) -> list[Face]:
+        """Local. The faces of a field, whose points are as all ranks have agreed."""
         axes = len(self.shape)
         lead = array.ndim - axes
-        if lead < 0:
-            raise PatternError(f"an array of shape {array.shape} in a grid of {axes} axes")
-        shape, whole = array.shape[lead:], [slice(0, n) for n in array.shape[:lead]]
-        for axis, (extent, own) in enumerate(zip(shape, self._extents(()), strict=True)):
-            if extent - own not in (0, int(self._last(axis))):
-                raise PatternError(
-                    f"a field of this grid has {own} layers along axis {axis} on this rank, ghosts "
-                    f"included, not {extent}: shape {array.shape}"
-                )
+        shape, before = array.shape[lead:], all_of(array.shape[:lead])
+        staggered = [axis for axis, one in enumerate(forms[number]) if one]
+        if shape != self._extents(staggered):
+            raise PatternError(f"a field that is staggered on other ranks: shape {array.shape}")
         if table is not None and self.corners != DIRECT:
             raise PatternError("a table of neighbors goes with corners=\"direct\" only")
-        faces = grid_faces(
-            array.shape, self.layers, self._place, ghosts or self.ghosts, lead, self.corners
-        )
+        links = self._links(self.layers, staggered)
+        faces = block_faces(links, before, (), self._place, ghosts or self.ghosts, self.corners)
         for face in listed_faces(table or [], shape, math.prod(self.dims), None):
             faces.append(replace(
-                face, send=(*whole, *face.send), recv=(*whole, *face.recv),
-                send_key=3**axes + face.send_key, recv_key=3**axes + face.recv_key,
+                face, send=(*before, *face.send), recv=(*before, *face.recv),
+                send_key=RADIX**axes + face.send_key, recv_key=RADIX**axes + face.recv_key,
             ))  # fmt: skip
         return faces
 
@@ -543,7 +626,7 @@ class Grid(Decomposition, Scoped):
                 for level in field if isinstance(field, tuple) else (field,):
                     if not isinstance(level, np.ndarray):
                         raise PatternError(f"a field is an array, not {type(level).__name__}")
-                    self._faces(level)
+                    self._check(level)
                     region = find_region(level)
                     made, along = self._form, ()
                     if region is not None:
@@ -551,8 +634,8 @@ class Grid(Decomposition, Scoped):
                     found[list(along)] = 1
                     if made != self._form:
                         raise PatternError(
-                            f"a field of another grid, of shape {made[0]} with {made[2]} layers of "
-                            "ghosts"
+                            f"a field of another grid, of shape {made[0]} with {made[-1]} layers "
+                            "of ghosts"
                         )
                     found |= np.subtract(level.shape[level.ndim - axes :], self._extents(()))
                 more += found.tolist()
@@ -568,43 +651,6 @@ class Grid(Decomposition, Scoped):
             if not 0 <= root < self._context.comm.size:
                 raise PatternError(f"no rank {root} of {self._context.comm.size}")
         return shape
-
-    def _ends(
-        self, array: NDArray[Any], staggered: Sequence[bool], boundary: Boundary, field: int
-    ) -> Iterator[End]:
-        """The ends of the grid at this block that have a condition, in the order of filling."""
-        along = [axis for axis, one in enumerate(staggered) if one]
-        points = self.coordinates(along, ghosts=True)
-        for axis, side in product(range(len(self.shape)), (0, 1)):
-            outermost = self.coords[axis] == (0, self.dims[axis] - 1)[side]
-            if boundary.kind(field, axis, side) is None or self.periodic[axis] or not outermost:
-                continue
-            if self.layers[axis][side]:
-                yield End.of(array, points, axis, side, self.layers[axis], staggered[axis])
-
-    def _fills(
-        self, fields: Sequence[Any], forms: Sequence[Sequence[bool]], boundary: Boundary,
-        back: tuple[Combine, Any] | None,
-    ) -> list[list[Fill]]:
-        """Local. By turn, what fills the ghosts at ends of the grid, or with ``back`` the adjoint
-        of that."""
-        levels = [field if isinstance(field, tuple) else (field,) for field in fields]
-        turns = math.lcm(2, *map(len, levels))
-        found: list[list[Fill]] = []
-        for turn in range(turns):
-            fills: list[Fill] = []
-            for number, (of_field, staggered) in enumerate(zip(levels, forms, strict=True)):
-                array = np.asarray(of_field[turn % len(of_field)])
-                ends = list(self._ends(array, staggered, boundary, number))
-                if back is None:
-                    fills += [end.fill(boundary, number) for end in ends]
-                else:
-                    fills += [end.give(boundary.kind(number, end.axis, end.side), *back)
-                              for end in reversed(ends)]
-            if back is None and boundary.changes:
-                fills.insert(0, boundary.read)
-            found.append(fills)
-        return found
 
     def _backwards(
         self, fields: Sequence[Any], op: str, boundary: Any, ghosts: str | None
@@ -624,53 +670,25 @@ class Grid(Decomposition, Scoped):
         combine, empties = OPERATIONS[op]
         shown = Boundary(conditions, [_first(field).dtype for field in fields])
         return HaloExchange.of(
-            self.comm, self._given(fields), partial(self._faces, ghosts=ghosts), self._info,
-            combine, empties, partial(self._fills, fields, forms, shown, (combine, empties)), shown,
+            self.comm, self._given(fields), partial(self._faces, forms=forms, ghosts=ghosts),
+            self._info, combine, empties,
+            partial(all_fills, self, fields, forms, shown, (combine, empties)), shown,
         )  # fmt: skip
 
-    def _planned(self, wanted: Wanted, fields: Sequence[Any]) -> HaloExchange | None:
+    def _planned(self, wanted: Wanted, fields: Sequence[Any]) -> Any:
         """Local, in debug mode collective: whether all ranks mean the same request.
 
-        The request of these arrays, or of views of the same memory.
+        The request of these arrays, or of views of the same memory; None where there is none, or
+        another grid that has kept it is freed.
         """
-        key = wanted, _places(fields)
+        known = self._plans.find(wanted, fields)
         if self._compares:
-            known = list(self._plans)
-            which = f"request {known.index(key)}" if key in known else f"a new request: {wanted[0]}"
-            agree(self._context.comm, None, f"{which} of {self.shape}")
-        return self._plans.get(key)
-
-    def _keep(self, wanted: Wanted, fields: Sequence[Any], plan: HaloExchange) -> HaloExchange:
-        """Collective. Keep a request, and with it its arrays; of too many the one that is longest
-        there is freed, which a warning tells once."""
-        self._plans[wanted, _places(fields)] = plan
-        if len(self._plans) > MOST_PLANS:
-            if not self._warned:
-                self._warned = True
-                warnings.warn(
-                    f"more than {MOST_PLANS} lists of fields of one grid: requests are planned "
-                    "anew, which is slow; keep fields, and write into them", stacklevel=3,
-                )  # fmt: skip
-            self._plans.pop(next(iter(self._plans))).Free()
-        return plan
-
-
-def _bounded(where: tuple[Any, ...], shape: Sequence[int]) -> Box:
-    """The box of an index of a field, without its components."""
-    return tuple(slice(*part.indices(n)[:2]) for part, n in zip(where[1:], shape, strict=True))
+            which = "a new request" if known is None else f"request {self._plans.number(known)}"
+            agree(self._context.comm, None, f"{which}: {wanted[0]} of {self.shape}")
+        return known
 
 
 def _first(field: Any) -> NDArray[Any]:
     """The array of a field, or the first of those that take turns."""
     found: NDArray[Any] = field[0] if isinstance(field, tuple) else field
     return found
-
-
-def _places(fields: Sequence[Any]) -> Any:
-    """What tells the memory of fields from other memory as long as it exists."""
-    return tuple([
-        _places(each) if isinstance(each, tuple)
-        else (address(each), each.shape, each.strides, each.dtype)
-        if isinstance(each, np.ndarray) else id(each)
-        for each in fields
-    ])  # fmt: skip

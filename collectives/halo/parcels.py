@@ -19,6 +19,9 @@ from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import Face, check_apart, extents, is_empty
 
+#: The faces of the block that an array shows; it is that of the field of this number.
+FacesOf = Callable[[NDArray[Any], int], Iterable[Face]]
+
 #: Alignment of the parts of a parcel, in bytes.
 PART = 16
 
@@ -68,22 +71,20 @@ def _room(part: NDArray[Any]) -> int:
 # -- what is asked for ----------------------------------------------------------------------------
 
 
-def read_fields(
-    fields: Any, faces_of: Callable[[NDArray[Any]], Iterable[Face]]
-) -> tuple[Field, ...]:
+def read_fields(fields: Any, faces_of: FacesOf) -> tuple[Field, ...]:
     """Local. The fields with their faces; raises :class:`PatternError`."""
     given = [fields] if isinstance(fields, np.ndarray) else fields
     if not isinstance(given, list | tuple) or not given:
         raise PatternError(f"a halo needs a NumPy array, not {type(fields).__name__}")
     found = []
-    for entry in given:
+    for number, entry in enumerate(given):
         levels = tuple(entry) if isinstance(entry, tuple) and entry else (entry,)
         for level in levels:
             _check(level)
             form, first = (level.shape, level.dtype), (levels[0].shape, levels[0].dtype)
             if form != first:
                 raise PatternError(f"arrays of {form} and {first} cannot take turns")
-        faces = tuple(faces_of(levels[0]))
+        faces = tuple(faces_of(levels[0], number))
         check_apart(faces)
         found.append(Field(tuple(np.asarray(level) for level in levels), faces))
     if len({len(each.faces) for each in found}) > 1:

@@ -21,7 +21,7 @@ other way does the credit take the part of these data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -32,12 +32,20 @@ from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
 from onesided.collectives.agreement import agree, agreed, largest, swapped
+from onesided.collectives.arena import ControlMemory, cell_of
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import ResourceError, UnsupportedError
 from onesided.collectives.halo.faces import Face
-from onesided.collectives.halo.parcels import Field, Parcel, make_parcels, match, read_fields
+from onesided.collectives.halo.parcels import (
+    FacesOf,
+    Field,
+    Parcel,
+    make_parcels,
+    match,
+    read_fields,
+)
 from onesided.collectives.hints import MANUAL, Hints
-from onesided.collectives.memory import ALIGNMENT, Arena, aligned, find_region, region_with_key
+from onesided.collectives.memory import ALIGNMENT, aligned, find_region, region_with_key
 from onesided.collectives.pattern import pieces as in_messages
 from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
 
@@ -83,6 +91,11 @@ class Ghosts:
     waits: bool = False
 
     @property
+    def context(self) -> Context:
+        """The communicator's."""
+        return self.resources.context
+
+    @property
     def turns(self) -> int:
         """Rounds after which everything is as before: slots and levels take turns."""
         return math.lcm(2, *(len(each.levels) for each in self.fields))
@@ -94,7 +107,7 @@ class Ghosts:
 
 
 def initialize(
-    comm: MPI.Comm, fields: Any, faces_of: Callable[[NDArray[Any]], Iterable[Face]],
+    comm: MPI.Comm, fields: Any, faces_of: FacesOf,
     info: Mapping[str, str] | MPI.Info | None,
     combine: Combine | None = None, empties: Any = None,
     fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
@@ -169,7 +182,7 @@ class _Layout:
 
     def __init__(self, ghosts: Ghosts, near: Mapping[int, int], back: bool) -> None:
         self.ghosts, self._near = ghosts, near
-        self.context = context = ghosts.resources.context
+        self.context = context = ghosts.context
         self._me = context.comm.rank
         out = {parcel.peer for parcel in ghosts.out}
         into = {parcel.peer for parcel in ghosts.into}
@@ -184,15 +197,16 @@ class _Layout:
                     size = self._want(parcel, size, back)
         except Exception as problem:
             error = problem
-        number, offset, root = self._take(size, error)
-        self.root = root
-        root[:] = 0
-        self.credits = {peer: _cell(root, at) for peer, at in self._credit_at.items()}
+        self._control = ControlMemory(ghosts, ghosts.resources, size, error=error)
+        self._control.root[:] = 0
+        self.credits = {peer: cell_of(self._control.root, at)
+                        for peer, at in self._credit_at.items()}
         words: dict[int, Any] = {}
         for peer in self.peers:
             wanted = [advert for parcel, advert in self._wanted.items() if parcel.peer == peer]
-            words[peer] = (number, offset, self._credit_at.get(peer, 0), wanted)
+            words[peer] = (self._control.place, self._credit_at.get(peer, 0), wanted)
         self._heard = swapped(context.comm, ghosts.number, words)
+        self._control.hear({peer: word[0] for peer, word in self._heard.items()})
         self.grants: list[NDArray[np.int64]] = []
         self.one_way: set[int] = {peer for peer in out - into if peer in near}
         self.buffers: dict[Parcel, NDArray[np.uint8]] = {}
@@ -235,63 +249,41 @@ class _Layout:
             found.append(tuple(places))
         return tuple(found)
 
-    def _take(
-        self, size: int, error: Exception | None
-    ) -> tuple[int, int, NDArray[np.uint8]]:
-        """Collective. Control memory: the number of its region, its place there, and its bytes."""
-        arena, resources = Arena.of(self.context), self.ghosts.resources
-        share, _ = arena.claim(size, f"memory of halo {self.ghosts.number}", error=error)
-        if share is None:
-            return 0, 0, np.zeros(0, np.uint8)
-        resources.on_release(arena.shrink)
-        resources.on_release(share.release, in_step=True)  # others may still write there
-        if share.root is None:
-            raise ResourceError("no control memory")
-        return share.number, share.offset, share.root
-
     def connect(self) -> None:
         """Local. Every parcel learns where it goes, or from where it is unpacked."""
-        adverts = {peer: iter(self._heard[peer][3]) for peer in self.peers}
-        turns = range(self.ghosts.turns)
+        adverts = {peer: iter(self._heard[peer][2]) for peer in self.peers}
         granted = set()
         for parcel in self.ghosts.into:
             if parcel.peer == self._me:
                 continue
-            if parcel.path == MESSAGE:
-                self.buffers[parcel] = np.zeros(parcel.room, np.uint8)
-                parcel.places = [parcel.packed(self.buffers[parcel])] * len(turns)
-                continue
             advert = self._wanted[parcel]
-            parcel.cell = _cell(self.root, advert.cell)
-            if parcel.path == STAGED:
-                slots = [parcel.packed(self.root[at:]) for at in advert.slots]
-                parcel.places = [slots[turn % 2] for turn in turns]
-            if parcel.path == STORE or not any(p.peer == parcel.peer for p in self.ghosts.out):
+            self._place(parcel, advert, self._control.root)
+            one_way = not any(p.peer == parcel.peer for p in self.ghosts.out)
+            if parcel.path == STORE or (parcel.path == STAGED and one_way):
                 granted.add(parcel.peer)
         for parcel in self.ghosts.out:
             if parcel.peer == self._me:
                 continue
             advert = next(adverts[parcel.peer])
             parcel.path = advert.path
-            if parcel.path == MESSAGE:
-                self.buffers[parcel] = np.zeros(parcel.room, np.uint8)
-                parcel.places = [parcel.packed(self.buffers[parcel])] * len(turns)
-                continue
-            memory = self._segment(parcel.peer)
-            parcel.cell = _cell(memory, advert.cell)
-            if parcel.path == STAGED:
-                slots = [parcel.packed(memory[at:]) for at in advert.slots]
-                parcel.places = [slots[turn % 2] for turn in turns]
-            else:
+            near = parcel.path != MESSAGE
+            self._place(parcel, advert, self._control.part(parcel.peer) if near else None)
+            if parcel.path == STORE:
                 levels = [self._targets(parcel, stores) for stores in advert.stores]
-                parcel.places = [levels[turn % len(levels)] for turn in turns]
-        self.grants = [_cell(self._segment(peer), self._heard[peer][2]) for peer in sorted(granted)]
+                parcel.places = [levels[turn % len(levels)] for turn in range(self.ghosts.turns)]
+        self.grants = [self._control.cell(peer, self._heard[peer][1]) for peer in sorted(granted)]
 
-    def _segment(self, peer: int) -> NDArray[np.uint8]:
-        """The control memory of a rank of this node, from its start."""
-        number, offset, _, _ = self._heard[peer]
-        region = Arena.of(self.context).regions[number]
-        return region.part(region.node.rank_of[peer])[offset:]
+    def _place(self, parcel: Parcel, advert: Advert, memory: NDArray[np.uint8] | None) -> None:
+        """The counter of a parcel in the receiver's control ``memory``, and where it lies by turn,
+        but where it is stored into ghosts."""
+        if memory is None or parcel.path == MESSAGE:
+            self.buffers[parcel] = np.zeros(parcel.room, np.uint8)
+            slots = [parcel.packed(self.buffers[parcel])]
+        else:
+            parcel.cell = cell_of(memory, advert.cell)
+            slots = [parcel.packed(memory[at:]) for at in advert.slots]
+        if slots:
+            parcel.places = [slots[turn % len(slots)] for turn in range(self.ghosts.turns)]
 
     @staticmethod
     def _targets(parcel: Parcel, stores: Sequence[Any]) -> list[NDArray[Any]]:
@@ -303,11 +295,6 @@ class _Layout:
             memory = region.part(segment)
             found.append(np.ndarray(part.shape, part.dtype, memory, offset, strides))
         return found
-
-
-def _cell(memory: NDArray[np.uint8], offset: int) -> NDArray[np.int64]:
-    """The counter at an offset: an aligned 64-bit integer."""
-    return memory[offset : offset + 8].view(np.int64)
 
 
 # -- the program ----------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ runs the same tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from mpi4py import MPI
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.errors import MethodError, UnsupportedError
 from onesided.collectives.partitioned.counter import Arrivals, Grouping
-from onesided.collectives.partitioned.handshake import Parameters
+from onesided.collectives.partitioned.handshake import Parameters, message_tag
 from onesided.collectives.pattern import LARGEST_PIECE
 
 if TYPE_CHECKING:
@@ -35,53 +35,58 @@ _abandoned: list[tuple[MPI.Prequest, NDArray[np.uint8]]] = []
 class Channel:
     """What an end needs: the peer, the bytes of the buffer, the groups, the parameters of both.
 
-    ``compiled`` is the compiled counter of the sending side, where there is one.
+    ``compiled`` is the compiled counter of the sending side, where there is one. Messages are freed
+    with the channel.
     """
 
     comm: MPI.Intracomm
     peer: int
+    sends: bool
     memory: NDArray[np.uint8]
     grouping: Grouping
     sender: Parameters
     receiver: Parameters
     compiled: CompiledCounter | None = None
-    broken: bool = False
+    _messages: list[MPI.Prequest] = field(default_factory=list)
     _closing: list[Callable[[], object]] = field(default_factory=list)
 
     def on_release(self, action: Callable[[], object]) -> None:
         """Local. Run ``action`` when the request is freed, before what was added earlier."""
         self._closing.append(action)
 
-    def close(self, broken: bool = False) -> None:
-        """Local. Give everything back. ``broken``: in the middle of a round."""
-        self.broken = broken
-        while self._closing:
-            self._closing.pop()()
-
-    def persistent_send(self, data: NDArray[np.generic], tag: int) -> MPI.Prequest:
-        """Local. A persistent message to the peer, freed with the request."""
-        message = self.comm.Send_init([data, MPI.BYTE], self.peer, tag)
-        self.on_release(lambda: self.drop(message))
+    def message(self, data: NDArray[np.generic], group: int = 0) -> MPI.Prequest:
+        """Local. A persistent message to or from the peer, under the tag of a group."""
+        make = self.comm.Send_init if self.sends else self.comm.Recv_init
+        message = make([data, MPI.BYTE], self.peer, message_tag(self.receiver.slot, group))
+        self._messages.append(message)
         return message
 
-    def persistent_receive(self, data: NDArray[np.generic], tag: int) -> MPI.Prequest:
-        """Local. A persistent message from the peer, freed with the request."""
-        message = self.comm.Recv_init([data, MPI.BYTE], self.peer, tag)
-        self.on_release(lambda: self.drop(message))
-        return message
-
-    def drop(self, message: MPI.Prequest) -> None:
-        """Local. Free a message; one that is under way is kept, with its buffer."""
-        if self.broken and not message.Test():
-            _abandoned.append((message, self.memory))
-        else:
-            message.Free()
-
-    def pieces(self, first: int, stop: int) -> list[NDArray[np.uint8]]:
-        """Local. The bytes of some groups, in parts that one message can carry; one at least."""
+    def messages(self, first: int, stop: int, group: int = 0) -> list[MPI.Prequest]:
+        """Local. Those of the groups ``first`` to ``stop - 1``: one at least, and as many as it
+        takes, as an MPI carries at most so many bytes at a time."""
         start, end = self.grouping.span(first, stop)
         cuts = range(start, end, LARGEST_PIECE) or [start]
-        return [self.memory[cut : min(cut + LARGEST_PIECE, end)] for cut in cuts]
+        pieces = (self.memory[cut : min(cut + LARGEST_PIECE, end)] for cut in cuts)
+        return [self.message(piece, group) for piece in pieces]
+
+    def drop(self, messages: Sequence[MPI.Prequest]) -> None:
+        """Local. Free messages that are not under way."""
+        gone = {id(message) for message in messages}
+        self._messages = [each for each in self._messages if id(each) not in gone]
+        for message in messages:
+            message.Free()
+
+    def close(self, broken: bool = False) -> None:
+        """Local. Give everything back. ``broken``: in the middle of a round, so messages that are
+        under way are kept, with their buffers."""
+        while self._closing:
+            self._closing.pop()()
+        while self._messages:
+            message = self._messages.pop()
+            if broken and not message.Test():
+                _abandoned.append((message, self.memory))
+            else:
+                message.Free()
 
 
 class Sender:
@@ -92,11 +97,6 @@ class Sender:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-
-    @classmethod
-    def of(cls, channel: Channel) -> Sender:
-        """Local. The sending end of a channel by this transport."""
-        return cls(channel)
 
     @classmethod
     def obstacle(cls, sender: Parameters, receiver: Parameters) -> str:
@@ -131,11 +131,6 @@ class Receiver:
         self.channel = channel
         self.arrivals = Arrivals(channel.grouping.groups)
 
-    @classmethod
-    def of(cls, channel: Channel) -> Receiver:
-        """Local. The receiving end of a channel by this transport."""
-        return cls(channel)
-
     def begin(self) -> None:
         """A round begins: the buffer may be written."""
 
@@ -169,18 +164,15 @@ class PartitionedMethod:
 
     def sender(self) -> type[Sender]:
         """Local. The class of the sending end."""
-        found: type[Sender] = self._find("Send")
-        return found
+        return self._find("Send")
 
     def receiver(self) -> type[Receiver]:
         """Local. The class of the receiving end."""
-        found: type[Receiver] = self._find("Receive")
-        return found
+        return self._find("Receive")
 
-    def _find(self, what: str) -> type:
+    def _find(self, what: str) -> Any:
         module, _, prefix = self.module.partition(":")
-        found: type = getattr(import_module(module, __package__), prefix + what)
-        return found
+        return getattr(import_module(module, __package__), prefix + what)
 
 
 # fmt: off
@@ -205,11 +197,11 @@ def check_name(name: str) -> None:
 
 
 def chosen(sender: Parameters, receiver: Parameters) -> PartitionedMethod:
-    """Local, the same on both sides. What the two wishes come to."""
+    """Local, the same on both sides. What the two wishes come to; what sends nothing any may do."""
     wishes = list(dict.fromkeys(side.method for side in (sender, receiver) if side.method != AUTO))
     if len(wishes) > 1:
         raise MethodError(f"the sender wants {wishes[0]}, the receiver {wishes[1]}")
-    if not wishes:
+    if not wishes or not sender.nbytes:
         able = [m for m in _METHODS if m.candidate and not m.sender().obstacle(sender, receiver)]
         return able[0]
     method = partitioned_methods()[wishes[0]]

@@ -87,11 +87,8 @@ class Counter:
         self._full = np.full(grouping.groups, grouping.per, np.int64)
         self._full[-1] = grouping.last
         self._pending = np.zeros(grouping.groups, np.bool_)
-        flags, counts, full, pending = self._flags, self._counts, self._full, self._pending
-        self.flags: memoryview = _memory(flags)
-        self.counts: memoryview = _memory(counts)
-        self.full: memoryview = _memory(full)
-        self.pending: memoryview = _memory(pending)
+        arrays: tuple[Any, ...] = (self._flags, self._counts, self._full, self._pending)
+        self._flag, self._count, self._whole, self._waits = map(memoryview, arrays)
         self.missing = 0  # partitions that are not ready
         self.waiting = 0  # complete groups that have not left
 
@@ -108,44 +105,26 @@ class Counter:
         self._pending[:] = False
         self.missing = self.waiting = 0
 
-    def mark(self, index: int) -> bool:
-        """Mark a partition; false where it is marked already."""
-        if self.flags[index]:
-            return False
-        self.flags[index] = 1
-        self.missing -= 1
-        group = index // self._grouping.per
-        count = self.counts[group] + 1
-        self.counts[group] = count
-        if count == self.full[group]:
-            self.pending[group] = True
-            self.waiting += 1
-        return True
-
-    def mark_range(self, low: int, high: int) -> int:
-        """Mark the partitions from low to high, both included, and return -1.
-
-        Where some of them are marked already it changes nothing and returns the first of those.
-        """
-        flags = self._flags[low : high + 1]
-        if flags.any():
-            return low + int(flags.argmax())
-        per = self._grouping.per
-        flags[:] = 1
-        self.missing -= high + 1 - low
-        first, last = low // per, high // per
-        counts = self._counts[first : last + 1]
-        counts += per
-        counts[0] -= low - first * per
-        counts[-1] -= (last + 1) * per - (high + 1)
-        self._add(np.arange(first, last + 1), counts == self._full[first : last + 1])
-        return -1
-
-    def mark_list(self, ids: NDArray[np.int64]) -> int:
-        """Mark these partitions, and return -1.
+    def mark(self, which: int | NDArray[np.int64]) -> int:
+        """Mark a partition, or many, and return -1.
 
         Where some are marked already, or occur twice, it changes nothing and returns such a one.
         """
+        if which.__class__ is not int:
+            return self._mark_many(np.asarray(which))
+        if self._flag[which]:
+            return which
+        self._flag[which] = 1
+        self.missing -= 1
+        group = which // self._grouping.per
+        count = self._count[group] + 1
+        self._count[group] = count
+        if count == self._whole[group]:
+            self._waits[group] = True
+            self.waiting += 1
+        return -1
+
+    def _mark_many(self, ids: NDArray[np.int64]) -> int:
         ready = ids[self._flags[ids] != 0]
         if ready.size:
             return int(ready[0])
@@ -156,14 +135,10 @@ class Counter:
         self.missing -= ids.size
         groups, added = np.unique(ids // self._grouping.per, return_counts=True)
         self._counts[groups] += added
-        self._add(groups, self._counts[groups] == self._full[groups])
+        complete = groups[self._counts[groups] == self._full[groups]]
+        self._pending[complete] = True
+        self.waiting += complete.size
         return -1
-
-    def _add(self, groups: NDArray[np.int64], complete: NDArray[np.bool_]) -> None:
-        count = int(np.count_nonzero(complete))
-        if count:
-            self._pending[groups[complete]] = True
-            self.waiting += count
 
     def take(self) -> tuple[int, int]:
         """First and one past the last of the first run of complete groups; they leave now."""
@@ -222,6 +197,3 @@ class Arrivals:
             return bool(self._flags[first])
         return bool(self._come[first:stop].all())
 
-
-def _memory(array: Any) -> memoryview:
-    return memoryview(array)

@@ -15,11 +15,12 @@ the channel, tells the other one.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,39 +29,17 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import portable
+from onesided.collectives.buffers import vector
 from onesided.collectives.context import Attachment
 from onesided.collectives.errors import OnesidedError, PatternError, ResourceError
+from onesided.collectives.hints import Hints
 from onesided.collectives.memory import BOARD, Region, find_region
 from onesided.collectives.partitioned.counter import Grouping
+from onesided.collectives.pattern import as_bytes
+
+Info = Mapping[str, str] | MPI.Info | None
 
 SENDER, RECEIVER = 0, 1
-
-# -- what one side was given ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """What one side was given. ``memory`` is the buffer as bytes, ``given`` that of the caller,
-    ``kind`` the type of its elements."""
-
-    given: Any
-    memory: NDArray[np.uint8]
-    kind: str
-    partitions: int
-    peer: int
-    tag: int
-    aggregate: int
-
-    @property
-    def nowhere(self) -> bool:
-        """Whether the peer is ``MPI.PROC_NULL``."""
-        return self.peer == MPI.PROC_NULL
-
-    @property
-    def grouping(self) -> Grouping:
-        """The groups that this side would make as the sender."""
-        return Grouping.of(self.partitions, self.memory.size, self.aggregate)
-
 
 # -- what the sides tell each other ---------------------------------------------------------------
 
@@ -86,8 +65,8 @@ class Reach:
 class Parameters:
     """What one side tells the other, once.
 
-    ``base`` is the first of the message tags that the writer chose for what it sends; ``method``
-    the name of a transport, or auto.
+    ``kind`` is the type of the elements, ``method`` the name of a transport, or auto. Of a receive:
+    ``slot`` is its number among those from this peer, and ``reach`` where its buffer is.
     """
 
     side: int
@@ -96,9 +75,14 @@ class Parameters:
     kind: str
     partitions: int
     aggregate: int
-    base: int
     method: str
+    slot: int = 0
     reach: Reach = field(default=Reach())
+
+    @property
+    def grouping(self) -> Grouping:
+        """The groups that this side makes as the sender."""
+        return Grouping.of(self.partitions, self.nbytes, self.aggregate)
 
 
 def check_fit(sender: Parameters, receiver: Parameters, source: int, dest: int) -> None:
@@ -119,6 +103,31 @@ def check_fit(sender: Parameters, receiver: Parameters, source: int, dest: int) 
         )
 
 
+# -- the tags of messages -------------------------------------------------------------------------
+
+#: Receives from one peer that a rank has at a time. Their numbers go round, so that a message which
+#: a program that is in error leaves behind is not soon taken for one of another request.
+SLOTS = 4096
+
+
+@functools.cache
+def highest_tag() -> int:
+    """Local. The highest tag of this MPI, under which the sides find each other."""
+    bound = MPI.COMM_WORLD.Get_attr(MPI.TAG_UB)
+    return bound if isinstance(bound, int) else 32767
+
+
+def message_tag(slot: int, group: int = 0) -> int:
+    """Local, the same on both sides. That of a group which goes to a receive; all of them are in
+    the upper half."""
+    return highest_tag() // 2 + slot + group * SLOTS
+
+
+def most_groups() -> int:
+    """Local. The groups for which there are tags."""
+    return (highest_tag() - highest_tag() // 2) // SLOTS
+
+
 # -- matching -------------------------------------------------------------------------------------
 
 #: Peer, side of the peer, and tag of the caller: what is matched in order.
@@ -127,31 +136,32 @@ Queue = tuple[int, int, int]
 #: A queue, and the place in it.
 Position = tuple[Queue, int]
 
+#: A communicator, the sending peer, the slot of the receive, the parameters of the sender.
+LeftOver = tuple[MPI.Intracomm, int, int, Parameters]
+
 _making = threading.Lock()
 
 
 class Matching:
-    """The parameters that have come, and the message tags in use, of one communicator on this rank.
+    """The parameters that have come, and the slots in use, of one communicator on this rank.
 
     A position stays taken when its request is freed before the peer's parameters have come.
     """
 
     def __init__(self, comm: MPI.Intracomm, attachment: Attachment) -> None:
         self.comm, self._attachment = comm, attachment
-        bound = comm.Get_attr(MPI.TAG_UB)
-        self._tag = bound if isinstance(bound, int) else 32767
-        self._lowest, self._highest = self._tag // 2, self._tag - 1
-        self._next = self._lowest
-        self._blocks: dict[int, int] = {}  # tags in use: the first, and how many
+        self._tag = highest_tag()
+        self._slots: defaultdict[int, set[int]] = defaultdict(set)  # in use, by peer
+        self._next = 0
         self._lock = threading.Lock()
         self._asked: defaultdict[Queue, int] = defaultdict(int)
         self._came: defaultdict[Queue, int] = defaultdict(int)
         self._waiting: dict[Position, tuple[Parameters, bool]] = {}
         self._mine_private: set[Position] = set()
-        self._left: set[Position] = set()
+        self._left: dict[Position, int] = {}  # and the slot
         self._posted: list[MPI.Request] = []
         self._status = MPI.Status()
-        self._given_up: list[tuple[MPI.Intracomm, int, Parameters]] = []
+        self._given_up: list[LeftOver] = []
         #: Why peers have failed, by position.
         self.failures: dict[Position, OnesidedError] = {}
 
@@ -233,33 +243,34 @@ class Matching:
             position = (queue := (peer, parameters.side, parameters.tag), number)
             self._came[queue] += 1
             if position in self._left:
-                self._left.remove(position)
-                self._give_up(position, parameters, private)
+                self._give_up(position, self._left.pop(position), parameters, private)
             else:
                 self._waiting[position] = parameters, private
 
-    def leave(self, position: Position) -> None:
+    def leave(self, position: Position, slot: int) -> None:
         """Local. Nobody will take the parameters at this position."""
         with self._lock:
             found = self._waiting.pop(position, None)
             if found is None:
-                self._left.add(position)
+                self._left[position] = slot
             else:
-                self._give_up(position, *found)
+                self._give_up(position, slot, *found)
 
-    def _give_up(self, position: Position, theirs: Parameters, private: bool) -> None:
+    def _give_up(self, position: Position, slot: int, theirs: Parameters, private: bool) -> None:
         own = self._private() if private and position in self._mine_private else None
         self._mine_private.discard(position)
-        self.give_up(self.comm if own is None else own, position[0][0], theirs)
+        self.give_up(self.comm if own is None else own, position[0][0], slot, theirs)
 
-    def give_up(self, comm: MPI.Intracomm, peer: int, theirs: Parameters) -> None:
+    def give_up(self, comm: MPI.Intracomm, peer: int, slot: int, theirs: Parameters) -> None:
         """Local. Messages of this sender may still come, and nobody will receive them."""
         if theirs.side == SENDER:
-            self._given_up.append((comm, peer, theirs))
+            self._given_up.append((comm, peer, slot, theirs))
 
-    def _receive_left_over(self, comm: MPI.Intracomm, peer: int, theirs: Parameters) -> None:
-        groups = Grouping.of(theirs.partitions, theirs.nbytes, theirs.aggregate).groups
-        for tag in range(theirs.base, theirs.base + groups + 2):
+    def _receive_left_over(
+        self, comm: MPI.Intracomm, peer: int, slot: int, theirs: Parameters
+    ) -> None:
+        for group in range(min(theirs.grouping.groups, most_groups())):
+            tag = message_tag(slot, group)
             while (message := comm.Improbe(peer, tag, self._status)) is not None:
                 message.Recv([bytearray(self._status.Get_count(MPI.BYTE)), MPI.BYTE])
 
@@ -282,29 +293,82 @@ class Matching:
                 if given[0] != MPI.COMM_NULL:
                     self._receive_left_over(*given)
 
-    def take_tags(self, count: int) -> int:
-        """Local. The first of ``count`` tags that no other request of this rank sends with."""
+    def take_slot(self, peer: int) -> int:
+        """Local. A number that no other receive from this peer has."""
         with self._lock:
-            if count > self._highest - self._lowest:
-                raise ResourceError(f"{count} message tags are wanted, this MPI has fewer")
-            first, rounds = self._next, 0
-            while True:
-                if first + count > self._highest:
-                    first, rounds = self._lowest, rounds + 1
-                    if rounds > 1:
-                        raise ResourceError(f"no {count} message tags in a row are free")
-                end = first + count
-                hits = [b + n for b, n in self._blocks.items() if b < end and first < b + n]
-                if not hits:
-                    break
-                first = max(hits)
-            self._blocks[first], self._next = count, end
-            return first
+            used = self._slots[peer]
+            for number in range(self._next, self._next + SLOTS):
+                slot = number % SLOTS
+                if slot not in used:
+                    used.add(slot)
+                    self._next = slot + 1
+                    return slot
+            raise ResourceError(f"a rank has at most {SLOTS} receives from another at a time")
 
-    def give_tags(self, first: int) -> None:
-        """Local. The tags from :meth:`take_tags` are free."""
+    def give_slot(self, peer: int, slot: int) -> None:
+        """Local. All that was sent to this receive has come."""
         with self._lock:
-            self._blocks.pop(first, None)
+            self._slots[peer].discard(slot)
+
+
+# -- what one side was given ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What one side was given: the buffer as the caller gave it and as bytes, and the peer;
+    ``parameters`` are what it tells the peer. ``give_back`` is called when a receive is freed, with
+    whether the peer may still write."""
+
+    matching: Matching
+    given: Any
+    memory: NDArray[np.uint8]
+    peer: int
+    hints: Hints
+    parameters: Parameters
+    give_back: Callable[[bool], object] | None = None
+
+
+def read_arguments(
+    comm: MPI.Intracomm, buf: Any, partitions: int, peer: int, tag: int, aggregate: int, side: int,
+    method: str, info: Info,
+) -> Arguments:  # fmt: skip
+    """Local. The arguments, or an error."""
+    matching, hints = Matching.of(comm), Hints.of(info)
+    partitions = _integer("partitions", partitions, 1, 1 << 31)
+    tag = _integer("tag", tag, 0, highest_tag())
+    aggregate = _integer("aggregate, in bytes,", aggregate, 0, 1 << 62)
+    if not isinstance(peer, int | np.integer) or not (
+        0 <= peer < comm.size or peer == MPI.PROC_NULL
+    ):
+        raise PatternError(f"no rank {peer!r} in a communicator of {comm.size}")
+    given, array = _elements(buf, partitions, "send" if side == SENDER else "recv")
+    if array.size % partitions:
+        raise PatternError(
+            f"{partitions} partitions do not divide a buffer of {array.size} elements"
+        )
+    memory, kind = np.frombuffer(as_bytes(array), np.uint8), array.dtype.str
+    parameters = Parameters(side, tag, memory.size, kind, partitions, aggregate, method)
+    return Arguments(matching, given, memory, int(peer), hints, parameters)
+
+
+def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
+    if not isinstance(value, int | np.integer) or not lowest <= value <= highest:
+        raise PatternError(f"{name} must be an integer from {lowest} to {highest}, not {value!r}")
+    return int(value)
+
+
+def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
+    """What the caller passed as data, and the elements that travel, without a copy.
+
+    As in mpi4py, the count of ``[data, count, type]`` is that of one partition.
+    """
+    spec = buf
+    if isinstance(buf, list | tuple) and len(buf) > 1 and isinstance(buf[1], int | np.integer):
+        count = _integer("the count of a partition", buf[1], 0, 1 << 62)
+        spec = [buf[0], [partitions * count], *buf[2:]]
+    read = vector(spec, 1, role)
+    return read.given, read.elements()
 
 
 # -- the receive buffer as the sender sees it -----------------------------------------------------

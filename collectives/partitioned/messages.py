@@ -9,14 +9,11 @@ aggregation).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
-from onesided.collectives.partitioned.counter import Grouping
-from onesided.collectives.pattern import LARGEST_PIECE
+from onesided.collectives.partitioned.handshake import Parameters, most_groups
 
 #: Runs of groups whose messages are kept. Where partitions are marked in the same way in every
 #: round the same runs come back, and starting a message is cheaper than making one.
@@ -26,17 +23,13 @@ KEPT = 256
 EAGER = 1024
 
 
-def tags_wanted(grouping: Grouping) -> int:
-    """Local. Tags of one sender: one per message, and two for notes and what follows them."""
-    return grouping.groups * _pieces(grouping.size) + 2
-
-
-def _pieces(size: int) -> int:
-    """Messages per group."""
-    return max(-(-size // LARGEST_PIECE), 1)
-
-
 # -- a message per group --------------------------------------------------------------------------
+
+
+def _messages_of_groups(channel: Channel) -> tuple[list[MPI.Prequest], int]:
+    """Local. The messages of all groups, each under a tag of its own, and how many a group has."""
+    groups = [channel.messages(group, group + 1, group) for group in range(channel.grouping.groups)]
+    return [message for group in groups for message in group], len(groups[0])
 
 
 class GroupSend(Sender):
@@ -44,12 +37,14 @@ class GroupSend(Sender):
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        self._per = _pieces(channel.grouping.size)
-        self._messages = [
-            channel.persistent_send(piece, channel.sender.base + group * self._per + number)
-            for group in range(channel.grouping.groups)
-            for number, piece in enumerate(channel.pieces(group, group + 1))
-        ]
+        self._messages, self._per = _messages_of_groups(channel)
+
+    @classmethod
+    def obstacle(cls, sender: Parameters, receiver: Parameters) -> str:
+        groups = sender.grouping.groups
+        if groups <= most_groups():
+            return ""
+        return f"there are tags for {most_groups()} groups in this MPI, not for {groups}"
 
     def leave(self, first: int, stop: int) -> None:
         MPI.Prequest.Startall(self._messages[first * self._per : stop * self._per])
@@ -63,12 +58,7 @@ class GroupReceive(Receiver):
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        self._per = _pieces(channel.grouping.size)
-        self._messages = [
-            channel.persistent_receive(piece, channel.sender.base + group * self._per + number)
-            for group in range(channel.grouping.groups)
-            for number, piece in enumerate(channel.pieces(group, group + 1))
-        ]
+        self._messages, self._per = _messages_of_groups(channel)
 
     def begin(self) -> None:
         self.arrivals.reset()
@@ -87,63 +77,16 @@ class GroupReceive(Receiver):
         return True
 
 
-# -- notes ----------------------------------------------------------------------------------------
-
-
-class NotesOut:
-    """Small messages that tell which groups come, one after the other: the sender's side."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._words = np.zeros(2, np.int64)
-        self._message = channel.persistent_send(self._words, channel.sender.base)
-
-    def free(self) -> bool:
-        """Whether the last note has gone."""
-        return self._message.Test()
-
-    def send(self, first: int, stop: int) -> None:
-        """The groups ``first`` to ``stop - 1`` come, or have come."""
-        self._words[0], self._words[1] = first, stop
-        self._message.Start()
-
-
-class NotesIn:
-    """The receiver's side: as many notes as it takes to announce every group once."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._words = np.zeros(2, np.int64)
-        self._message = channel.persistent_receive(self._words, channel.sender.base)
-        self._groups = channel.grouping.groups
-        self.awaited = 0  # groups that no note of this round has told of
-
-    def begin(self) -> None:
-        """A round begins."""
-        self.awaited = self._groups
-        self._message.Start()
-
-    def next(self) -> tuple[int, int] | None:
-        """The groups of the next note, where one has come."""
-        if not self.awaited or not self._message.Test():
-            return None
-        first, stop = int(self._words[0]), int(self._words[1])
-        self.awaited -= stop - first
-        if self.awaited:
-            self._message.Start()
-        return first, stop
-
-
-# -- messages of what gathered --------------------------------------------------------------------
+# -- a message of what gathered -------------------------------------------------------------------
 
 
 class _Runs:
     """The persistent messages of runs of groups, by the first group and the one after the last,
     made when they are first wanted."""
 
-    def __init__(self, channel: Channel, make: Callable[..., MPI.Prequest]) -> None:
-        """``make``: ``Send_init`` or ``Recv_init`` of the communicator."""
-        self._channel, self._make = channel, make
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
         self._kept: dict[tuple[int, int], list[MPI.Prequest]] = {}
-        channel.on_release(self._free)
 
     def start(self, first: int, stop: int) -> list[MPI.Prequest]:
         """Local. Start the messages of the groups ``first`` to ``stop - 1``."""
@@ -151,12 +94,7 @@ class _Runs:
         if messages is None:
             if len(self._kept) >= KEPT:
                 self._drop()
-            channel, tag = self._channel, self._channel.sender.base + 1
-            messages = [
-                self._make([piece, MPI.BYTE], channel.peer, tag)
-                for piece in channel.pieces(first, stop)
-            ]
-            self._kept[first, stop] = messages
+            messages = self._kept[first, stop] = self._channel.messages(first, stop)
         MPI.Prequest.Startall(messages)
         return messages
 
@@ -164,24 +102,18 @@ class _Runs:
         """Free the oldest messages that are complete; the others stay."""
         for run, messages in list(self._kept.items())[: KEPT // 2]:
             if MPI.Prequest.Testall(messages):
-                self._free_run(run)
-
-    def _free_run(self, run: tuple[int, int]) -> None:
-        for message in self._kept.pop(run):
-            self._channel.drop(message)
-
-    def _free(self) -> None:
-        for run in list(self._kept):
-            self._free_run(run)
+                del self._kept[run]
+                self._channel.drop(messages)
 
 
 class GatherSend(Sender):
-    """One note and its data at a time."""
+    """One note, which tells of a run of groups, and the run at a time, all under one tag."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        self._notes = NotesOut(channel)
-        self._runs = _Runs(channel, channel.comm.Send_init)
+        self._words = np.zeros(2, np.int64)
+        self._note = channel.message(self._words)
+        self._runs = _Runs(channel)
         self._data: list[MPI.Prequest] = []
 
     def may_leave(self) -> bool:
@@ -189,10 +121,11 @@ class GatherSend(Sender):
             if not MPI.Prequest.Testall(self._data):
                 return False
             self._data = []
-        return self._notes.free()
+        return self._note.Test()
 
     def leave(self, first: int, stop: int) -> None:
-        self._notes.send(first, stop)
+        self._words[0], self._words[1] = first, stop
+        self._note.Start()
         self._data = self._runs.start(first, stop)
 
     def idle(self) -> bool:
@@ -200,29 +133,36 @@ class GatherSend(Sender):
 
 
 class GatherReceive(Receiver):
-    """Receives are posted as notes come; the data of one pair cannot overtake each other."""
+    """Receives are posted as notes come: as many notes as it takes to tell of every group once."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        self._notes = NotesIn(channel)
-        self._runs = _Runs(channel, channel.comm.Recv_init)
+        self._words = np.zeros(2, np.int64)
+        self._note = channel.message(self._words)
+        self._runs = _Runs(channel)
+        self._awaited = 0  # groups that no note of this round has told of
         self._coming: list[tuple[int, int, list[MPI.Prequest]]] = []
         alone = channel.peer == channel.comm.rank
         self._holds_up = alone or channel.grouping.nbytes > EAGER
 
     def begin(self) -> None:
         self.arrivals.reset()
-        self._notes.begin()
+        self._awaited = self.channel.grouping.groups
+        self._note.Start()
 
     def advance(self) -> bool:
-        while (run := self._notes.next()) is not None:
-            self._coming.append((*run, self._runs.start(*run)))
+        while self._awaited and self._note.Test():
+            first, stop = int(self._words[0]), int(self._words[1])
+            self._coming.append((first, stop, self._runs.start(first, stop)))
+            self._awaited -= stop - first
+            if self._awaited:
+                self._note.Start()  # after the receives of what this one told of
         if self._coming:
             self._coming = [entry for entry in self._coming if not self._has_come(*entry)]
-        return not self._coming and not self._notes.awaited
+        return not self._coming and not self._awaited
 
     def owes(self) -> bool:
-        return self._holds_up and self._notes.awaited > 0
+        return self._holds_up and self._awaited > 0
 
     def _has_come(self, first: int, stop: int, receives: list[MPI.Prequest]) -> bool:
         if not MPI.Prequest.Testall(receives):

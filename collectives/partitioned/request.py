@@ -23,6 +23,7 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,25 +33,31 @@ from numpy.typing import NDArray
 from onesided.collectives import debug, progress
 from onesided.collectives.context import retire_at_end
 from onesided.collectives.errors import OnesidedError, RequestError
-from onesided.collectives.hints import MANUAL, Hints
+from onesided.collectives.hints import MANUAL
 from onesided.collectives.partitioned.channel import (
+    AUTO,
     Channel,
     PartitionedMethod,
     Receiver,
     Sender,
+    check_name,
     chosen,
 )
-from onesided.collectives.partitioned.counter import Counter, Grouping, compiled_counter
+from onesided.collectives.partitioned.counter import Counter, compiled_counter
 from onesided.collectives.partitioned.handshake import (
     RECEIVER,
     SENDER,
     Arguments,
-    Matching,
-    Parameters,
+    Info,
     check_fit,
+    reach_of,
+    read_arguments,
 )
 from onesided.collectives.program import ACTIVE, BROKEN, FREED, INACTIVE, call, load
 from onesided.collectives.request import Persistent
+
+#: Bytes that a group holds at least, where partitions are smaller.
+AGGREGATE = 65536
 
 
 class _NoMarks:
@@ -71,15 +78,15 @@ class PartitionedRequest(Persistent):
     _end: Any  # a Sender or a Receiver, once the sides know each other
     _counter: Any  # of marks
 
-    def __init__(
-        self, arguments: Arguments, matching: Matching, parameters: Parameters, hints: Hints
-    ) -> None:
+    def __init__(self, arguments: Arguments) -> None:
+        matching, hints = arguments.matching, arguments.hints
         super().__init__(matching.probe, hints.progress != MANUAL)
-        self.arguments, self.matching, self.parameters = arguments, matching, parameters
-        self.method = parameters.method  # as asked for; the transport taken, once it is known
+        self.matching, self.parameters = matching, arguments.parameters
+        self.memory, self.peer, self._given = arguments.memory, arguments.peer, arguments.given
+        self.method = self.parameters.method  # as asked for; the transport taken, once it is known
         self._guard = threading.Lock()
         self._opened = self._begun = 0  # the round for which that has been done
-        self._enlisted = False
+        self._enlisted = self._leaving = False
         self._channel: Channel | None = None
         self._end = None
         self._end_owes: Callable[[], bool] | None = None  # of ends that may owe something
@@ -88,8 +95,9 @@ class PartitionedRequest(Persistent):
         self._error: BaseException | None = None
         self._everywhere = progress.may_call_from_any_thread()
         self._watched = debug.observe(self)
-        self._position = None if arguments.nowhere else matching.post(parameters, arguments.peer)
-        load(self, 1, [[[call(self._advance, serves=False)]]], [arguments.given])
+        nowhere = self.peer == MPI.PROC_NULL
+        self._position = None if nowhere else matching.post(self.parameters, self.peer)
+        load(self, 1, [[[call(self._advance, serves=False)]]], [self._given])
         self._made = True
         retire_at_end(self)
 
@@ -124,12 +132,12 @@ class PartitionedRequest(Persistent):
     @property
     def partitions(self) -> int:
         """Local. The partitions of this side."""
-        return self.arguments.partitions
+        return self.parameters.partitions
 
     @property
     def recvbuf(self) -> Any:
         """Local. The buffer as it was given."""
-        return self.arguments.given
+        return self._given
 
     def late(self) -> bool:
         """Local. Whether the peer waits for something that this side has still to do."""
@@ -138,9 +146,19 @@ class PartitionedRequest(Persistent):
     def __repr__(self) -> str:
         side = "send to" if self.parameters.side == SENDER else "receive from"
         return (
-            f"<{self.method} partitioned {side} rank {self.arguments.peer}, "
+            f"<{self.method} partitioned {side} rank {self.peer}, "
             f"tag {self.parameters.tag}: {self.state}, {self.rounds} starts>"
         )
+
+    def Pready(self, *partitions: Any, **names: Any) -> None:
+        """Local. On a receive it raises, as do the next two: only the sending side marks."""
+        raise RequestError(f"a receive has no partition to mark: {self!r}")
+
+    Pready_range = Pready_list = Pready
+
+    def Parrived(self, partition: int) -> bool:
+        """Local. On a send it raises: only the receiving side knows what has arrived."""
+        raise RequestError(f"a send does not know what has arrived: {self!r}")
 
     def Free(self) -> None:
         """Local. Give back the messages; a second call does nothing.
@@ -153,46 +171,50 @@ class PartitionedRequest(Persistent):
         """
         self._check_process("freed")
         with self._guard:
-            if self._state == FREED:
+            if self._leaving:
                 return
             given_up = self._state == ACTIVE and self._counter.missing > 0
             if self._state == ACTIVE and not given_up:
                 self._refuse("freed")
             broken = given_up or self._state == BROKEN
-            self._retire()
-        progress.delist(self)
-        if broken and self._position is not None and not isinstance(self._error, OnesidedError):
-            why = "" if self._cause is None else f" after {type(self._cause).__name__}"
-            self.matching.tell_failure(
-                self._position, RequestError(f"a partitioned round was given up{why}")
-            )
-        self._unload()
-        channel = self._channel
-        if channel is not None:
-            if broken and self.parameters.side == RECEIVER:
-                self.matching.give_up(channel.comm, channel.peer, channel.sender)
-            channel.close(broken)
-        elif self._position is not None:
-            self.matching.leave(self._position)
-        self._channel = self._end = self._end_owes = None
-        if not broken:  # else messages with these tags may be under way
-            self.matching.give_tags(self.parameters.base)
-        self._forget(broken and channel is not None)
+            self._leaving = True
+        # without the guard: another thread may be executing the round, and want it
+        matching, position, cause = self.matching, self._position, self._cause
+        self._retire()
+        if broken and position is not None and not isinstance(self._error, OnesidedError):
+            why = "" if cause is None else f" after {type(cause).__name__}"
+            error = RequestError(f"a partitioned round was given up{why}")
+            matching.tell_failure(position, error)
+        channel = self._release(broken)
+        if position is None:
+            return
+        slot = self.parameters.slot
+        if channel is None:
+            matching.leave(position, slot)
+        elif broken and self.parameters.side == RECEIVER:
+            matching.give_up(channel.comm, channel.peer, slot, channel.sender)
+        if not broken and self.parameters.side == RECEIVER:  # else messages may be under way
+            matching.give_slot(self.peer, slot)
 
     def retire(self) -> None:
         """Local. MPI ends: the memory of the peer goes, and from now on the request raises."""
         with self._guard:
-            if self._state == FREED:
+            if self._leaving:
                 return
-            broken = self._state != INACTIVE
-            self._retire()
+            broken, self._leaving = self._state != INACTIVE, True
+        self._retire()
+        self._release(broken)
+
+    def _release(self, broken: bool) -> Channel | None:
+        """Local. Give back what was made for rounds; ``broken``: one of them is under way."""
         progress.delist(self)
         self._unload()
-        channel = self._channel
+        channel, self._channel = self._channel, None
+        self._end = self._end_owes = None
         if channel is not None:
             channel.close(broken)
-        self._channel = self._end = self._end_owes = None
         self._forget(broken and channel is not None)
+        return channel
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -262,25 +284,25 @@ class PartitionedRequest(Persistent):
         if self._error is not None:
             return False
         mine, position, comm = self.parameters, self._position, self.matching.comm
-        theirs = mine
+        theirs, sends = mine, mine.side == SENDER
         if position is not None:
             found = self.matching.take(position)
             if found is None:
                 return False
             theirs, comm = found
-        sender, receiver = (mine, theirs) if mine.side == SENDER else (theirs, mine)
-        arguments = self.arguments
+        sender, receiver = (mine, theirs) if sends else (theirs, mine)
         try:
             method = None
             if position is not None:
-                ranks = (comm.rank, arguments.peer)
-                check_fit(sender, receiver, *ranks[:: 1 if mine.side == SENDER else -1])
+                ranks = (comm.rank, self.peer) if sends else (self.peer, comm.rank)
+                check_fit(sender, receiver, *ranks)
                 method = chosen(sender, receiver)
         except OnesidedError as error:  # the peer comes to the same
             self._error = error
             return False
-        grouping = Grouping.of(sender.partitions, sender.nbytes, sender.aggregate)
-        channel = Channel(comm, arguments.peer, arguments.memory, grouping, sender, receiver)
+        channel = Channel(
+            comm, self.peer, sends, self.memory, sender.grouping, sender, receiver
+        )
         try:
             self._end = end = self._connect(method, channel)
         except Exception as error:
@@ -304,8 +326,8 @@ class PartitionedRequest(Persistent):
     def _fill(self, status: MPI.Status | None) -> None:
         super()._fill(status)
         if status is not None and self.parameters.side == RECEIVER:
-            status.source, status.tag = self.arguments.peer, self.parameters.tag
-            status.Set_elements(MPI.BYTE, self.arguments.memory.size)
+            status.source, status.tag = self.peer, self.parameters.tag
+            status.Set_elements(MPI.BYTE, self.memory.size)
 
 
 def _as_index(value: Any, partitions: int, what: object) -> int:
@@ -325,15 +347,12 @@ class PartitionedSend(PartitionedRequest):
     mark in any order and at the same time; a mark never waits for the peer.
     """
 
-    def __init__(
-        self, arguments: Arguments, matching: Matching, parameters: Parameters, hints: Hints
-    ) -> None:
-        """``hints.compiled``: count in C, where that has been built."""
-        grouping = arguments.grouping
-        self._compiled = compiled_counter(grouping) if hints.compiled else None
+    def __init__(self, arguments: Arguments) -> None:
+        grouping = arguments.parameters.grouping
+        self._compiled = compiled_counter(grouping) if arguments.hints.compiled else None
         self._counter = Counter(grouping) if self._compiled is None else self._compiled
-        self._sums = _Checksums(arguments) if debug.enabled() else None
-        super().__init__(arguments, matching, parameters, hints)
+        self._sums = _Checksums(arguments.memory, grouping.part) if debug.enabled() else None
+        super().__init__(arguments)
         self._reset = self._counter.reset
         if self._compiled is not None:
             self._compiled.bind(self._completed, self._mark, self._mark_range)
@@ -362,19 +381,12 @@ class PartitionedSend(PartitionedRequest):
         self._mark(partition)
 
     def _mark(self, partition: int) -> None:
-        counter = self._counter
         self._guard.acquire()  # "with" takes longer, and this is called for every partition
         try:
             self._check_markable()
             if partition.__class__ is not int or not 0 <= partition < self.partitions:
                 partition = _as_index(partition, self.partitions, self)
-            before = counter.waiting
-            if not counter.mark(partition):
-                raise self._twice(partition)
-            if self._sums is not None:
-                self._sums.marked([partition])
-            if counter.waiting > before:
-                self._push()
+            self._add(partition if self._compiled is None else np.array([partition], np.int64))
         finally:
             self._guard.release()
 
@@ -391,13 +403,7 @@ class PartitionedSend(PartitionedRequest):
             low, high = (_as_index(value, self.partitions, self) for value in (low, high))
             if low > high:
                 raise RequestError(f"no partitions from {low} to {high}: {self!r}")
-            ready = self._counter.mark_range(low, high)
-            if ready >= 0:
-                raise self._twice(ready)
-            if self._sums is not None:
-                self._sums.marked(range(low, high + 1))
-            if self._counter.waiting:
-                self._push()
+            self._add(np.arange(low, high + 1, dtype=np.int64))
 
     def Pready_list(self, partitions: Iterable[int]) -> None:
         """Local. These partitions are ready. Raises as :meth:`Pready` does."""
@@ -405,22 +411,22 @@ class PartitionedSend(PartitionedRequest):
             partitions = np.array(list(partitions))
         with self._guard:
             self._check_markable()
-            if not partitions.size:
-                return
-            ids = self._ids(partitions)
-            ready = self._counter.mark_list(ids)
-            if ready >= 0:
-                raise self._twice(ready)
-            if self._sums is not None:
-                self._sums.marked(ids.tolist())
-            if self._counter.waiting:
-                self._push()
-
-    def Parrived(self, partition: int) -> bool:
-        """Local. It raises: only the receiving side knows what has arrived."""
-        raise RequestError(f"a send has no partition that arrives: {self!r}")
+            if partitions.size:
+                self._add(self._ids(partitions))
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _add(self, which: int | NDArray[np.int64]) -> None:
+        """Mark a partition, or many. The caller holds the guard."""
+        counter = self._counter
+        before = counter.waiting
+        ready = counter.mark(which)
+        if ready >= 0:
+            raise RequestError(f"partition {ready} is marked ready twice: {self!r}")
+        if self._sums is not None:
+            self._sums.marked(np.atleast_1d(which).tolist())
+        if counter.waiting > before:
+            self._push()
 
     def _ids(self, partitions: Any) -> NDArray[np.int64]:
         if partitions.dtype.kind not in "iu" or partitions.ndim != 1:
@@ -456,7 +462,7 @@ class PartitionedSend(PartitionedRequest):
 
     def _connect(self, method: PartitionedMethod | None, channel: Channel) -> Sender:
         channel.compiled = self._compiled
-        return (Sender if method is None else method.sender()).of(channel)
+        return (Sender if method is None else method.sender())(channel)
 
     def _step(self) -> bool:
         counter, end = self._counter, self._end
@@ -491,9 +497,6 @@ class PartitionedSend(PartitionedRequest):
                 self.__dict__.pop(verb, None)
             self._compiled.bind(_freed, _freed, _freed)  # or the two keep each other alive
 
-    def _twice(self, partition: int) -> RequestError:
-        return RequestError(f"partition {partition} is marked ready twice: {self!r}")
-
 
 def _freed(*partition: object, **names: object) -> None:
     raise RequestError("a freed request cannot be marked ready")
@@ -502,9 +505,9 @@ def _freed(*partition: object, **names: object) -> None:
 class _Checksums:
     """``ONESIDED_DEBUG=1``: a partition must not change from its mark to the end of the round."""
 
-    def __init__(self, arguments: Arguments) -> None:
-        self._memory = arguments.memory
-        self._part = arguments.memory.size // arguments.partitions
+    def __init__(self, memory: NDArray[np.uint8], part: int) -> None:
+        """``part``: bytes of a partition."""
+        self._memory, self._part = memory, part
         self._sums: dict[int, int] = {}
 
     def marked(self, partitions: Iterable[int]) -> None:
@@ -535,16 +538,11 @@ class PartitionedReceive(PartitionedRequest):
     :meth:`Parrived` has said that they are there.
     """
 
-    def __init__(
-        self, arguments: Arguments, matching: Matching, parameters: Parameters, hints: Hints,
-        give_back: Callable[[bool], object] | None,
-    ) -> None:
-        """``give_back``: called when the request is freed, with whether the peer may still
-        write."""
+    def __init__(self, arguments: Arguments) -> None:
         self._counter = _NoMarks()
-        self._give_back = give_back
-        super().__init__(arguments, matching, parameters, hints)
-        if self._watched and not arguments.nowhere:
+        self._give_back = arguments.give_back
+        super().__init__(arguments)
+        if self._watched and self._position is not None:
             self._reset = self._poison
 
     def Parrived(self, partition: int) -> bool:
@@ -578,30 +576,18 @@ class PartitionedReceive(PartitionedRequest):
             channel, end = self._channel, self._end
             if channel is None or end is None:
                 return False
-            part = self.arguments.memory.size // self.partitions
+            part = self.memory.size // self.partitions
             first, stop = channel.grouping.covering(index * part, (index + 1) * part)
             there = end.arrived(first, stop) if calls else end.arrivals.all(first, stop)
             return bool(there)
 
-    def Pready(self, partition: int) -> None:
-        """Local. It raises: only the sending side marks."""
-        raise RequestError(f"a receive has no partition to mark: {self!r}")
-
-    def Pready_range(self, low: int, high: int) -> None:
-        """Local. It raises: only the sending side marks."""
-        self.Pready(low)
-
-    def Pready_list(self, partitions: Any) -> None:
-        """Local. It raises: only the sending side marks."""
-        self.Pready(-1)
-
     # -- inside ----------------------------------------------------------------------------------
 
     def _connect(self, method: PartitionedMethod | None, channel: Channel) -> Receiver:
-        return (Receiver if method is None else method.receiver()).of(channel)
+        return (Receiver if method is None else method.receiver())(channel)
 
     def _poison(self) -> None:
-        self.arguments.memory[:] = 0xFF  # nothing can have come: the round has not begun
+        self.memory[:] = 0xFF  # nothing can have come: the round has not begun
 
     def _step(self) -> bool:
         done: bool = self._end.advance()
@@ -617,3 +603,61 @@ class PartitionedReceive(PartitionedRequest):
         if self._give_back is not None:
             self._give_back(written)
             self._give_back = None
+
+
+# -- initialization -------------------------------------------------------------------------------
+
+
+def Psend_init(
+    comm: MPI.Intracomm, buf: Any, partitions: int, dest: int, tag: int = 0, *,
+    method: str = AUTO, aggregate: int = AGGREGATE, info: Info = None,
+) -> PartitionedSend:
+    """Local. The sending side of a partitioned send, inactive.
+
+    ``buf``: a contiguous array or buffer of ``partitions`` equal parts, or mpi4py's ``[data,
+    count, type]`` and its shorter forms, whose count is that of one partition. Partitions are
+    joined to *groups* of at most ``aggregate`` bytes (one partition at least), and a group leaves
+    when all its partitions are ready; 0 joins nothing. The sender's value counts. ``method`` is a
+    name of :func:`partitioned_methods`, the same on both sides or "auto" on one. Keys of ``info``:
+    ``compiled=false`` counts partitions in Python where a compiled counter has been built,
+    ``progress=manual`` keeps the progress thread away from this request; others are ignored.
+
+    The receiver calls :func:`Precv_init` with as many bytes of the same type and the same tag, in
+    as many partitions as it likes; requests of one pair and tag are matched in the order of their
+    initialization, which no other call has to accompany. ``dest`` may be ``MPI.PROC_NULL``.
+
+    Where no collective call of this package, such as :func:`empty`, has been made on ``comm``
+    before, messages go over it with tags from the upper half of its range: a program that receives
+    with ``MPI.ANY_TAG`` on it, mpi4py's default, gives a duplicate then. ``comm`` and the buffer
+    must outlive the request.
+
+    Raises :class:`PatternError` for partitions that do not divide the buffer, a buffer that is not
+    contiguous, and tags or ranks out of range, :class:`MethodError` for an unknown method.
+
+    Source: MPI-4.1 section 4.2.1.
+    """
+    check_name(method)
+    given = read_arguments(comm, buf, partitions, dest, tag, aggregate, SENDER, method, info)
+    return PartitionedSend(given)
+
+
+def Precv_init(
+    comm: MPI.Intracomm, buf: Any, partitions: int, source: int, tag: int = 0, *,
+    method: str = AUTO, aggregate: int = AGGREGATE, info: Info = None,
+) -> PartitionedReceive:
+    """Local. The receiving side of a partitioned send, inactive; see :func:`Psend_init`.
+
+    Into a contiguous part of an array from :func:`empty` a sender on the same node stores, which is
+    the fastest way, as many receives at a time as the array has links. ``MPI.ANY_SOURCE`` and
+    ``MPI.ANY_TAG`` are refused, as by MPI.
+
+    Source: MPI-4.1 section 4.2.1.
+    """
+    check_name(method)
+    given = read_arguments(comm, buf, partitions, source, tag, aggregate, RECEIVER, method, info)
+    if given.peer != MPI.PROC_NULL:
+        slot = given.matching.take_slot(given.peer)
+        reach, give_back = reach_of(comm, given.memory, given.peer)
+        parameters = replace(given.parameters, slot=slot, reach=reach)
+        given = replace(given, parameters=parameters, give_back=give_back)
+    return PartitionedReceive(given)

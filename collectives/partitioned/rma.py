@@ -9,7 +9,8 @@ compiled counter does the sender's part without a call of Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,14 +20,14 @@ from onesided.collectives.errors import ResourceError
 from onesided.collectives.memory import BOARD, Region, region_with_key
 from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
 from onesided.collectives.partitioned.handshake import Parameters, borrow
-from onesided.collectives.partitioned.messages import GatherReceive, GatherSend
 from onesided.collectives.pattern import as_bytes
 from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL, TOLD
 
 if TYPE_CHECKING:
     from onesided.collectives.partitioned.counter import AnyCounter
 
-class BoardSend(Sender):
+
+class RmaSend(Sender):
     """One store and one entry per run of groups."""
 
     def __init__(self, channel: Channel) -> None:
@@ -37,7 +38,7 @@ class BoardSend(Sender):
         self._target = as_bytes(theirs[reach.offset : reach.offset + channel.grouping.nbytes])
         self._source = as_bytes(channel.memory)
         self._sync: Callable[[], None] = region.window.Sync
-        self._rounds = _Rounds(channel)
+        self._credits, self._credit = _credits(channel), 0
         self._granted = False
         self._head = self._told = 0
         self._compiled = channel.compiled
@@ -45,15 +46,23 @@ class BoardSend(Sender):
             self._compiled.connect(self._target, self._source, self._board)
         channel.on_release(self._forget)
 
+    @classmethod
+    def obstacle(cls, sender: Parameters, receiver: Parameters) -> str:
+        if receiver.reach.key:
+            return ""
+        return (
+            "the receive buffer is not in memory from empty() on the sender's node, or all links "
+            "of it are in use"
+        )
+
     def begin(self) -> None:
-        credit = self._rounds.next()
-        self._granted = False
+        self._credit, self._granted = next(self._credits), False
         if self._compiled is not None:
-            self._compiled.expect(credit)
+            self._compiled.expect(self._credit)
 
     def may_leave(self) -> bool:
         if not self._granted:
-            if self._board[CREDIT] != self._rounds.credit:
+            if self._board[CREDIT] != self._credit:
                 return False
             self._sync()
             self._granted = True
@@ -85,7 +94,7 @@ class BoardSend(Sender):
         self._target = self._source = self._board = memoryview(b"")
 
 
-class BoardReceive(Receiver):
+class RmaReceive(Receiver):
     """Grants a round, and counts the groups that it is told of.
 
     Entries are read when somebody asks for a part; in every step only where another thread could
@@ -96,7 +105,7 @@ class BoardReceive(Receiver):
         super().__init__(channel)
         region, self._board = _board_of(channel)
         self._sync: Callable[[], None] = region.window.Sync
-        self._rounds = _Rounds(channel)
+        self._credits = _credits(channel)
         self._tail = self._all = 0
         self._groups = channel.grouping.groups
         self._may_fill = self._groups > ROOM
@@ -107,7 +116,7 @@ class BoardReceive(Receiver):
         self.arrivals.reset()
         self._all += self._groups
         self._sync()
-        self._board[CREDIT] = self._rounds.next()
+        self._board[CREDIT] = next(self._credits)
 
     def advance(self) -> bool:
         if self._board[TOLD] == self._all:
@@ -140,16 +149,11 @@ class BoardReceive(Receiver):
         self._board = memoryview(b"")
 
 
-class _Rounds:
-    """The credits of a channel, the same on both sides; those of two channels are never equal."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._generation, self._round, self.credit = channel.receiver.reach.generation, 0, 0
-
-    def next(self) -> int:
-        self._round = self._round + 1 & 0xFFFFFFFF
-        self.credit = self._generation << 32 | self._round
-        return self.credit
+def _credits(channel: Channel) -> Iterator[int]:
+    """Local. The credits of the rounds of a channel, the same on both sides; those of two channels
+    are never equal."""
+    for number in itertools.count(1):
+        yield channel.receiver.reach.generation << 32 | number & 0xFFFFFFFF
 
 
 def _board_of(channel: Channel) -> tuple[Region, memoryview]:
@@ -161,31 +165,3 @@ def _board_of(channel: Channel) -> tuple[Region, memoryview]:
     words = region.part(reach.segment)[reach.board : reach.board + BOARD].view(np.int64)
     channel.on_release(borrow(region))
     return region, words.data
-
-
-# -- which of them --------------------------------------------------------------------------------
-
-
-class RmaSend(Sender):
-    """The sending end; a message without bytes has no board, and is told of."""
-
-    @classmethod
-    def of(cls, channel: Channel) -> Sender:
-        return BoardSend(channel) if channel.receiver.reach.key else GatherSend(channel)
-
-    @classmethod
-    def obstacle(cls, sender: Parameters, receiver: Parameters) -> str:
-        if receiver.reach.key or not receiver.nbytes:
-            return ""
-        return (
-            "the receive buffer is not in memory from empty() on the sender's node, or all links "
-            "of it are in use"
-        )
-
-
-class RmaReceive(Receiver):
-    """The receiving end."""
-
-    @classmethod
-    def of(cls, channel: Channel) -> Receiver:
-        return BoardReceive(channel) if channel.receiver.reach.key else GatherReceive(channel)

@@ -22,8 +22,14 @@ from numpy.typing import NDArray
 
 from onesided.collectives.errors import BroadcastError
 from onesided.collectives.passive.notices import FAILED, Notices
-from onesided.collectives.passive.sidewindows import Description, SideWindows
-from onesided.collectives.passive.windows import Registered, memory_of, put_bytes, store
+from onesided.collectives.passive.windows import (
+    Description,
+    Registered,
+    SideWindows,
+    memory_of,
+    put_bytes,
+    store,
+)
 from onesided.collectives.trees import children
 
 #: Looks without a rest after something has happened.

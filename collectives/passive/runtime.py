@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,8 +23,7 @@ from onesided.collectives.errors import (
 )
 from onesided.collectives.passive.notices import CLOSING, Notices
 from onesided.collectives.passive.relay import PATIENCE, SHORTEST, Backoff, Broadcaster, Relay
-from onesided.collectives.passive.sidewindows import SideWindows
-from onesided.collectives.passive.windows import as_displacement, bytes_of, check_root
+from onesided.collectives.passive.windows import SideWindows, as_displacement, bytes_of, check_root
 from onesided.collectives.trees import LARGEST_FIRST, check_order
 
 #: Seconds that a rank which leaves by an exception still serves the others.
@@ -72,7 +70,6 @@ class OneSidedBroadcast:
         waiter_timeout: float = 0.005,
         flush_timeout: float = 0.001,
         child_order: str = LARGEST_FIRST,
-        info: Mapping[str, str] | MPI.Info | None = None,
     ) -> None:
         """Collective. Make the side windows and start the Broadcaster.
 
@@ -80,7 +77,6 @@ class OneSidedBroadcast:
         in ``waiter_timeout`` seconds; a thread that waits in :meth:`flush`, :meth:`wait` or
         :meth:`bcast`, down to once in ``flush_timeout`` seconds. With 0 they never sleep.
         ``child_order`` is ``"largest-first"`` or, as the paper prints it, ``"low-bit-first"``.
-        ``info`` is for the side windows.
 
         Raises on every rank: :class:`UnsupportedError` where a rank has no
         ``MPI_THREAD_MULTIPLE``, :class:`MethodError` for an unknown order, :class:`PatternError`
@@ -97,7 +93,7 @@ class OneSidedBroadcast:
         self._resources = Resources(context)
         error: Exception | None = None
         try:
-            self._open(context, child_order, (waiter, flush), info)
+            self._open(context, child_order, waiter, flush)
         except Exception as problem:
             error = problem
         try:
@@ -107,28 +103,17 @@ class OneSidedBroadcast:
             raise
         self._ending.begin()
 
-    def _open(
-        self,
-        context: Context,
-        order: str,
-        timeouts: tuple[float, float],
-        info: Mapping[str, str] | MPI.Info | None,
-    ) -> None:
+    def _open(self, context: Context, order: str, waiter: float, flush: float) -> None:
         """Collective. The private communicator, the side windows, and the thread."""
         try:
             comm: MPI.Intracomm = context.comm.Dup()
         except MPI.Exception as error:
             raise refusal(error) from error
         self._resources.on_release(comm.Free)
-        hints = MPI.Info.Create(dict(info.items())) if info else MPI.INFO_NULL
-        try:
-            side = SideWindows(comm, hints, self._resources)
-        finally:
-            if hints != MPI.INFO_NULL:
-                hints.Free()
+        side = SideWindows(comm, self._resources)
         self._comm = comm
-        self._relay = Relay(comm, order, timeouts[1], side, Notices(comm))
-        self._broadcaster = Broadcaster(self._relay, timeouts[0])
+        self._relay = Relay(comm, order, flush, side, Notices(comm))
+        self._broadcaster = Broadcaster(self._relay, waiter)
         self._ending = Ending(self._relay, self._broadcaster)
         self._resources.on_release(self._ending.at_release)
         self._broadcaster.start()

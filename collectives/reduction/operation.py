@@ -279,10 +279,8 @@ def Reduce_scatter_block_init(
     """
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
-        size, into = context.comm.size, Message.read(recvbuf, "recv")
-        in_place = sendbuf is MPI.IN_PLACE
-        if in_place:
-            into = Message.read(recvbuf, "recv", size)
+        size, in_place = context.comm.size, sendbuf is MPI.IN_PLACE
+        into = Message.read(recvbuf, "recv", size if in_place else 1)
         count = into.count // size if in_place else into.count
         if in_place and into.count % size:
             raise PatternError(f"{into.count} elements cannot be divided among {size} ranks")

@@ -28,10 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed, largest
+from onesided.collectives.arena import Control
 from onesided.collectives.broadcast.board import TWICE, Segments, fill
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import UnsupportedError
-from onesided.collectives.memory import ALIGNMENT, Control, aligned
+from onesided.collectives.memory import ALIGNMENT, aligned
 from onesided.collectives.program import Chain, Plan, Step, address, copy, tell, wait_for
 from onesided.collectives.reduction.folds import Element, Fold
 from onesided.collectives.reduction.messages import Team

@@ -22,9 +22,9 @@ from functools import partial
 from mpi4py import MPI
 
 from onesided.collectives import progress
+from onesided.collectives.arena import FILLED, Control
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.memory import FILLED, Control
 from onesided.collectives.program import Chain, Plan, call, copy, fence, tell, wait_for
 from onesided.collectives.schedule import OneSided, merged
 from onesided.collectives.transport import Cell

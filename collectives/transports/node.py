@@ -31,11 +31,12 @@ from numpy.typing import NDArray
 
 from onesided.collectives import progress
 from onesided.collectives.agreement import agree, swapped
+from onesided.collectives.arena import ControlMemory
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.exchange import Exchange, ExchangeTransport
 from onesided.collectives.hints import MANUAL
-from onesided.collectives.memory import ALIGNMENT, ControlMemory, aligned
+from onesided.collectives.memory import ALIGNMENT, aligned
 from onesided.collectives.pattern import Block, Copy, pieces
 from onesided.collectives.program import Chain, address, call, copy, tell, wait_for
 from onesided.collectives.schedule import Filling

@@ -197,14 +197,14 @@ class StoreAndSend(Stored):
         self._messages = Messages(self.exchange, resources, self.arrays, far)
 
     def outlets(self) -> list[list[list[Outlet]]]:
-        return self.filling().outlets
+        return self.filling().by_slot
 
     def filling(self) -> Filling:
         made = self._filling is None
         filling = super().filling()
         if made:
             for turn in range(self.turns):
-                self._messages.lay_outlets(filling.outlets[turn])
+                self._messages.lay_outlets(filling, turn)
         return filling
 
     def far_chains(self, turn: int, filled: Filling | None) -> list[Chain]:

@@ -10,8 +10,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.context import Resources
-from onesided.collectives.exchange import Exchange, ExchangeTransport
-from onesided.collectives.pattern import Block, Chunk, Copy, chunks_of, copies_between, pieces
+from onesided.collectives.exchange import Exchange, ExchangeTransport, Outlets
+from onesided.collectives.pattern import Block, Chunk, Copy, chunks_of, pieces
 from onesided.collectives.program import Chain, Plan, call, copy
 from onesided.collectives.transport import Outlet
 
@@ -105,16 +105,13 @@ class Messages:
         MPI.Prequest.Startall(self._of_chunk[chunk])
         return bool(self._of_chunk[chunk])
 
-    def lay_outlets(self, by_chunk: list[list[Outlet]]) -> None:
+    def lay_outlets(self, outlets: Outlets, slot: int) -> None:
         """Local. Where the caller of a filled round writes: the buffers of the messages."""
-        exchange = self._exchange
         for block, chunks in self._blocks:
-            if len(chunks) == exchange.chunks:
-                for number, part in enumerate(exchange.parts(block)):
-                    by_chunk[number].append((block.peer, part, chunks[number].array))
+            if len(chunks) == self._exchange.chunks:
+                outlets.put(block, slot, [chunk.array for chunk in chunks])
             else:
-                for number, outlet in enumerate(exchange.in_send_array(block)):
-                    by_chunk[number].append(outlet)
+                outlets.in_send_array(block, slot)
 
     def forget(self) -> None:
         """Local. Drop the handles, which belong to the request's resources."""
@@ -136,8 +133,7 @@ class PointToPoint(ExchangeTransport):
         exchange = self.exchange
         self._messages = Messages(exchange, resources, self.arrays, exchange.peers)
         self._local = exchange.to_itself(self.arrays)
-        self._own: list[list[Copy]] = [[] for _ in self.arrays]
-        self._outlets: list[list[list[Outlet]]] = []
+        self._outlets: Outlets | None = None
 
     def plans(self) -> list[Plan]:
         return [
@@ -146,35 +142,22 @@ class PointToPoint(ExchangeTransport):
         ]
 
     def filled_plans(self) -> list[Plan]:
-        self.outlets()
+        copies = self._laid().copies
         return [
-            [*self._messages.chains(slot, True), [copy(*each) for each in self._own[slot]]]
+            [*self._messages.chains(slot, True), [copy(*each) for each in copies[slot]]]
             for slot in range(len(self.arrays))
         ]
 
     def outlets(self) -> list[list[list[Outlet]]]:
-        if not self._outlets:
-            self._outlets = [self._lay(slot) for slot in range(len(self.arrays))]
-        return self._outlets
+        return self._laid().by_slot
 
-    def _lay(self, slot: int) -> list[list[Outlet]]:
-        exchange = self.exchange
-        rank, array = exchange.rank, self.arrays[slot]
-        by_chunk: list[list[Outlet]] = [[] for _ in range(exchange.chunks)]
-        self._messages.lay_outlets(by_chunk)
-        for out, into in zip(exchange.blocks_to(rank), exchange.blocks_from(rank), strict=True):
-            if out.shape == into.shape:
-                target = array[into.box]
-                inner = [tuple(slice(0, n) for n in out.shape)]
-                if exchange.cuts is not None:
-                    inner = exchange.cuts.parts(inner[0])
-                for chunk, (part, of) in enumerate(zip(exchange.parts(out), inner, strict=True)):
-                    by_chunk[chunk].append((rank, part, target[of]))
-            else:
-                for chunk, outlet in enumerate(exchange.in_send_array(out)):
-                    by_chunk[chunk].append(outlet)
-                self._own[slot] += copies_between(array[into.box], exchange.source(out))
-        return by_chunk
+    def _laid(self) -> Outlets:
+        if self._outlets is None:
+            self._outlets = Outlets(self.exchange, len(self.arrays))
+            for slot in range(len(self.arrays)):
+                self._messages.lay_outlets(self._outlets, slot)
+            self._outlets.keep(self.arrays)
+        return self._outlets
 
     def may_open(self, rounds: int) -> bool:
         self._messages.receive(rounds % len(self.arrays))
@@ -185,4 +168,4 @@ class PointToPoint(ExchangeTransport):
 
     def forget(self) -> None:
         self._messages.forget()
-        self._local, self._own, self._outlets, self.arrays, self.answers = [], [], [], [], []
+        self._local, self._outlets, self.arrays, self.answers = [], None, [], []

@@ -1,4 +1,4 @@
-"""Kernels: FFTW, the library that pyfftw or mpi4py-fft bring with them, for any strides.
+"""Kernels: FFTW, the library that pyfftw and mpi4py-fft bring with them, for any strides.
 
 Both packages plan through their own classes, which keep the plans to themselves. FFTW's functions
 are found in their extension modules, so plans are made here, and compiled scripts call them.
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.collectives.program import address
 from onesided.collectives.scripts import Kernel as CFunction
 from onesided.collectives.scripts import Scaling
-from onesided.pencilfft.kernels.memory import address_of, untouched
 from onesided.pencilfft.kernels.protocol import Layout, Run, Task
 
 #: FFTW's vector code wants both arrays at multiples of this many bytes.
@@ -26,6 +26,7 @@ BRIEF_SECONDS = 0.01
 
 # numbers of fftw3.h
 MEASURE, UNALIGNED, PRESERVE_INPUT, ESTIMATE = 0, 1 << 1, 1 << 4, 1 << 6
+_PREFIXES = ("fftw", "fftwf", "fftwl")
 _COSINES, _SINES = {1: 3, 2: 5, 3: 4, 4: 6}, {1: 7, 2: 9, 3: 8, 4: 10}
 
 
@@ -88,7 +89,7 @@ class _Precision:
             call["set_timelimit"](BRIEF_SECONDS)
         made = call[f"plan_guru64_{name}"](
             ctypes.c_int(len(lines)), lines, ctypes.c_int(len(others)), others,
-            ctypes.c_void_p(address_of(source)), ctypes.c_void_p(address_of(target)), *words,
+            ctypes.c_void_p(address(source)), ctypes.c_void_p(address(target)), *words,
             ctypes.c_uint(flags),
         )  # fmt: skip
         if effort == "brief":
@@ -127,15 +128,16 @@ def _array(entries: list[tuple[int, int, int]]) -> Any:
 
 
 class FftwKernel:
-    """Local. See :class:`~.protocol.Kernel`. ``files``: extension modules by prefix of FFTW's."""
+    """Local. See :class:`~.protocol.Kernel`. ``modules``: the extension modules with FFTW's
+    functions, by prefix."""
 
-    def __init__(self, name: str, files: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, name: str, modules: dict[str, str]) -> None:
         self.name = name
         self._precisions: dict[str, _Precision] = {}
-        for prefix, file in files:
+        for prefix, module in modules.items():
             try:
-                self._precisions[prefix] = _Precision(file, prefix)
-            except (OSError, AttributeError):  # not in this build
+                self._precisions[prefix] = _Precision(str(import_module(module).__file__), prefix)
+            except (ImportError, OSError, AttributeError):  # not in this build
                 continue
         if "fftw" not in self._precisions:
             raise ImportError(f"FFTW's functions are not found in {name}")
@@ -172,7 +174,7 @@ class FftwRun:
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         execute, plan = self._plan_for(source, target)
-        execute(plan, address_of(source), address_of(target))
+        execute(plan, address(source), address(target))
         if self._factor is not None:
             np.multiply(target, self._factor, out=target)
 
@@ -186,7 +188,7 @@ class FftwRun:
         return steps
 
     def _plan_for(self, source: NDArray[Any], target: NDArray[Any]) -> tuple[Any, int]:
-        found = self.planned(not (address_of(source) | address_of(target)) % ALIGNMENT)
+        found = self.planned(not (address(source) | address(target)) % ALIGNMENT)
         if found is None:
             raise RuntimeError(f"FFTW has no plan for {self._task}")
         return found
@@ -206,4 +208,14 @@ class FftwRun:
 
 
 def _trial(layout: Layout, aligned: bool) -> NDArray[Any]:
-    return untouched(layout, ALIGNMENT if aligned else np.dtype(layout.char.lower()).itemsize)
+    return layout.untouched(ALIGNMENT if aligned else np.dtype(layout.char.lower()).itemsize)
+
+
+def pyfftw_kernel() -> FftwKernel:
+    """Local. The FFTW that pyfftw brings."""
+    return FftwKernel("pyfftw", dict.fromkeys(_PREFIXES, "pyfftw.pyfftw"))
+
+
+def mpi4py_fft_kernel() -> FftwKernel:
+    """Local. The FFTW that mpi4py-fft was built with."""
+    return FftwKernel("mpi4py-fft", {name: f"mpi4py_fft.fftw.{name}_xfftn" for name in _PREFIXES})

@@ -10,8 +10,8 @@ from time import perf_counter, thread_time
 
 import numpy as np
 
+from onesided.collectives.program import address
 from onesided.collectives.scripts import script
-from onesided.pencilfft.kernels.memory import address_of, memory_order, packed, span, untouched
 from onesided.pencilfft.kernels.protocol import Layout, Run, Task
 from onesided.pencilfft.kernels.ways import SOURCE, TARGET, expanded
 
@@ -38,9 +38,9 @@ def trial(task: Task, most: int = sys.maxsize) -> Task | None:
     task = _fewer_lines(task, most)
     for source, target in (
         (task.source, task.target),
-        (packed(task.source), packed(task.target)),
+        (task.source.packed(), task.target.packed()),
     ):
-        if span(source) + (0 if task.in_place else span(target)) <= MEMORY:
+        if source.span + (0 if task.in_place else target.span) <= MEMORY:
             return replace(task, source=source, target=target)
     return None
 
@@ -48,7 +48,7 @@ def trial(task: Task, most: int = sys.maxsize) -> Task | None:
 def _fewer_lines(task: Task, most: int) -> Task:
     """The same task on a part of the lines, those that follow each other in memory."""
     source, target = task.source, task.target
-    for axis in memory_order(source):
+    for axis in source.order:
         size = max(prod(side.shape) * np.dtype(side.char).itemsize for side in (source, target))
         if axis != task.axis and size > most:
             kept = max(1, source.shape[axis] * most // size)
@@ -70,13 +70,13 @@ def measure(runs: Mapping[str, Run], task: Task, budget: float = BUDGET) -> dict
     for the others needs no processor. The data are zeros, which stay zeros however often they are
     transformed in place.
     """
-    source = untouched(task.source)
-    target = source if task.in_place else untouched(task.target, TARGET_OFFSET)
+    source = task.source.untouched()
+    target = source if task.in_place else task.target.untouched(TARGET_OFFSET)
     source.fill(0)
     target.fill(0)
 
     clock = thread_time if task.threads == 1 else perf_counter
-    ends, addresses = (source, target), (address_of(source), address_of(target))
+    ends, addresses = (source, target), (address(source), address(target))
     scripts = {
         name: script(expanded(run, SOURCE, SOURCE if task.in_place else TARGET), ends)
         for name, run in runs.items()

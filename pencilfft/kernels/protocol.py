@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
+
+from onesided.collectives.program import address
+
+#: Alignment of scratch memory in bytes: vector instructions want it.
+ALIGNMENT = 64
 
 #: The transforms between real and complex data, and from complex to complex.
 COMPLEX_KINDS = ("c2c", "r2c", "c2r")
@@ -29,6 +36,35 @@ class Layout:
     def of(cls, array: NDArray[Any]) -> Layout:
         """Local. The layout of ``array``; its address is no part of it."""
         return cls(array.shape, array.strides, array.dtype.char)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Local. The axes from the slowest to the fastest; of axes alike, the first one first."""
+        return tuple(sorted(range(len(self.shape)), key=lambda axis: -abs(self.strides[axis])))
+
+    @property
+    def span(self) -> int:
+        """Local. Bytes from the first to behind the last element in memory; of one not empty."""
+        steps = [(n - 1) * abs(s) for n, s in zip(self.shape, self.strides, strict=True)]
+        return sum(steps) + np.dtype(self.char).itemsize
+
+    def packed(self) -> Layout:
+        """Local. The same without gaps, in the same order of memory."""
+        strides, step = [0] * len(self.shape), np.dtype(self.char).itemsize
+        for axis in reversed(self.order):
+            strides[axis] = step
+            step *= self.shape[axis]
+        return replace(self, strides=tuple(strides))
+
+    def untouched(self, offset: int = 0) -> NDArray[Any]:
+        """Local. Zeros in this layout, ``offset`` bytes behind the start of a page.
+
+        Pages take memory when they are first written, so a few planes of a large array take the
+        memory of those planes.
+        """
+        back = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True) if s < 0]
+        pages = mmap.mmap(-1, offset + self.span)
+        return np.ndarray(self.shape, self.char, pages, offset - sum(back), strides=self.strides)
 
     def __str__(self) -> str:
         """Local. Dtype, shape and strides on one line."""
@@ -142,3 +178,10 @@ def real_view(array: NDArray[Any]) -> NDArray[Any]:
         return array
     view: NDArray[Any] = array[..., None].view(array.real.dtype)
     return view
+
+
+def aligned(nbytes: int) -> NDArray[np.uint8]:
+    """Local. New memory, not initialized."""
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -address(raw) % ALIGNMENT
+    return raw[start : start + nbytes]

@@ -17,13 +17,14 @@ from onesided.pencilfft.kernels.protocol import Kernel
 
 @dataclass(frozen=True)
 class Backend:
-    """Local. Where a kernel comes from: distribution, module of ours, and whether it is there.
+    """Local. Where a kernel comes from: distribution, our file and what makes it there, and whether
+    it is there.
 
     ``threads``: whether it has any.
     """
 
     distribution: str
-    module: str
+    maker: str
     present: Callable[[], bool]
     threads: bool = True
 
@@ -34,11 +35,11 @@ def _importable(name: str) -> Callable[[], bool]:
 
 #: By name, in the order of preference where nothing is measured.
 BACKENDS = {
-    "mkl": Backend("mkl", "mkl_kernel", lambda: bool(find_libraries()), threads=False),
-    "ducc0": Backend("ducc0", "ducc0_kernel", _importable("ducc0")),
-    "scipy": Backend("scipy", "scipy_kernel", _importable("scipy")),
-    "pyfftw": Backend("pyfftw", "pyfftw_kernel", _importable("pyfftw")),
-    "mpi4py-fft": Backend("mpi4py-fft", "mpi4py_fft_kernel", _importable("mpi4py_fft")),
+    "mkl": Backend("mkl", "mkl:MklKernel", lambda: bool(find_libraries()), threads=False),
+    "ducc0": Backend("ducc0", "pocketfft:Ducc0Kernel", _importable("ducc0")),
+    "scipy": Backend("scipy", "pocketfft:scipy_kernel", _importable("scipy")),
+    "pyfftw": Backend("pyfftw", "fftw:pyfftw_kernel", _importable("pyfftw")),
+    "mpi4py-fft": Backend("mpi4py-fft", "fftw:mpi4py_fft_kernel", _importable("mpi4py_fft")),
 }
 #: mpi4py-fft's names for them.
 ALIASES = {"mkl_fft": "mkl", "numpy": "scipy", "fftw": "mpi4py-fft"}
@@ -74,10 +75,16 @@ def load_kernel(name: str) -> Kernel:
     Raises :class:`UnsupportedError` where its package cannot be loaded.
     """
     try:
-        module = import_module(f"{__package__}.{BACKENDS[name].module}")
+        return _made(BACKENDS[name].maker)
     except ImportError as error:
         raise UnsupportedError(f"backend {name!r} cannot be loaded: {error}") from error
-    kernel: Kernel = module.KERNEL
+
+
+@cache
+def _made(maker: str) -> Kernel:
+    """One kernel for all plans of the process."""
+    module, _, name = maker.partition(":")
+    kernel: Kernel = getattr(import_module(f"{__package__}.{module}"), name)()
     return kernel
 
 

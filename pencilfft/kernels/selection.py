@@ -19,7 +19,6 @@ from onesided.pencilfft.kernels.measurement import (
     measure,
     trial,
 )
-from onesided.pencilfft.kernels.memory import memory_order
 from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task
 from onesided.pencilfft.kernels.registry import (
     BACKENDS,
@@ -158,12 +157,11 @@ class Selection:
             found = BACKENDS.get(name)
             return task.threads > 1 and found is not None and not found.threads
 
-        for way in ("in target", "direct") if _copied_first(task) else ("direct",):
-            for name in sorted(self._kernels, key=one_thread):
-                kernel = self._kernels.get(name)
-                run = None if kernel is None else WAYS[way](kernel, task, ESTIMATE)
-                if run is not None:
-                    return f"{name}: {way}", run
+        for name in sorted(self._kernels, key=one_thread):
+            kernel = self._kernels.get(name)
+            run = None if kernel is None else kernel.plan(task, ESTIMATE)
+            if run is not None:
+                return f"{name}: direct", run
         raise PatternError(f"no kernel can do {task}")
 
     def _guess(self, task: Task, family: str) -> tuple[str, Run]:
@@ -300,7 +298,7 @@ def family_of(task: Task) -> str:
     if task.in_place:
         words += ["in place"]
     else:
-        alike = memory_order(task.source) == memory_order(task.target)
+        alike = task.source.order == task.target.order
         words += [f"to {_line(task.target, task.axis)}"] + ["turned"] * (not alike)
     return with_lengths(" ".join(words), [task.length])
 
@@ -311,20 +309,6 @@ def _line(layout: Layout, axis: int) -> str:
     if stride == np.dtype(layout.char).itemsize:
         return "dense"
     return f"2^{stride.bit_length()}{'' if stride % PAGE else ' pages'}"
-
-
-def _copied_first(task: Task) -> bool:
-    """Whether to copy and transform in place, rather than strided lines from array to array.
-
-    Every kernel is two to three times faster so, unless the lines lie in another order.
-    """
-    size = np.dtype(task.target.char).itemsize
-    return (
-        task.same_form
-        and not task.in_place
-        and task.target.strides[task.axis] != size
-        and memory_order(task.source) == memory_order(task.target)
-    )
 
 
 def _nothing(source: NDArray[Any], target: NDArray[Any]) -> None:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.scripts import Part, Place, PythonScript, Step, copy_array
-from onesided.pencilfft.kernels.memory import empty_packed, memory_order
-from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task
+from onesided.pencilfft.decomposition import array_in
+from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task, aligned
 
 #: Largest scratch of one task in bytes: more does not stay in any cache, and is memory taken.
 SCRATCH_BYTES = 1 << 22
@@ -51,17 +51,6 @@ def expanded(run: Run, reads: Place, writes: Place) -> list[Step]:
 def direct(kernel: Kernel, task: Task, effort: str) -> Run | None:
     """Local. The kernel itself."""
     return kernel.plan(task, effort)
-
-
-def in_target(kernel: Kernel, task: Task, effort: str) -> Run | None:
-    """Local. A copy to the target, transformed in place there."""
-    if task.in_place or not task.same_form:
-        return None
-    inner = kernel.plan(replace(task, source=task.target, in_place=True), effort)
-    if inner is None:
-        return None
-
-    return Chain([(copy_array, SOURCE, TARGET), (inner, TARGET, TARGET)])
 
 
 def in_scratch(kernel: Kernel, task: Task, effort: str) -> Run | None:
@@ -99,7 +88,6 @@ def through_scratch(kernel: Kernel, task: Task, effort: str) -> Run | None:
 #: The ways by name, the simplest first.
 WAYS: dict[str, Callable[[Kernel, Task, str], Run | None]] = {
     "direct": direct,
-    "in target": in_target,
     "in scratch": in_scratch,
     "through scratch": through_scratch,
 }
@@ -107,9 +95,10 @@ WAYS: dict[str, Callable[[Kernel, Task, str], Run | None]] = {
 
 def _lines(task: Task, layout: Layout) -> NDArray[Any] | None:
     """Scratch in which each line of the transform is contiguous, where ``layout`` is not so."""
-    size = np.dtype(layout.char).itemsize
-    if layout.strides[task.axis] == size or prod(layout.shape) * size > SCRATCH_BYTES:
+    dtype = np.dtype(layout.char)
+    nbytes = prod(layout.shape) * dtype.itemsize
+    if layout.strides[task.axis] == dtype.itemsize or nbytes > SCRATCH_BYTES:
         return None
-    order = [axis for axis in memory_order(layout) if axis != task.axis]
-    return empty_packed(layout.shape, layout.char, (*order, task.axis))
+    order = [axis for axis in layout.order if axis != task.axis]
+    return array_in(aligned(nbytes), layout.shape, dtype, (*order, task.axis))
 

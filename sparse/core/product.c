@@ -220,6 +220,34 @@ static PyObject *product_boundary(PyObject *self, PyObject *args)
     return multiplied((Product *)self, BOUNDARY, BOUNDARY, own, ghosts, y);
 }
 
+/* Steps of a script: k vectors, whose x, ghosts and y have been checked when it was made. */
+static void interior_work(void *self, Py_ssize_t k, char *const *at)
+{
+    run_set(self, INTERIOR, k, at[0], NULL, at[1]);
+}
+
+static void boundary_work(void *self, Py_ssize_t k, char *const *at)
+{
+    run_set(self, BOUNDARY, k, at[0], at[1], at[2]);
+}
+
+static const Named product_works[] = {
+    {"interior", interior_work}, {"boundary", boundary_work}, {NULL, NULL},
+};
+
+static int add_addresses(PyObject *addresses, const Named *named)
+{
+    for (; named->name != NULL; named++) {
+        PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)named->work);
+        if (address == NULL || PyDict_SetItemString(addresses, named->name, address) < 0) {
+            Py_XDECREF(address);
+            return -1;
+        }
+        Py_DECREF(address);
+    }
+    return 0;
+}
+
 static PyMethodDef product_methods[] = {
     {"interior", product_interior, METH_VARARGS, NULL},
     {"boundary", product_boundary, METH_VARARGS, NULL},
@@ -247,10 +275,14 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__product(void)
 {
-    PyObject *module = PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&definition), *addresses = PyDict_New();
     PyObject *type = module == NULL ? NULL : PyType_FromSpec(&product_spec);
-    if (type == NULL || PyModule_AddObjectRef(module, "Product", type) < 0)
+    if (type == NULL || addresses == NULL || add_addresses(addresses, product_works) < 0 ||
+        add_addresses(addresses, vector_works) < 0 ||
+        PyModule_AddObjectRef(module, "Product", type) < 0 ||
+        PyModule_AddObjectRef(module, "ADDRESSES", addresses) < 0)
         Py_CLEAR(module);
     Py_XDECREF(type);
+    Py_XDECREF(addresses);
     return module;
 }

@@ -73,4 +73,13 @@ void free_slices(Slices *slices);
 /* With the vector units at hand: 0 without, 1 up to AVX2, 2 up to AVX-512. */
 MultiplySlices *slices_multiplier(int kind, int most);
 
+/* A step of a script (collectives/scripts.py): of an object, a number, and the addresses of its places.
+   By name and address; those of vectors.c end with a row of zeros. */
+typedef void Work(void *handle, Py_ssize_t number, char *const *at);
+typedef struct {
+    const char *name;
+    Work *work;
+} Named;
+extern const Named vector_works[];
+
 #endif

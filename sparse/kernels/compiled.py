@@ -6,12 +6,11 @@ ghosts wherever they lie.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onesided.collectives.program import VARIABLE
+from onesided.collectives.program import COMPILED
 from onesided.sparse.kernels.rows import Csr
 
 if TYPE_CHECKING:
@@ -31,7 +30,12 @@ UNITS = 2
 
 def compiled() -> bool:
     """Local. Whether the compiled products are there, and wanted."""
-    return _product is not None and os.environ.get(VARIABLE, "").strip().lower() != "python"
+    return _product is not None and COMPILED
+
+
+def address_of(work: str) -> int:
+    """Local. Of a C function that is a step of a script, by its name."""
+    return _product.ADDRESSES[work]
 
 
 def rows_as_they_are(csr: Csr) -> CompiledProduct:

@@ -14,7 +14,7 @@ import numpy as np
 
 from onesided.sparse.kernels.compiled import compiled, in_slices, rows_as_they_are
 from onesided.sparse.kernels.rows import Csr, PlainKernel
-from onesided.sparse.product import FusedProduct, Product, SplitProduct
+from onesided.sparse.product import CompiledProduct, FusedProduct, Product
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,11 @@ class Offer:
     needs: str = ""
 
 
-_OURS: dict[str, Any] = {"product": SplitProduct, "present": compiled, "needs": "a C compiler"}
+_OURS: dict[str, Any] = {
+    "product": CompiledProduct,
+    "present": compiled,
+    "needs": "a C compiler",
+}
 KERNELS = {
     "scipy": Offer(PlainKernel),
     "csr": Offer(rows_as_they_are, **_OURS),

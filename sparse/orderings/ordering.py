@@ -16,6 +16,7 @@ from onesided.sparse.orderings.graph import GRAPH_BYTES
 from onesided.sparse.orderings.numbering import How, numbering
 from onesided.sparse.partition import Partition, index_dtype, split_columns
 from onesided.sparse.triplets import Triplets, route
+from onesided.sparse.vector import DistVector
 
 
 class Ordering:
@@ -64,24 +65,27 @@ class Ordering:
         """Local. The half-open range of this rank's block in the original order."""
         return self.original.range(self.comm.rank)
 
-    def forward(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def forward(self, x: Any, out: Any = None) -> Any:
         """Collective. From this rank's block in the original order to that in the matrix's order.
 
+        A DistVector gives one.
         ``out`` (of x's dtype, with the result's shape) is filled and returned if given. Raises on
         every rank: ``ValueError`` where a shape or ``out`` does not fit on one of them,
         ``MismatchError`` where dtypes or k differ, ``RequestError`` after ``Free``.
         """
         return self._moved("forward", x, out)
 
-    def backward(self, y: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def backward(self, y: Any, out: Any = None) -> Any:
         """Collective. From this rank's block in the matrix's order to that in the original order.
 
         ``out`` and errors as in :meth:`forward`.
         """
         return self._moved("backward", y, out)
 
-    def _moved(self, way: str, x: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
-        x = np.asarray(x)
+    def _moved(self, way: str, x: Any, out: Any) -> Any:
+        vector = x if isinstance(x, DistVector) else None
+        x = np.asarray(x if vector is None else vector.array)
+        out = out.array if isinstance(out, DistVector) else out
         ends = self.original, self.partition
         source, target = ends if way == "forward" else ends[::-1]
         rank = self.comm.rank
@@ -99,7 +103,7 @@ class Ordering:
             elif out.shape != shape or out.dtype != x.dtype or not out.flags.writeable:
                 raise ValueError(f"out is not writeable, {shape}, {x.dtype}: {out.shape}")
         self._move(way, x)(x, out)
-        return out
+        return out if vector is None else vector.like(out, target)
 
     def _move(self, way: str, x: NDArray[Any]) -> _Move:
         """Collective where it is the first of its kind. How such vectors move."""

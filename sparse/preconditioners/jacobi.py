@@ -23,15 +23,18 @@ def checked_diagonal(A: DistMatrix) -> NDArray[Any]:
 
 
 class Jacobi(OfMatrix):
-    """M is the inverse of the diagonal. ``apply`` is Local; the rank count does not matter."""
+    """M is the inverse of the diagonal, this rank's block of which is ``inverse``.
+
+    ``apply`` is Local; the rank count does not matter.
+    """
 
     def _build(self) -> None:
         """Collective. ``ValueError`` on every rank where the diagonal has a zero."""
         A = self.matrix
         with agreed(A.comm, "Jacobi"):
             A.check_square("Jacobi")
-            self._inverse = 1.0 / checked_diagonal(A)
+            self.inverse: NDArray[Any] = 1.0 / checked_diagonal(A)
 
     def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
         """Local. out = M r."""
-        np.multiply(r, self._inverse, out=out)
+        np.multiply(r, self.inverse, out=out)

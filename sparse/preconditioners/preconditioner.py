@@ -35,7 +35,7 @@ def preconditioner(M: Any, A: Linear) -> Preconditioner | None:
     if isinstance(M, Linear):
         if M.col_range != A.row_range or M.row_range != A.col_range:
             raise ValueError(f"M is {M!r}, whose rows and columns are not those of the matrix")
-        return Function(M.dot)
+        return Function(M.dot, M)
     if callable(getattr(M, "matvec", None)):
         length = A.row_range[1] - A.row_range[0]
         if tuple(M.shape) != (length, length):
@@ -52,11 +52,14 @@ def preconditioner(M: Any, A: Linear) -> Preconditioner | None:
 
 
 class Function:
-    """The preconditioner that a function is: it takes a block, and returns one."""
+    """The preconditioner that a function is: it takes a block, and returns one. ``map``: whose
+    product it is."""
 
-    def __init__(self, function: Callable[[NDArray[Any]], Any]) -> None:
+    def __init__(
+        self, function: Callable[[NDArray[Any]], Any], map: Linear | None = None
+    ) -> None:
         """Local."""
-        self._function = function
+        self._function, self.map = function, map
 
     def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
         """As the function. out = M r."""

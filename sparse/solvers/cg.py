@@ -6,14 +6,15 @@ Research of the National Bureau of Standards 49 (1952), 409-436.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from onesided.sparse.linear import Linear
+from onesided.sparse.solvers.iteration import iteration
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import Solution
-from onesided.sparse.solvers.space import Vector
 
 
 @several
@@ -56,41 +57,23 @@ def cg_coefficients(
 
 
 def _iterate(run: Run, coefficients: list[tuple[float, float]] | None = None) -> None:
-    space, x = run.space, run.x
-    r, q = run.residual(), space.vector()
-    z = run.precondition(r, run.room())
-    if run.M is None:
-        rr = rz = space.dots((r, r))[0].real
-    else:
-        rr, rz = (value.real for value in space.dots((r, r), (r, z)))
-    if run.record(float(np.sqrt(rr))):
-        return
-    p = z.copy()
-    while run.positive(rz, "(r, M r)"):
-        run.multiply(p, q)
-        pq = space.dots((p, q))[0].real
-        if not run.positive(pq, "(p, A p)"):
+    with iteration(run) as iterations:
+        rr, rz = iterations.begin()
+        if run.record(_root(rr)):
             return
-        alpha, before = rz / pq, rz
-        rr, rz = _lowered(run, r, alpha, q, z)
-        if coefficients is not None:
-            coefficients.append((alpha, rz / before))
-        ends = run.record(float(np.sqrt(rr)))
-        if ends:
-            space.add(x, alpha, p)
-        else:
-            space.advance(x, alpha, p, rz / before, z)
-        run.call_back()
-        if ends:
-            return
+        while run.positive(rz, "(r, M r)"):
+            before = rz
+            pq, alpha, rr, rz = iterations.step()
+            if not run.positive(pq, "(p, A p)"):
+                return
+            if coefficients is not None:
+                coefficients.append((alpha, rz / before))
+            ends = run.record(_root(rr))
+            run.call_back()
+            if ends:
+                return
 
 
-def _lowered(run: Run, r: Vector, alpha: float, q: Vector, z: Vector) -> tuple[float, float]:
-    """Collective. r -= alpha q and z = M r; then (r, r) and (r, z)."""
-    square = run.space.add_square(r, -alpha, q)
-    if run.M is None:
-        (rr,) = run.space.sums(square)
-        return rr.real, rr.real
-    run.precondition(r, z)
-    rr, rz = run.space.sums(square, run.space.share(r, z))
-    return rr.real, rz.real
+def _root(square: float) -> float:
+    """Local. The square root; not a number where there is none."""
+    return math.sqrt(square) if square >= 0 else math.nan

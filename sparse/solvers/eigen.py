@@ -94,9 +94,9 @@ def lobpcg(
     error on every rank: ``ValueError`` where three times as many vectors as are asked for do not
     fit into the matrix, or for the shape of X.
 
-    Eigenvalues inside the spectrum, next to s: ``lobpcg`` of the map (A - s I)^2, whose smallest
-    eigenvectors they have (:class:`LinearOperator`), or SciPy's ``eigsh`` with shift and invert on
-    one rank.
+    Eigenvalues inside the spectrum, next to s: SciPy's ``eigsh`` on ``A.as_linear_operator()`` with
+    shift and invert by a solver, as in the guide of solvers; or ``lobpcg`` of (A - s I)^2, a
+    :class:`LinearOperator`, whose smallest eigenvectors they have.
     """
     n_rows, comm = A.row_range[1] - A.row_range[0], A.comm
     rules = Rules(rtol, atol, maxiter, None, nullspace)

@@ -116,6 +116,7 @@ class Run:
         dtype = shared_dtype(comm, dtype)
         calls = largest(comm, None, "callback", [int(rules.callback is not None)])
         self._calls_back = bool(calls[0])
+        self._hermitian = hermitian
         self.A, self.M, self.comm, self.rules = A.promoted(dtype), made, comm, rules
         refresh = getattr(made, "refresh", None)
         if refresh is not None:
@@ -208,9 +209,22 @@ class Run:
         self.take_null_space(self.x)
         history = np.array(self.residuals)
         converged = self.reason.startswith(CONVERGED)
+        reason = f"{LIMIT}: {self._advice()}" if self.reason == LIMIT else self.reason
         return Solution(
-            self._wrapped, converged, self.iterations, history, self.reason, true, self.size
+            self._wrapped, converged, self.iterations, history, reason, true, self.size
         )
+
+    def _advice(self) -> str:
+        """Local. What helps more than many iterations."""
+        strong = "M=AMG(A) of elliptic problems" if self._hermitian else "M=BlockILU(A)"
+        if self.domain is not self.space:
+            return "a larger maxiter, or columns scaled alike (A.scale_columns)"
+        if self.M is None:
+            return f"there was no preconditioner; try {strong}, or M=SSOR(A)"
+        name = type(self.M).__name__
+        if name == "AMG":
+            return "a larger maxiter, or other options of AMG: near_nullspace, block, strength"
+        return f"try a larger maxiter, or {strong} instead of {name}"
 
     # -- what methods call -----------------------------------------------------------------------
 
@@ -296,6 +310,11 @@ class Run:
         kept = values > len(values) * np.finfo(self.space.dtype).eps * values.max(initial=0)
         orthonormal: Vector = basis @ (turn[:, kept] / np.sqrt(values[kept]))
         return orthonormal.astype(self.space.dtype)
+
+    @property
+    def loses_null_space(self) -> bool:
+        """Local. Whether vectors lose their part of a null space."""
+        return self._nothing is not None
 
     def take_null_space(self, v: Vector) -> None:
         """Collective where there is a null space. v, (n,) or (n, k), loses its part of it."""

@@ -39,8 +39,9 @@ class Space:
         self.axpy = get_blas_funcs("axpy", dtype=dtype)
         self.scal = get_blas_funcs("scal", dtype=dtype)
         wide = np.complex128 if dtype.kind == "c" else np.float64
-        self._wanted = _MOST_SUMS, wide
-        self._sums = sums(comm, *self._wanted)
+        #: How many sums there are at a time, and their dtype.
+        self.wanted = _MOST_SUMS, wide
+        self._sums = sums(comm, *self.wanted)
         limits = np.finfo(dtype)
         self._wide, self._tiny = limits.eps < 1e-10, float(limits.tiny)
         #: A sum of squares that may have lost parts too small to be squared.
@@ -92,13 +93,13 @@ class Space:
         """Collective. The sums over all ranks of some numbers, by one reduction."""
         reduction = self._sums
         if reduction.request.active:  # somebody around this solver has started it
-            reduction = sums(self._comm, *self._wanted)
+            reduction = sums(self._comm, *self.wanted)
         return reduction.of(*own)
 
     def gram(self, one: Vector, other: Vector) -> Vector:
         """Collective. Scalar products of all columns of two blocks, (n, k) and (n, m), in double
         precision."""
-        mine = np.ascontiguousarray(one.conj().T @ other).astype(self._wanted[1])
+        mine = np.ascontiguousarray(one.conj().T @ other).astype(self.wanted[1])
         total = np.empty_like(mine)
         self._comm.Allreduce(mine, total, op=MPI.SUM)
         return total
@@ -106,7 +107,7 @@ class Space:
     def start_sums(self, *own: Scalar) -> None:
         """Collective, nonblocking. As :meth:`sums`; :meth:`finish_sums` gives them."""
         self._count = len(own)
-        self._started = sums(self._comm, *self._wanted)
+        self._started = sums(self._comm, *self.wanted)
         self._started.own[: self._count] = own
         self._started.start()
 

@@ -11,14 +11,22 @@ from cases import need, parameters, ranks
 from mpi4py import MPI
 from subjects import by
 
-from onesided.collectives import Grid, MismatchError, PatternError, ResourceError, free
+from onesided.collectives import (
+    Grid,
+    MismatchError,
+    PatternError,
+    ResourceError,
+    free,
+)
 from onesided.collectives.context import Context
 from onesided.collectives.halo import migration
 from onesided.collectives.halo.migration import REVIEW
-from onesided.pencilfft import DistArray, GridTransfer, Pencil, Subcomm, read_field, write_field
+from onesided.pencilfft import DistArray, Pencil, Subcomm, read_field, write_field
 
 MODES = {"copy": "edge", "reflect": "symmetric", 7: "constant"}
 SHAPES = [((13,), (2,)), ((7, 9), ((1, 2), 1)), ((9, 8, 7), (1, (2, 1), 1))]
+#: Blocks thinner than their halos, and more ranks than cells from some number of ranks on.
+THIN = [((5,), (3,)), ((2, 3), (1, 2)), ((1, 2, 2), (1, 1, 2))]
 
 
 def tenfold(ghosts, inside, axis, side, coordinates, t):
@@ -56,6 +64,11 @@ def window(array, grid, field):
                          for part, n in zip(grid.box, field.shape[lead:], strict=True)))]
 
 
+def shows(grid, field, want):
+    """Whether a field is this window of a padded array; a block without cells shows nothing."""
+    return 0 in grid.local_shape or np.array_equal(field, window(want, grid, field))
+
+
 def numbers(grid, components=(), dtype="i8", staggered=()):
     """The global array of a field: its index, small."""
     shape = [n + (axis in staggered and not grid.periodic[axis])
@@ -73,7 +86,7 @@ def set_own(grid, field, whole):
                              for s, n in zip(start, own.shape[lead:], strict=True)))]
 
 
-@parameters(form=SHAPES, way=["staged", "store", "message"])
+@parameters(form=SHAPES + THIN, way=["staged", "store", "message"])
 def case_update(comm, form, way):
     """Several fields in one message, periodic and not, every condition, as NumPy pads them; corners
     directly and along axes."""
@@ -94,20 +107,21 @@ def case_update(comm, form, way):
             halo_of.Wait()
             for field, each in zip(fields, forms, strict=True):
                 want = padded(numbers(grid, *each), grid, conditions, each[2])
-                assert np.array_equal(field, window(want, grid, field)), (turn, each, grid)
+                assert shows(grid, field, want), (turn, each, grid)
         halo_of.Free()
         for field, each in zip(fields, forms, strict=True):
             set_own(grid, field, numbers(grid, *each))
         assert grid.update(*fields)[1] is fields[1]
         for field, each in zip(fields, forms, strict=True):
             want = padded(numbers(grid, *each), grid, conditions, each[2])
-            assert np.array_equal(field, window(want, grid, field))
+            assert shows(grid, field, want)
         grid.Free()
 
 
 def case_what_a_rank_owns(comm):
     """Interior and boundary cover every own cell once; thin blocks have no interior."""
-    for shape, halo in [((4 * comm.size + 1, 9), (1, 2)), ((2 * comm.size, 3), 1), ((30, 30), 0)]:
+    for shape, halo in [((4 * comm.size + 1, 9), (1, 2)), ((2 * comm.size, 3), 1), ((30, 30), 0),
+                        ((2, 1), 3)]:
         grid = Grid(comm, shape, halo)
         count = grid.zeros(2, "i4")
         for part in [grid.interior, *grid.boundary]:
@@ -116,11 +130,13 @@ def case_what_a_rank_owns(comm):
         assert count.sum() == count[grid.owned].size
         x, y = grid.coordinates()
         assert x.shape == (grid.local_shape[0], 1)
-        assert (x[0, 0], y[0, 0]) == tuple(part.start + 0.5 for part in grid.box)
+        for points, part in ((x, grid.box[0]), (y, grid.box[1])):
+            assert not points.size or points.min() == part.start + 0.5
         assert comm.allreduce(x.size * y.size) == np.prod(shape)
+        assert count.any() or 0 in grid.local_shape
         wide = grid.coordinates(0, ghosts=True)[0]
         assert wide.shape == (grid.empty(staggered=0).shape[0], 1)
-        assert wide[grid.layers[0][0], 0] == grid.box[0].start
+        assert wide.size < 7 or wide[grid.layers[0][0], 0] == grid.box[0].start
         grid.Free()
 
 
@@ -138,7 +154,7 @@ def case_turns(comm):
     grid.Free()
 
 
-@parameters(form=SHAPES, ghosts=["all", "edges", "faces"])
+@parameters(form=SHAPES + THIN, ghosts=["all", "edges", "faces"])
 def case_accumulate_is_the_adjoint(comm, form, ghosts, seed):
     """(update x, y) = (x, accumulate y), exactly, in whole numbers."""
     (shape, halo), rng = form, np.random.default_rng([seed, comm.rank])
@@ -362,6 +378,9 @@ def case_redistribute(comm, form, nodes):
         Grid(comm, shape, (0, 2), dims=(1, comm.size), info=info),
         Grid(comm, shape, (1, 0), sizes=[[*first, shape[0] - sum(first)], [shape[1]]], info=info),
         Grid(comm, shape, 1, info=info),
+        Grid(comm, shape, 2, sizes=[[0] * (comm.size - 1) + [shape[0]], [shape[1]]], info=info),
+        Grid(comm, shape, 2, sizes=[[shape[0]], [1, *first[1:], shape[1] - 2 * len(first) + 1][
+            : comm.size] if comm.size > 1 else [shape[1]]], info=info),
     ]
     whole = numbers(grids[0], components, "f8", staggered)
     u = grids[0].zeros(components, staggered=staggered)
@@ -412,13 +431,126 @@ def case_orders_of_ranks(comm, nodes, periodic):
     grid.Free()
 
 
-@parameters(root=[0, -1])
-def case_gather_and_scatter(comm, root):
+@parameters(boundary=["reflect", "antireflect", "function"], halo=[2, (1, 3)])
+def case_mirrored_cells_that_are_not_there(comm, boundary, halo):
+    """Fewer cells than ghosts: told everywhere; other conditions need no mirror."""
+    condition = tenfold if boundary == "function" else boundary
+    grid = Grid(comm, (1,), [halo])
+    u = grid.zeros()
+    everywhere(comm, PatternError, "mirror layers that the block", grid.update, u,
+               boundary=condition)
+    set_own(grid, u, numbers(grid) + 4)
+    grid.update(u, boundary="copy")
+    assert 0 in grid.local_shape or (u == 5).all()
+    grid.Free()
+
+
+#: Of the coarse grid, periodic and not; blocks of one cell, and none, from some number of ranks on.
+COARSE = [((6,), (True,)), ((3,), (False,)), ((5, 4), (False, True)), ((1, 2), (True, False)),
+          ((2, 3, 2), (True, False, False))]
+
+
+@parameters(form=COARSE, order=[0, 1], cut=["aligned", "chosen", "other ranks"])
+def case_refine_and_coarsen(comm, form, order, cut, seed):
+    """As NumPy does it on one rank; adjoint to each other with every condition, exactly."""
+    shape, periodic = form
+    axes, fine_shape = len(shape), tuple(2 * n for n in shape)
+    coarse = Grid(comm, shape, (1, (1, 2), 1)[:axes], periodic=periodic)
+    more = {}
+    if cut == "aligned":
+        starts = coarse.blocks.starts
+        more["sizes"] = [[2 * int(n) for n in np.diff(each)] for each in starts]
+    elif cut == "other ranks":
+        more["dims"] = [1] * (axes - 1) + [comm.size]
+    fine = Grid(comm, fine_shape, 2, periodic=periodic, **more)
+    rng = np.random.default_rng(seed)
+    for components, dtype, boundary in [((), "f8", "copy"), ((2,), "c16", "antireflect"),
+                                        ((), "f4", 0), ((), "f8", "reflect")]:
+        whole_u = rng.integers(-9, 9, (*components, *shape)).astype(dtype)
+        whole_v = rng.integers(-9, 9, (*components, *fine_shape)).astype(dtype)
+        u, v = coarse.zeros(components, dtype), fine.zeros(components, dtype)
+        set_own(coarse, u, whole_u)
+        set_own(fine, v, whole_v)
+        there = coarse.refine(u, fine, order=order, boundary=boundary)
+        back = fine.coarsen(v, coarse, order=order, boundary=boundary)
+        want = interpolated(whole_u, coarse, boundary, order)
+        assert np.array_equal(there[fine.owned], want[fine.part(comm.rank, want.shape)])
+        one = comm.allreduce(complex((there[fine.owned] * v[fine.owned]).sum()))
+        other = comm.allreduce(complex((u[coarse.owned] * back[coarse.owned]).sum()))
+        assert one == 2**axes * other, (one, other)
+        if order == 0:
+            halves = whole_v.reshape(*components, *(m for n in shape for m in (n, 2)))
+            mean = halves.mean(tuple(range(len(components) + 1, halves.ndim, 2)))
+            assert np.array_equal(back[coarse.owned], mean[coarse.part(comm.rank, mean.shape)])
+        assert coarse.refine(u, fine, there, order=order, boundary=boundary) is there
+        assert np.array_equal(there[fine.owned], want[fine.part(comm.rank, want.shape)])
+        assert fine.coarsen(v, coarse, back, order=order, boundary=boundary) is back
+        again = comm.allreduce(complex((u[coarse.owned] * back[coarse.owned]).sum()))
+        assert again == other
+    fine.Free()
+    coarse.Free()
+
+
+def interpolated(whole, grid, boundary, order):
+    """A global array, refined along one axis after the other."""
+    lead = whole.ndim - len(grid.shape)
+    for axis, periodic in enumerate(grid.periodic, lead):
+        if order == 0:
+            whole = np.repeat(whole, 2, axis)
+            continue
+        width = [(int(a == axis),) * 2 for a in range(whole.ndim)]
+        mode = "wrap" if periodic else MODES.get(boundary or 7, "symmetric")
+        wide = np.moveaxis(np.pad(whole, width, mode=mode), axis, 0)
+        if boundary == "antireflect" and not periodic:
+            wide[0], wide[-1] = -wide[0], -wide[-1]
+        low, high = 3 * wide[1:-1] + wide[:-2], 3 * wide[1:-1] + wide[2:]
+        both = np.stack([low, high], 1).reshape(-1, *wide.shape[1:]) / 4
+        whole = np.moveaxis(both, 0, axis).astype(whole.dtype)
+    return whole
+
+
+def case_refine_mistakes(comm):
+    """Told everywhere, and nothing is left."""
+    last = comm.rank == comm.size - 1
+    coarse, fine = Grid(comm, (4, 6), 1), Grid(comm, (8, 12), (0, 1))
+    other = Grid(comm, (8, 11), 1)
+    u, v = coarse.zeros(), fine.zeros()
+    single, both = fine.zeros((), "f4"), fine.zeros(2)
+    staggered, whole_numbers = coarse.zeros((), staggered=1), coarse.zeros((), "i4")
+    for call, arguments, options, text in [
+        (coarse.refine, (u, other), {}, "has not twice as many along every axis"),
+        (fine.refine, (v, coarse), {}, "has not twice as many along every axis"),
+        (coarse.refine, (whole_numbers, fine), {}, "only real and complex"),
+        (coarse.refine, (u, fine, single), {}, "a field of float32 of shape (8, 12) for"),
+        (coarse.refine, (u, fine, both), {}, "a field of float64 of shape (2, 8, 12) for"),
+        (coarse.refine, (staggered, fine, v), {}, "middles of cells"),
+        (coarse.refine, (u, fine, v), {"order": 2}, "order 2 is not 0"),
+    ]:
+        everywhere(comm, PatternError, text, call, *arguments, **options)
+    narrow = Grid(comm, (4, 6), (0, 1))
+    everywhere(comm, PatternError, "or 1 with ghosts", narrow.refine, narrow.zeros(), fine, v)
+    if comm.size > 1:
+        everywhere(comm, MismatchError, "refine", coarse.refine, u, fine, v, order=int(last))
+    assert not any(grid._plans for grid in (coarse, fine, other, narrow))
+    coarse.refine(u, fine, v)
+    fine.Free()
+    fine = Grid(comm, (8, 12), 1)
+    coarse.refine(u, fine)
+    for each in (coarse, fine, other, narrow):
+        each.Free()
+    assert not Context.of(comm).live
+
+
+@parameters(root=[0, -1], memory=["window", "strided"], dtype=["c8", ">i2", "S5", "i4,(2,)f8"])
+def case_gather_and_scatter(comm, root, memory, dtype):
     root %= comm.size
     grid = Grid(comm, (3 * comm.size + 1, 5), 1, periodic=(True, False))
     for components, staggered in [((), ()), ((2,), (1,)), ((), (0, 1))]:
-        u, v = (grid.zeros(components, "c8", staggered) for _ in range(2))
-        whole = numbers(grid, components, "c8", staggered)
+        u, v = (grid.zeros(components, dtype, staggered) for _ in range(2))
+        if memory == "strided":
+            u, v = (np.zeros([2 * n for n in u.shape], dtype)[(slice(1, None, 2),) * u.ndim]
+                    for _ in range(2))
+        whole = numbers(grid, components, dtype, staggered)
         set_own(grid, u, whole)
         got = grid.gather(u, root)
         assert (got is None) == (comm.rank != root)
@@ -448,15 +580,24 @@ def case_pencils_and_files(comm, form):
     subcomm = Subcomm(comm, [1, 0, 0])
     pencil = Pencil(subcomm, whole.shape[len(components) :], 0)
     array = DistArray.of(pencil, components=components)
-    with GridTransfer(grid, u, array) as transfer:
-        assert transfer.to_array() is array
-        assert np.array_equal(array.v, whole[(..., *array.local_slice()[-3:])])
+    for turn in range(2):
+        u[grid.owned] = (turn + 1) * whole[mine]
+        assert grid.redistribute(u, array) is array
+        assert np.array_equal(array.v, (turn + 1) * whole[(..., *array.local_slice()[-3:])])
         array *= 2
-        transfer.to_field()
-    assert np.array_equal(u[grid.owned] / 2, whole[mine])
+        assert grid.redistribute(array, grid, u) is u
+        assert np.array_equal(u[grid.owned], 2 * (turn + 1) * whole[mine])
+    fresh = grid.redistribute(array, grid)
+    assert fresh.shape == u.shape
+    assert np.array_equal(fresh[grid.owned], u[grid.owned])
+    assert len(grid._plans) == 3
+    u[grid.owned] /= 2
     subcomm.destroy()
     other_form = DistArray.of(array.pencil, "f4", components=components)
-    everywhere(comm, PatternError, "a distributed array of", GridTransfer, grid, v, other_form)
+    everywhere(comm, PatternError, "and one of", grid.redistribute, v, other_form)
+    if comm.size > 1:  # whole on every rank: nobody's block
+        twice = DistArray(whole.shape, (MPI.COMM_SELF,) * len(whole.shape))
+        everywhere(comm, PatternError, "do not make up", grid.redistribute, v, twice)
     need("h5py")
     folder = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
     write_field(grid, u, f"{folder}/u", "u", 3)
@@ -556,17 +697,25 @@ def case_a_burst_leaves_no_room_behind(comm, dtype):
     grid.Free()
 
 
-@parameters(dtype=["f4", "f8"], axis=[0, 1])
-def case_items_beyond_an_open_end(comm, dtype, axis):
-    """An error of all ranks, or dropped; an item on the end itself stays, as its dtype rounds."""
-    grid = Grid(comm, (2 * comm.size, 3), 1, bounds=[(0, 0.1), (0, 0.3)])
+@parameters(dtype=["f4", "f8"], axis=[0, 1], sizes=["even", "no last", "no first"])
+def case_items_beyond_an_open_end(comm, dtype, axis, sizes):
+    """An error of all ranks, or dropped; an item on the end itself stays, as its dtype rounds.
+    Ranks without cells get none."""
+    without = {"even": None, "no last": [3] + [0] * (comm.size - 1),
+               "no first": [0] * (comm.size - 1) + [3]}[sizes]
+    cells = 2 * comm.size if without is None else 3
+    grid = Grid(comm, (cells, 3), 1, bounds=[(0, 0.1), (0, 0.3)],
+                sizes=None if without is None else [without, [3]])
     ends = np.array([end for _, end in grid.bounds], dtype)
     x = np.zeros((3, 2), dtype)
     x[:] = ends / 2
     x[0] = ends
     x[1, axis] = -1 if comm.rank == 0 else x[1, axis]
     tag = np.arange(3) + 10 * comm.rank
-    grid.migrate([tag], np.full_like(x, 0.05))
+    inside = np.full_like(x, 0.05)
+    inside[0] = ends
+    _, here = grid.migrate([tag], inside)
+    assert not len(here) or 0 not in grid.local_shape
     everywhere(comm, PatternError, "rank 0 has items beyond an end", grid.migrate, [tag], x)
     (left,), y = grid.migrate([tag], x, outside="drop")
     assert len(left) == len(y)
@@ -688,20 +837,19 @@ def case_bad_grids(comm):
     for arguments, text in [
         (((), 1), "no grid of shape ()"), (((0, 4), 1), "no grid of shape"),
         (((4, 4), -1), "width"), (((4, 4), (1, 2, 3)), "width"),
-        (((4, 4 * comm.size), 5), "too small"), (((1, comm.size), 2), "too small"),
     ]:
         everywhere(comm, PatternError, text, Grid, comm, *arguments)
     for options, text in [
         ({"periodic": (True,)}, "not one truth per axis"), ({"periodic": "no"}, "not one truth"),
         ({"dims": (7, 7)}, "cannot be arranged"),
         ({"bounds": [(0, 1)]}, "bounds"), ({"bounds": [(0, 1), (1, 1)]}, "bounds"),
+        ({"bounds": [(0, 1), (0, np.nan)]}, "bounds"), ({"dims": (None, "2")}, "not an integer"),
         ({"boundary": "mirror"}, "a boundary condition is 'mirror'"),
         ({"boundary": {5: 0}}, "a boundary condition for axis 5"),
         ({"ghosts": "some"}, "ghosts is"), ({"corners": "some"}, "corners is"),
     ]:
         everywhere(comm, PatternError, text, Grid, comm, (9, 5 * comm.size), 1, **options)
     if comm.size > 1:
-        everywhere(comm, PatternError, "too small", Grid, comm, (comm.size - 1,), 1)
         everywhere(comm, MismatchError, "rank 0 is in", Grid, comm, (9, 5 * comm.size + last), 1)
     wide = Grid(comm, (2, 3, 5 * comm.size), 1)  # more ranks than there are planes
     assert wide.dims[0] <= 2
@@ -781,7 +929,8 @@ def case_debug_mode(comm):
         everywhere(comm, MismatchError, "a new request: update", grid.update,
                    v if comm.rank == 0 else u)
         grid.update(v)
-        everywhere(comm, MismatchError, "request 1 of", grid.update, v if comm.rank == 0 else u)
+        everywhere(comm, MismatchError, "request 1: update", grid.update,
+                   v if comm.rank == 0 else u)
         halo = grid.halo(u, v)
         u[...], v[...] = 1, 2
         if comm.rank == 0:
@@ -813,7 +962,7 @@ def case_many_plans(comm):
         both[...] = comm.rank + turn
         grid.update(both[0], both[1])
         assert (both[:, 0] == (comm.rank - 1) % comm.size + turn).all()
-    assert sum(each.rounds == 5 for each in grid._plans.values()) == 1
+    assert sum(each.rounds == 5 for each in grid._plans) == 1
     field = grid.from_function(lambda x: 2 * x)
     assert (field[1:-1] == 2 * (np.arange(8) + 8 * comm.rank + 0.5)).all()
     assert (field[0], field[-1]) == (0, 0)

@@ -19,9 +19,9 @@ from onesided.collectives import (
     empty,
     free,
 )
+from onesided.collectives.arena import Arena
 from onesided.collectives.context import Context
 from onesided.collectives.halo import plan
-from onesided.collectives.memory import Arena
 
 WHOLE = (slice(0, 1), slice(0, 8))
 

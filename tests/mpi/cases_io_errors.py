@@ -9,13 +9,12 @@ import sys
 import h5py
 import numpy as np
 from cases import need, parameters, ranks
-from io_data import Blocks, files_in, same_error, shared_folder, values
+from io_data import Blocks, files_in, read, same_error, shared_folder, values, write
 
 from onesided.collectives import MismatchError, PatternError, UnsupportedError
 from onesided.pencilfft import NCFile
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileError
-from onesided.pencilfft.io.files import read, write
 from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.store import Store
 

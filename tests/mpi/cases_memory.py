@@ -21,6 +21,7 @@ from onesided.collectives import (
     methods,
 )
 from onesided.collectives.context import Context
+from onesided.collectives.memory import Region
 
 
 def counts(comm):
@@ -131,6 +132,22 @@ def case_more_windows_than_mpich_has(comm, method):
 SHARE_WINDOWS = ("rma-fence", "rma-fence-hier", "rma-notify", "rma-lock", "p2p")
 
 
+@parameters(ranks_per_node=[None, 1])
+def case_not_enough_memory_of_its_own(comm, ranks_per_node):
+    """A rank that is alone on its node shares nothing, and has no more than there is."""
+    context = Context.of(comm)
+    if ranks_per_node is None and comm.size > 1:
+        skip("other ranks are on this node")
+    try:
+        Region(context, context.node(ranks_per_node), 1 << 50)
+    except ResourceError as error:
+        assert f"{1 << 50:,} bytes" in str(error), error
+    else:
+        raise AssertionError("more than there is was handed out")
+    Vector(comm, tables(comm.size)["uneven"], "rma-notify").free()
+
+
+@ranks(at_least=2)
 def case_not_enough_shared_memory(comm):
     try:
         status = os.statvfs("/dev/shm")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from cases import parameters, ranks
-from exchange_data import Vector
+from cases import parameters, ranks, skip
+from exchange_data import MEMORY, Vector, tables
 
+from onesided.collectives import UnsupportedError, progress
 from onesided.collectives.context import Context
 from onesided.collectives.program import CALL, COPY
 from onesided.collectives.schedule import Put
@@ -51,5 +52,80 @@ def case_off_node_puts_come_first(comm, method, options):
     near = len(Context.of(comm).node(int(info["ranks_per_node"])).ranks)
     expected = ["put"] * (comm.size - near) + ["store"] * (near - 1)
     assert issued(exchange.request.transport) == expected
+    exchange.round(1)
+    exchange.free()
+
+
+# -- messages of nodes -----------------------------------------------------------------------------
+
+#: The lowest rank of a rank's node, among so many.
+LAYOUTS = {
+    "pairs": lambda rank, size: rank // 2 * 2,
+    "in turn": lambda rank, size: rank % 2,
+    "uneven": lambda rank, size: 0 if rank < size - 1 else rank,
+    "alone": lambda rank, size: rank,
+}
+
+
+@ranks(at_least=4)
+@parameters(layout=LAYOUTS, memory=MEMORY)
+def case_nodes_of_every_form(comm, layout, memory):
+    """Patterns that are dense, of one direction, and empty, on nodes whose ranks need not follow
+    each other."""
+    if not Context.of(comm).node().alone:
+        skip("what shares no memory cannot be one node")
+    within = comm.Dup()
+    firsts = [LAYOUTS[layout](rank, comm.size) for rank in range(comm.size)]
+    Context.of(within)._firsts = np.array(firsts, np.int32)  # as MPI would have told
+    for name, table in tables(comm.size).items():
+        exchange = Vector(within, table, "rma-node", memory)
+        for turn in range(4):
+            try:
+                exchange.round(turn)
+            except AssertionError as error:
+                raise AssertionError(f"pattern {name!r}: {error}") from error
+        exchange.free()
+    within.Free()
+
+
+@ranks(at_least=4)
+@parameters(memory=MEMORY, slots=["1", "2"])
+def case_a_rank_that_receives_for_others_is_elsewhere(comm, memory, slots):
+    """It has started, and waits for a message that others send when they have got their data."""
+    size, rank = comm.size, comm.rank
+    table = np.zeros((size, size), int)
+    table[size - 1, : size - 1] = 5  # from the last rank, which has a node of its own
+    info = {"ranks_per_node": str(size - 1), "slots": slots}
+    exchange = Vector(comm, table, "rma-node", memory, info)
+    request, word = exchange.request, np.zeros(1)
+    receives = comm.allgather(bool(request.transport._messages._landings))
+    node = [r for r in request.operation.node.ranks if r != size - 1]
+    receiver = next((r for r in node if receives[r]), None)
+    assert (receiver is None) == (not node)
+    others = [r for r in node if r != receiver]
+    for turn in range(6):
+        exchange.fill(turn)
+        request.Start()
+        if rank == receiver:
+            for other in others:
+                comm.Recv(word, other)
+        exchange.check(turn, request.Wait())
+        if rank in others:
+            comm.Send(word, receiver)
+    exchange.free()
+
+
+@ranks(at_least=2)
+def case_what_needs_a_thread_is_refused_without(comm, options):
+    """By name, on all ranks, and the next one works; under MPI's lower levels, too."""
+    table, info = np.full((comm.size, comm.size), 3), info_of(options) or {}
+    manual = {"progress": "manual"} if progress.may_call_from_any_thread() else {}
+    text = ""
+    try:
+        Vector(comm, table, "rma-node", info={**manual, **info})
+    except UnsupportedError as error:
+        text = str(error)
+    assert "rma-node" in text, text
+    exchange = Vector(comm, table, "rma-p2p", info=info)
     exchange.round(1)
     exchange.free()

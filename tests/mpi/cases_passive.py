@@ -343,9 +343,8 @@ def case_any_type_and_layout(comm, order, dtype):
 @parameters(timeouts=[(0, 0), (0.02, 0.01)])
 def case_timeouts(comm, timeouts):
     waiter, flush = timeouts
-    info = {"some_key": "some value"}
     with exposing(comm, 9) as exposed, OneSidedBroadcast(
-        comm, waiter_timeout=waiter, flush_timeout=flush, info=info
+        comm, waiter_timeout=waiter, flush_timeout=flush
     ) as broadcast:
         wid = broadcast.register(exposed.window)
         for number in range(1, 4):

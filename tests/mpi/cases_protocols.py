@@ -7,9 +7,9 @@ interleavings of three or four rounds, and again without each thing that can be 
 from __future__ import annotations
 
 import numpy as np
-from cases import parameters, skip
+from cases import parameters, ranks, skip
 from exploration import Participant, ProtocolError, explore, spared
-from lowered import Names
+from lowered import Ends, Names, wires
 
 from onesided.collectives import (
     Alltoallv_init,
@@ -19,21 +19,23 @@ from onesided.collectives import (
     empty,
     free,
 )
+from onesided.collectives.arena import Arena
+from onesided.collectives.context import Context
 from onesided.collectives.halo import plan as halo_plan
 from onesided.collectives.halo.faces import Place, grid_faces, listed_faces
-from onesided.collectives.memory import Arena, find_region
+from onesided.collectives.memory import find_region
 
 ROUNDS = 4
 
 
-def names_of(comm, context, memory=None, most=64):
+def names_of(comm, context, memory=None, most=64, ends=None):
     """Of control memory, by region and owner, and of an array from ``empty``."""
     regions = dict(Arena.of(context).regions)
     if memory is not None:
         regions["empty"] = find_region(memory)
     parts = [((str(number), rank), region.part(rank)) for number, region in regions.items()
              for rank in range(region.node.comm.size)]
-    return Names(parts, comm.rank, most)
+    return Names(parts, comm.rank, most, ends)
 
 
 def participant(names, transport):
@@ -101,6 +103,41 @@ def case_exchange(comm, pattern, kind):
         free(memory)
 
 
+#: Who sends to whom, where the last of three ranks has a node of its own.
+BETWEEN = {
+    "to a node": {(2, 0), (2, 1)},
+    "from a node": {(0, 2), (1, 2)},
+    "and to each other": {(2, 0), (2, 1), (0, 1)},
+}
+
+
+@ranks(at_least=3, at_most=3)
+@parameters(pattern=BETWEEN, kind=["own", "plain"])
+def case_messages_of_nodes(comm, pattern, kind):
+    """One rank of a node receives what is for both."""
+    size, rank, edges = comm.size, comm.rank, BETWEEN[pattern]
+    out = [int((rank, peer) in edges) for peer in range(size)]
+    into = [int((peer, rank) in edges) for peer in range(size)]
+    send = np.zeros(max(sum(out), 1), np.uint8)
+    recv = None if kind == "own" else [np.zeros(max(sum(into), 1), np.uint8), into]
+    context = Context.of(comm)
+    ends = Ends(context)
+    request = Alltoallv_init(
+        comm, [send, out], recv, method="rma-node", info={"ranks_per_node": "2"})
+    names = names_of(comm, context, ends=ends)
+    me, starts = participant(names, request.transport), np.cumsum([0, *out])
+    me.sends = names.of(send[: sum(out)])
+    sources = comm.allgather([names.of(send[starts[p] :][: out[p]]) for p in range(size)])
+    landed, arrays = np.cumsum([0, *into]), request.transport.arrays
+    me.reads = [
+        {names.of(arrays[t % len(arrays)][landed[p] :])[0]: sources[p][rank]
+         for p in range(size) if into[p]}
+        for t in range(request.transport.turns)
+    ]  # fmt: skip
+    examine(comm, me, edges, "all" if pattern == "to a node" else "", ends.named(names))
+    request.Free()
+
+
 @parameters(method=["rma-linear", "rma-binomial"], kind=["plain", "empty"], nbytes=[64, 70_000])
 def case_broadcast(comm, method, kind, nbytes):
     if comm.size == 1:
@@ -147,7 +184,7 @@ def case_halo(comm, pattern, way, back):
     memory = empty(comm, 2 * size, np.uint8)
     neighbors = [(p, box(p) if p in out else None, box(size + p) if p in into else None)
                  for p in sorted({*out, *into})]
-    halo = a_halo(comm, memory, way, back, lambda array: listed_faces(
+    halo = a_halo(comm, memory, way, back, lambda array, number: listed_faces(
         neighbors, array.shape, size, None))
     names = names_of(comm, halo._ghosts.resources.context, memory)
     cells = comm.allgather(names.of(memory))
@@ -172,7 +209,7 @@ def case_halo_along_axes(comm, way):
     torus = comm.Create_cart((comm.size, 1), (True, True))
     memory = empty(torus, (3, 3), np.uint8)
     place = Place((comm.size, 1), (True, True), (comm.rank, 0))
-    halo = a_halo(torus, memory, way, False, lambda array: grid_faces(
+    halo = a_halo(torus, memory, way, False, lambda array, number: grid_faces(
         array.shape, 1, place, "all", corners="axes"))
     names = names_of(torus, halo._ghosts.resources.context, memory)
     cells = torus.allgather(names.of(memory))
@@ -237,13 +274,14 @@ def case_alternate(comm, order, releases, pattern):
     free(memory)
 
 
-def examine(comm, me, edges, needed=""):
+def examine(comm, me, edges, needed="", ends=None):
     """Rank 0 explores; the others learn what it found. ``needed``: "all", nothing can be left out
-    without harm, or "credits", no rank can go on without one."""
-    everyone = comm.gather(me)
+    without harm, or "credits", no rank can go on without one. ``ends``: of this rank's messages."""
+    everyone, messages = comm.gather(me), comm.gather(ends or {})
     found, states = "", 0
     if comm.rank == 0:
         assert edges, "nobody sends anything"
+        everyone += wires(messages)
         rounds = ROUNDS if comm.size == 2 else 3
         try:
             states = explore(everyone, rounds)

@@ -15,9 +15,10 @@ from cases import parameters
 from scipy import sparse
 
 from onesided import sparse as ours
-from onesided.collectives import OnesidedError
-from onesided.sparse import DistMatrix, DistVector, Partition, from_rows
+from onesided.collectives import OnesidedError, sums
+from onesided.sparse import DistMatrix, DistVector, Partition, from_rows, halo
 from onesided.sparse.kernels.compiled import compiled
+from onesided.sparse.solvers import iteration
 
 #: Which rank has no rows; "hardly": there are fewer rows than ranks.
 LAYOUTS = ["even", "first", "middle", "last", "hardly"]
@@ -234,7 +235,7 @@ def a_wanted_dtype(cell, wanted):
     cell.made.pop()
 
 
-@row("triplets", "assembler")
+@row("triplets", "assembler", "added")
 def entries_of_each_rank(cell, way):
     """Every rank passes those entries whose turn it is; one without rows passes empty lists."""
     block = sparse.coo_array(cell.block_of(cell.whole))
@@ -247,12 +248,29 @@ def entries_of_each_rank(cell, way):
         made = ours.from_triplets(cell.comm, i, j, values, shape, partition=cell.rows, **cell.how)
         cell.same(made, cell.whole)
         return
-    assembler = ours.Assembler(cell.comm, i, j, shape, dtype=cell.dtype, **cell.how)
+    given = {"shape": shape} if way == "added" else {"rows": i, "cols": j, "shape": shape}
+    assembler = ours.Assembler(cell.comm, dtype=cell.dtype, **given, **cell.how)
     for factor in (1, 2):
-        made = assembler.assemble(np.asarray(values) * factor)
+        if way == "added":  # one by one, then the rest
+            for part in (slice(0, 1), slice(1, None)) if len(values) else ():
+                assembler.add(i[part], j[part], np.asarray(values)[part] * factor)
+            made = assembler.assemble()
+        else:
+            made = assembler.assemble(np.asarray(values) * factor)
         cell.same(made, cell.whole * factor)
         cell.made.pop()
     cell.kept(made)
+    before = assembler.matrix.values.copy()
+    if way == "added":
+        assembler.add([0, 0, 0], 0, 1)
+    for wrong in (assembler.assemble, lambda: assembler.assemble(np.zeros((2, 3)))):
+        try:
+            wrong()
+        except (ValueError, OnesidedError) as error:
+            assert "places" in str(error), error
+        else:
+            raise AssertionError("it took other places")
+    assert np.array_equal(assembler.matrix.values, before)
 
 
 @row()
@@ -294,6 +312,9 @@ def other_partitions(cell, how):
     if A.ordering is not None:
         y = A.ordering.backward(A @ A.ordering.forward(x))
         cell.close(y, cell.whole @ whole)
+        y = A.ordering.backward(A @ A.ordering.forward(DistVector(cell.comm, cell.rows, x)))
+        cell.close(y.array, cell.whole @ whole)
+        assert np.array_equal(y.partition.starts, cell.rows.starts)
     else:
         cell.close(A @ whole[slice(*A.col_range)].astype(cell.result), cell.whole @ whole)
 
@@ -382,6 +403,39 @@ def products(cell, name):
     if alike and out.dtype == np.result_type(cell.dtype, x.dtype):
         SIDES[side](A).dot(x, out)
         cell.close(out, expected @ all_of_x)
+
+
+@row("1", "3", "1 direct", "3 direct")
+def products_as_one_call(cell, name):
+    """The script of a product against its reference in Python: the same bits, also where blocks
+    are packed straight into the memory of neighbors, and where wrong operands come between."""
+    k, direct = int(name[0]), name.endswith("direct")
+    before = halo.DIRECT_BYTES, halo.DIRECT_BLOCK_BYTES
+    if direct:
+        halo.DIRECT_BYTES = halo.DIRECT_BLOCK_BYTES = 0
+    try:
+        A = cell.distributed(sparse.csr_array(drawn(cell.n, cell.n, cell.imaginary, 5)))
+        lengths = [stop - start for start, stop in (A.col_range, A.row_range)]
+        shapes = [(n, k) if k > 1 else (n,) for n in lengths]
+        for turn in range(5):
+            x = np.random.default_rng(turn).random(shapes[0]).astype(cell.dtype)
+            y, expected = (np.full(shapes[1], np.nan, cell.dtype) for _ in range(2))
+            A.multiply(x, y)
+            if k == 1 or turn:
+                A.product(A.halo if k == 1 else A._halos[k], x, expected)
+                assert np.array_equal(y, expected)
+        if cell.how["kernel"] == "auto" and k == 1 and len(x) and len(y):
+            for operands in ((x[1:], y), (x, y[1:])):
+                try:
+                    A.multiply(*operands)
+                except ValueError as error:
+                    assert "bytes" in str(error)
+                else:
+                    raise AssertionError("it took operands of a wrong length")
+        A.multiply(x, y)
+        assert np.array_equal(y, expected)
+    finally:
+        halo.DIRECT_BYTES, halo.DIRECT_BLOCK_BYTES = before
 
 
 @row()
@@ -473,6 +527,62 @@ def places_that_stay(cell):
     cell.same(gone, sparse.csr_array(off))
 
 
+@row("DistMatrix", "SciPy")
+def kronecker(cell, what):
+    b = sparse.csr_array(drawn(3, 2, 0, 3).real)
+    B = b
+    if what == "DistMatrix":
+        B = cell.kept(ours.from_scipy(cell.comm, b, **cell.how))
+    kind = np.result_type(cell.dtype, "f8")
+    made = cell.A.astype(kind)
+    cell.same(ours.kron(cell.kept(made), B), sparse.kron(cell.whole, b).tocsr(), kind)
+
+
+@row()
+def blocks_of_matrices(cell):
+    p = sparse.csr_array(drawn(cell.n, 3, 0, 9).real)
+    P = cell.kept(ours.from_scipy(cell.comm, p, dtype=cell.dtype, **cell.how))
+    made = ours.block_array([[cell.A, P], [P.T.copy(), None]], **cell.how)
+    cell.same(made, sparse.block_array([[cell.whole, p], [p.T, None]]).tocsr())
+    for wrong in ([[cell.A, None], [P, None]], [[cell.A], [P]]):
+        if cell.n == 3:
+            continue
+        try:
+            ours.block_array(wrong)
+        except ValueError as error:
+            assert "block" in str(error)
+        else:
+            raise AssertionError("it took blocks that do not fit")
+
+
+@row()
+def of_diagonals(cell):
+    d, whole = cell.vector(seed=2)
+    D = DistVector(cell.comm, cell.rows, d.real.astype(cell.kind.type(0).real.dtype))
+    expected = np.diag(whole.real) + 2 * np.eye(cell.n, k=1) - np.eye(cell.n, k=-cell.n)
+    made = ours.diags(cell.comm, [D, 2, -1], [0, 1, -cell.n], partition=cell.rows,
+                      dtype=cell.dtype, **cell.how)
+    cell.same(made, sparse.csr_array(expected))
+    wide = ours.diags(cell.comm, 3, -1, shape=(4, 9), dtype=cell.dtype, **cell.how)
+    cell.same(wide, sparse.csr_array(3 * np.eye(4, 9, k=-1)))
+
+
+@row("matrix", "transpose", "number", "vector")
+def entries_multiplied(cell, by):
+    whole = cell.whole.toarray()
+    if by == "vector":
+        try:
+            cell.A.multiply(cell.vector()[0])
+        except (TypeError, OnesidedError) as error:
+            assert "takes a DistMatrix" in str(error)
+        else:
+            raise AssertionError("it took a vector")
+        return
+    other = {"matrix": cell.A, "transpose": cell.A.T, "number": 3}[by]
+    expected = {"matrix": whole, "transpose": whole.T, "number": 3}[by]
+    cell.same(cell.A.multiply(other), sparse.csr_array(whole * expected))
+
+
 @row()
 def rectangles_multiplied(cell):
     b = sparse.csr_array(drawn(cell.n, 5, 0, 3).real)
@@ -537,7 +647,7 @@ def scaled(cell):
     A.scale_rows(f)
     cell.same(A, sparse.csr_array(whole[:, None] * cell.whole.toarray()))
     B = cell.A.copy()
-    B.scale_columns(f)
+    B.scale_columns(DistVector(cell.comm, cell.rows, f))
     B.scale(2)
     cell.same(B, sparse.csr_array(2 * cell.whole.toarray() * whole))
 
@@ -737,6 +847,69 @@ def other_preconditioners(cell, kind):
         return
     cell.A.scale(3)
     solved(cell, "cg", cell.A, cell.whole * 3, M)
+
+
+INVERSES = {
+    "none": lambda cell: None,
+    "Jacobi": lambda cell: ours.Jacobi(cell.A),
+    "matrix": lambda cell: cell.distributed(
+        sparse.diags_array(1 / cell.whole.diagonal().real).tocsr(), dtype=cell.dtype
+    ),
+}
+SYSTEMS = ["right", "guess", "indefinite", "not a number", "limit", "sums in use"]
+
+
+@row(*(f"{precond}, {kind}" for precond in INVERSES for kind in SYSTEMS))
+def iterations_as_one_call(cell, name):
+    """The script of an iteration of cg against its reference in Python, to rounding: every x on the
+    way, residuals, and how it ends; and again, with the script that is kept."""
+    precond, kind = name.split(", ")
+    M = INVERSES[precond](cell)
+    if kind == "indefinite":
+        cell.A.scale_rows(np.where(np.arange(*cell.rows.range(cell.comm.rank)) % 2, 1, -1))
+        if precond == "Jacobi":
+            return
+    b, _ = cell.vector(seed=7)
+    x0 = cell.vector(seed=8)[0] if kind == "guess" else None
+    if kind == "not a number" and len(b):
+        b = b.astype(cell.result)
+        b[0] = np.nan
+    limit, rtol = 2 if kind == "limit" else 40, 1e-4 if cell.eps > 1e-10 else 1e-10
+    others = sums(cell.comm, 3, "c16" if cell.result.kind == "c" else "f8")
+    runs = []
+    for form in ("script", "reference", "script"):
+        way = []
+
+        def look(x, way=way):
+            if kind == "sums in use" and len(way) == 1:
+                others.start()
+            way.append(np.array(x))
+
+        patched = iteration._has_steps
+        if form == "reference":
+            iteration._has_steps = lambda *given: False
+        try:
+            found = ours.cg(cell.A, b, x0, rtol=rtol, maxiter=limit, M=M, callback=look)
+        finally:
+            iteration._has_steps = patched
+        if others.request.active:
+            others.finish()
+        runs.append((found, way))
+        kept = [each for A in (cell.A, *cell.A._promoted.values()) for each in A.kept.values()]
+        if cell.how["kernel"] == "auto" and precond != "matrix" and cell.comm.rank == 0:
+            alike = cell.result == cell.dtype or cell.result.kind == cell.dtype.kind
+            assert bool(kept) == alike or form == "reference", (kept, cell.result, cell.dtype)
+    (first, one), (second, other), (third, again) = runs
+    assert first.x.dtype == second.x.dtype
+    assert first.reason.split("=")[0] == second.reason.split("=")[0] or first.converged
+    assert first.converged == second.converged == third.converged
+    bound = 1e4 * float(np.finfo(cell.result).eps)
+    most = bound * np.nan_to_num(first.residuals[0])
+    np.testing.assert_allclose(first.residuals[:3], second.residuals[:3], bound, most)
+    for mine, theirs in zip(one[:2], other[:2], strict=False):
+        np.testing.assert_allclose(mine, theirs, rtol=bound, atol=bound)
+    assert len(one) == len(again)
+    assert all(np.array_equal(x, y, equal_nan=True) for x, y in zip(one, again, strict=True))
 
 
 @row("lsqr", "lsmr")

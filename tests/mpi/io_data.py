@@ -10,7 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from onesided.pencilfft import DistArray
 from onesided.pencilfft.decomposition import balanced, block
+
+#: As methods of a DistArray, of whatever knows what a file needs.
+read, write = DistArray.read, DistArray.write
 
 
 class Blocks(np.ndarray):

@@ -37,12 +37,12 @@ CORE = Path(__file__).resolve().parent.parent.parent / "collectives" / "core"
 #: Numbers of this size that the code names and that are no number of bytes of a collective.
 NOT_LENGTHS = {
     "memory.PAGE": "what memory is rounded to",
-    "broadcast.binomial.MOST_SEGMENTS": "a number of segments",
+    "broadcast.one_sided.MOST_SEGMENTS": "a number of segments",
     "passive.notices.LENGTH": "of a notice of its own",
     "partitioned.messages.EAGER": "of partitioned sends",
     "memory.BOARD": "of marks",
     "halo.plan.SHORT": "of a halo",
-    "partitioned.init.AGGREGATE": "of partitioned sends",
+    "partitioned.request.AGGREGATE": "of partitioned sends",
     "testing.LONG": "of the rows that the package brings",
     "scripts.ALONE": "of a computation",
     "tuning.race.ROUNDS": "a number of rounds",

@@ -18,7 +18,6 @@ import runpy
 import sys
 import tempfile
 from importlib import import_module
-from types import ModuleType
 
 
 def hide(names: str) -> None:
@@ -30,36 +29,6 @@ def restrict(types: str) -> None:
     fftw = import_module("mpi4py_fft.fftw")
     find = fftw.get_fftw_lib
     fftw.get_fftw_lib = lambda char: find(char) if char.lower() in types else None
-
-
-def replace(method: str) -> None:
-    """Give mpi4py-fft's names to our classes, wherever its modules have them."""
-    import onesided.pencilfft as ours
-    from onesided.pencilfft.io.hdf5 import HDF5File
-    from onesided.pencilfft.io.xdmf import generate_xdmf
-    from onesided.pencilfft.redistribution import Transfer
-
-    class Plan(ours.PFFT):
-        def __init__(self, *arguments, **named):
-            quick = {"method": method, "effort": "estimate", "wisdom": False}
-            super().__init__(*arguments, **quick | named)
-
-    chosen = {
-        "PFFT": Plan,
-        "newDistArray": ours.newDistArray,
-        "DistArray": ours.DistArray,
-        "Pencil": ours.Pencil,
-        "Subcomm": ours.Subcomm,
-        "Transfer": Transfer,
-        "HDF5File": HDF5File,
-        "NCFile": ours.NCFile,
-        "generate_xdmf": generate_xdmf,
-    }
-    names = ("", ".mpifft", ".pencil", ".distarray", ".io")
-    modules: list[ModuleType] = [import_module("mpi4py_fft" + name) for name in names]
-    for module in modules:
-        for name in chosen.keys() & vars(module).keys():
-            setattr(module, name, chosen[name])
 
 
 def call(path: str, names: list[str]) -> None:
@@ -93,7 +62,9 @@ def main() -> None:
 
         install(method)
     elif mode == "replace":
-        replace(method)
+        from onesided.pencilfft.install import replace
+
+        replace(method, effort="estimate", wisdom=False)
     hide(os.environ.get("ONESIDED_DROPIN_HIDE", ""))  # from the program, not from us
     path = os.path.abspath(path)
     from mpi4py import MPI

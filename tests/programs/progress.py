@@ -147,6 +147,33 @@ def fork(method):
     print(f"rank {COMM.rank} goes on", flush=True)
 
 
+def fork_while_filling(method):
+    """The child of a rank that has opened a round: to fill it is the parent's."""
+    send = np.zeros(COMM.size)
+    request = Alltoallv_init(COMM, send, None, method=method)
+    rounds(request, send)
+    if not request.Open():
+        raise AssertionError("the round was not opened")
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            request.Ready(0)
+        except OnesidedError as error:
+            os._exit(5 if "forked" in str(error) else 6)
+        os._exit(7)
+    _, status = os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(status) != 5:
+        raise AssertionError(f"the child ended with {os.waitstatus_to_exitcode(status)}")
+    for _, _, array in request.outlets[0]:
+        array[...] = COMM.rank
+    request.Ready(0)
+    if not np.array_equal(request.Wait(), np.arange(COMM.size)):
+        raise AssertionError("wrong data")
+    request.Free()
+    print(f"rank {COMM.rank} goes on", flush=True)
+
+
 def fork_while_active(method):
     """The child of a rank whose round is under way, while a helper may be at work."""
     send = np.zeros(COMM.size)
@@ -311,6 +338,7 @@ if __name__ == "__main__":
     programs = {"left over": left_over, "left active": left_active,
                 "interrupted end": interrupted_end, "fork": fork,
                 "fork while active": fork_while_active,
+                "fork while filling": fork_while_filling,
                 "attributes": attributes, "small shm": small_shm,
                 "after finalize": after_finalize, "profiled": profiled}
     programs[sys.argv[1]](*sys.argv[2:])

@@ -166,8 +166,19 @@ def solvers(comm, table):
     a.Free()
 
 
-PARTS = {"exchanges": exchanges, "halos": halos, "transforms": transforms, "matrices": matrices,
-         "solvers": solvers}  # fmt: skip
+def nodes(comm, table):
+    """On nodes of four ranks, and on four nodes; nothing but messages leaves one."""
+    shared = np.ones(comm.size)
+    for each in (4, comm.size // 4):
+        for method in ("rma-p2p", "rma-node"):
+            name = f"Alltoall_init {method}, {each} ranks a node"
+            rounds(table, name, table.call(
+                name, collectives.Alltoall_init, comm, shared, None, method=method,
+                info={"ranks_per_node": str(each)}))  # fmt: skip
+
+
+PARTS = {"nodes": nodes, "exchanges": exchanges, "halos": halos, "transforms": transforms,
+         "matrices": matrices, "solvers": solvers}  # fmt: skip
 
 
 def main():

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.mkl import load_library
+from onesided.collectives.program import address
 from onesided.collectives.scripts import Kernel as CFunction
-from onesided.pencilfft.kernels.memory import address_of
 from onesided.pencilfft.kernels.protocol import Run, Task
 
 # Names and numbers of MKL's own header, mkl_dfti.h.
@@ -90,6 +90,10 @@ class MklKernel:
 
     name = "mkl"
 
+    def __init__(self) -> None:
+        """Local. ImportError where MKL is not usable."""
+        load_transforms()
+
     def plan(self, task: Task, effort: str) -> Run | None:
         sizes = [np.dtype(layout.char).itemsize for layout in (task.source, task.target)]
         strides = task.source.strides[task.axis], task.target.strides[task.axis]
@@ -129,7 +133,7 @@ class MklRun:
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         handle, compute = self._descriptor.handle, self._compute
-        here, there = address_of(source), address_of(target)
+        here, there = address(source), address(target)
         for source_offset, target_offset in self._loops:
             status = compute(handle, here + source_offset, there + target_offset)
             if status:
@@ -174,7 +178,3 @@ def _largest_apart(lines: list[Lines]) -> tuple[Lines, list[tuple[int, int]]]:
         for index in product(*(range(line[0]) for line in rest))
     ]
     return largest, offsets
-
-
-load_transforms()
-KERNEL = MklKernel()

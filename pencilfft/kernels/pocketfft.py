@@ -1,4 +1,5 @@
-"""Kernel: SciPy's own, pocketfft or, from SciPy 1.18 on, its successor ducc; always there.
+"""Kernels: SciPy's own, always there: pocketfft or, from SciPy 1.18 on, its successor ducc;
+and ducc0 itself, vectorized over lines. Their calls are the same.
 
 ``scipy.fft`` allocates its results. The extension module under it writes into a given array; it
 is private, so it is tried out at import, and the public functions take its place where it is
@@ -16,7 +17,6 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from onesided.pencilfft.kernels.pocketfft_calls import complex_call, real_call, scaled
 from onesided.pencilfft.kernels.protocol import Run, Task, real_view
 
 _Norm = Literal["backward", "ortho", "forward"]
@@ -25,6 +25,47 @@ _EXTENSIONS = ("scipy.fft._duccfft.pyduccfft", "scipy.fft._pocketfft.pypocketfft
 #: By power of 1/sqrt(n): of a forward transform, and of an inverse one.
 _NORMS: tuple[_Norm, ...] = ("backward", "ortho", "forward")
 _INVERSE_NORMS: tuple[_Norm, ...] = ("forward", "ortho", "backward")
+
+
+def complex_call(library: Any, task: Task) -> Run:
+    """Local. The call for "c2c", "r2c" or "c2r"."""
+    axes, forward, scale = (task.axis,), task.forward, task.scale
+    threads = task.threads
+    if task.others != 1 and scale:
+        return scaled(complex_call(library, replace(task, scale=0)), task)
+    if task.kind == "c2c":
+        c2c = library.c2c
+        return lambda source, target: c2c(source, axes, forward, scale, target, threads)
+    if task.kind == "r2c":
+        r2c = library.r2c
+        return lambda source, target: r2c(source, axes, True, scale, target, threads)
+    c2r, length = library.c2r, task.length
+    return lambda source, target: c2r(source, axes, length, False, scale, target, threads)
+
+
+def scaled(run: Run, task: Task) -> Run:
+    """Local. An unscaled call, and then the factor of a task."""
+    real = np.dtype(task.target.char.lower()).type
+    factor = real(task.logical_length * task.others) ** real(-0.5 * task.scale)
+
+    def both(source: NDArray[Any], target: NDArray[Any]) -> None:
+        run(source, target)
+        np.multiply(target, factor, out=target)
+
+    return both
+
+
+def real_call(library: Any, task: Task, *more: Any) -> Run:
+    """Local. The call for a cosine or sine transform; ``more`` are its last arguments."""
+    axes, scale, kind, threads = (task.axis,), task.scale, task.type, task.threads
+    function = library.dst if task.sine else library.dct
+
+    def run(source: NDArray[Any], target: NDArray[Any]) -> None:
+        function(source, kind, axes, scale, target, threads, *more)
+
+    if task.source.char in "fdg":
+        return run
+    return lambda source, target: run(real_view(source), real_view(target))
 
 
 class PocketfftKernel:
@@ -75,8 +116,8 @@ def _public_call(task: Task) -> tuple[Callable[..., Any], dict[str, Any]]:
     return function, {**arguments, "orthogonalize": task.orthogonal}
 
 
-def _choose() -> PocketfftKernel | ScipyKernel:
-    """The kernel on a private module, where there is one that does what is expected of it."""
+def scipy_kernel() -> PocketfftKernel | ScipyKernel:
+    """Local. The kernel on a private module, where there is one that does what is expected."""
     for name in _EXTENSIONS:
         try:
             extension = import_module(name)
@@ -103,4 +144,18 @@ def _writes_in_place(extension: Any) -> bool:
     return right and np.allclose(back, scipy.fft.dst(real, 1))
 
 
-KERNEL = _choose()
+class Ducc0Kernel:
+    """Local. See :class:`~.protocol.Kernel`."""
+
+    name = "ducc0"
+
+    def __init__(self) -> None:
+        """Local. ImportError where it is not installed."""
+        self._library = import_module("ducc0").fft
+
+    def plan(self, task: Task, effort: str) -> Run | None:
+        if task.complex_kind:
+            return complex_call(self._library, task)
+        if task.orthogonal != (task.scale == 1):
+            return None  # ducc0 makes the matrix orthogonal with this scale, and only then
+        return real_call(self._library, task)

@@ -1,0 +1,106 @@
+"""Files that commands write: all of one or nothing, and seen to be possible before the work.
+
+No MPI is imported here: who only starts a job looks for what it keeps.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onesided.apps.cli.failures import CommandError, by_rank_0, words
+from onesided.apps.cli.options import FileName, FolderName, Options, Picture
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+NEEDS_MATPLOTLIB = "needs matplotlib (the extra plot)"
+UNFINISHED = ".part"  # what the name of a file of cells ends with, beside that of the results
+
+
+def beside(path: str) -> Path:
+    """Local. Where a command keeps what it has measured until its JSON file is written."""
+    return Path(path + UNFINISHED)
+
+
+def resumable(path: str) -> bool:
+    """Local. Whether a file of parts can stand beside it: not beside a pipe or a device."""
+    return not _stream(Path(path))
+
+
+def _stream(path: Path) -> bool:
+    """Local. A pipe, a device, or what a shell makes of >(...), whatever it leads to."""
+    return path.exists() and (not path.is_file() or path.absolute().is_relative_to("/dev"))
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Local. Write a file under another name, and move it; what is no file is written to.
+
+    A symbolic link stays one: what it leads to is replaced.
+    """
+    if _stream(path):
+        path.write_text(text, encoding="utf-8")
+        return
+    path = path.resolve()
+    new = path.with_name(path.name + ".new")
+    try:
+        new.write_text(text, encoding="utf-8")
+        os.replace(new, path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def unwritable(path: str) -> str:
+    """Local. Why a file cannot be written there, or nothing; nothing is made or changed."""
+    file = Path(path)
+    if _stream(file):
+        needed = [file]
+    else:
+        file = file.resolve()
+        needed = [file.parent, *([file] if file.exists() else [])]
+    if file.is_dir():
+        code = errno.EISDIR
+    elif not needed[0].exists():
+        code = errno.ENOENT
+    elif needed[0] != file and not needed[0].is_dir():
+        code = errno.ENOTDIR
+    elif not all(os.access(each, os.W_OK) for each in needed):
+        code = errno.EACCES
+    else:
+        return ""
+    return words(OSError(code, os.strerror(code), path))
+
+
+def check_files(comm: MPI.Intracomm, options: Options) -> None:
+    """Collective. :class:`CommandError` before the work where a file cannot be written."""
+
+    def check() -> None:
+        for name, value in vars(options).items():
+            _check(name, value)
+
+    by_rank_0(comm, check)
+
+
+def _check(name: str, value: object) -> None:
+    """Local. An option that may name a file or folder; OSError or :class:`CommandError`."""
+    if isinstance(value, FolderName):
+        Path(value).mkdir(parents=True, exist_ok=True)
+        if not os.access(value, os.W_OK):
+            raise CommandError(f"{value}: Permission denied")
+    if isinstance(value, Picture):
+        if find_spec("matplotlib") is None:
+            raise CommandError(f"--{name} {NEEDS_MATPLOTLIB}")
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        known = FigureCanvasAgg.get_supported_filetypes()
+        if Path(value).suffix[1:].lower() not in known:
+            endings = ", ".join(sorted(known))
+            raise CommandError(f"{value}: an image is one of {endings}, by the end of its name")
+    if isinstance(value, FileName) and unwritable(value):
+        raise CommandError(unwritable(value))
+
+

@@ -1,0 +1,195 @@
+"""An iteration of cg: in Python, for any map and any preconditioner, and as one script, where the
+matrix is multiplied by what is compiled and the preconditioner is a diagonal, a matrix, or none.
+
+The first is the reference for the second. Both send the same messages.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onesided.collectives import sums
+from onesided.collectives.scripts import Ends, Part, Place, Work, script
+from onesided.sparse.kernels.compiled import address_of
+from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.preconditioners.jacobi import Jacobi
+from onesided.sparse.preconditioners.preconditioner import Function
+from onesided.sparse.solvers.run import Run
+from onesided.sparse.solvers.space import Space
+
+#: An iteration has so many numbers, as sparse/core/vectors.c says: (p, q), alpha, (r, r), (r, z),
+#: and whether (p, q) was positive; where (r, z) is.
+_NUMBERS, _RZ = 5, 3
+
+#: Ends of the script: x, the diagonal, the ghosts of the matrix, those of the preconditioner.
+_X, _DIAGONAL, _GHOSTS, _OTHERS = range(4)
+
+
+class Iteration(Protocol):
+    """What changes x, the residual r, z = M r and the direction p, again and again."""
+
+    def begin(self) -> tuple[float, float]:
+        """Collective. r, z and p for x as it is; (r, r) and (r, z)."""
+
+    def step(self) -> tuple[float, float, float, float]:
+        """Collective. (p, A p), the length alpha of the step, and the new (r, r) and (r, z); where
+        (p, A p) is not positive only that counts, and x stays."""
+
+
+class Reference:
+    """In Python."""
+
+    def __init__(self, run: Run) -> None:
+        """Local."""
+        self._run, self._r, self._q = run, run.space.vector(), run.space.vector()
+        self._z, self._p = run.room(), run.space.vector()
+        self._rz = 0.0
+
+    def begin(self) -> tuple[float, float]:
+        """Collective. As :meth:`Iteration.begin`."""
+        run, r = self._run, self._r
+        self._z = run.precondition(run.residual(r), self._z)
+        self._p[:] = self._z
+        rr, self._rz = _products(run, r, self._z)
+        return rr, self._rz
+
+    def step(self) -> tuple[float, float, float, float]:
+        """Collective. As :meth:`Iteration.step`."""
+        run, space, r, z, q = self._run, self._run.space, self._r, self._z, self._q
+        run.multiply(self._p, q)
+        pq = space.dots((self._p, q))[0].real
+        if not (math.isfinite(pq) and pq > 0):
+            return pq, 0.0, 0.0, 0.0
+        alpha, before = self._rz / pq, self._rz
+        square = space.add_square(r, -alpha, q)
+        if run.M is None:
+            rr = rz = space.sums(square)[0].real
+        else:
+            run.precondition(r, z)
+            rr, rz = (value.real for value in space.sums(square, space.share(r, z)))
+        space.advance(run.x, alpha, self._p, rz / before, z)
+        self._rz = rz
+        return pq, alpha, rr, rz
+
+
+class Lowered:
+    """As a script, with vectors of its own. One run at a time uses it: the one in ``run``."""
+
+    def __init__(self, run: Run, matrix: DistMatrix, M: Jacobi | DistMatrix | None) -> None:
+        """Collective where such sums are the first of their kind; else local."""
+        space, self.run = run.space, run
+        self._matrix, self._M, self._wanted = matrix, M, space.wanted
+        self._r, self._q, self._p = space.vector(), space.vector(), space.vector()
+        self._z = self._r if M is None else space.vector()
+        self._numbers = np.zeros(_NUMBERS)
+        self._ends: Ends = ()
+        self._lower()
+
+    def release(self) -> None:
+        """Local. The run has ended, and lets go what it has."""
+        del self.run
+        self._ends = ()
+
+    def _lower(self) -> None:
+        """Collective where such sums are the first of their kind; else local."""
+        matrix, M, r, q, p, z = self._matrix, self._M, self._r, self._q, self._p, self._z
+        self._sums = total = sums(matrix.comm, *self._wanted)
+        apart = total.own.itemsize // 8  # of complex sums the real parts count
+        own, found = (each.view(np.float64)[::apart] for each in (total.own, total.total))
+        square, other = own[0:1], own[1:2]
+        steps = [
+            *(matrix.steps(p, q, _GHOSTS) or ()),
+            _work("dot", r, p, q, square),
+            total.start,
+            total.finish,
+            _work("lower", r, self._numbers, found[0:1], r, q, square),
+        ]
+        if isinstance(M, Jacobi):
+            steps.append(_work("diagonal", r, Part(_DIAGONAL), r, z, other))
+        elif M is not None:
+            steps += [*(M.steps(r, z, _OTHERS) or ()), _work("dot", r, r, z, other)]
+        last = found[0:1], found[0:1] if M is None else found[1:2]
+        advance = _work("advance", r, self._numbers, *last, Part(_X), p, z)
+        steps += [total.start, total.finish, advance]
+        ghosts = (
+            which.halo.request.recvbuf if isinstance(which, DistMatrix) else r[:0]
+            for which in (matrix, M)
+        )
+        self._call = script(steps, (r, r, *ghosts))
+
+    def begin(self) -> tuple[float, float]:
+        """Collective. As :meth:`Iteration.begin`."""
+        run, r, M = self.run, self._r, self.run.M
+        self._ends = (run.x,)
+        if isinstance(M, Jacobi):
+            self._ends = (run.x, M.inverse.astype(r.dtype, copy=False))
+        z = run.precondition(run.residual(r), self._z)
+        self._p[:] = z
+        rr, self._numbers[_RZ] = _products(run, r, z)
+        return rr, float(self._numbers[_RZ])
+
+    def step(self) -> tuple[float, float, float, float]:
+        """Collective. As :meth:`Iteration.step`."""
+        if self._sums.request.active:  # somebody around this solver has started them
+            self._lower()
+        self._call(self._ends)
+        pq, alpha, rr, rz, _ = self._numbers.tolist()
+        return pq, alpha, rr, rz
+
+
+def _products(run: Run, r: NDArray[Any], z: NDArray[Any]) -> tuple[float, float]:
+    """Collective. (r, r) and (r, z)."""
+    if run.M is None:
+        rr = run.space.dots((r, r))[0].real
+        return rr, rr
+    rr, rz = (value.real for value in run.space.dots((r, r), (r, z)))
+    return rr, rz
+
+
+@contextmanager
+def iteration(run: Run) -> Iterator[Iteration]:
+    """Collective. What makes the iterations of this run: a script where there can be one, kept with
+    the matrix until that has other values."""
+    A, M = run.A, run.M.map if isinstance(run.M, Function) else run.M
+    if not (
+        isinstance(A, DistMatrix) and _has_steps(A, run.space)
+        and (M is None or (_is_diagonal(M, run.space) if type(M) is Jacobi
+                           else isinstance(M, DistMatrix) and _has_steps(M, run.space)))
+        and not (run.loses_null_space and M is not None)
+    ):  # fmt: skip
+        yield Reference(run)
+        return
+    kept: list[Lowered] = []
+    if not isinstance(M, DistMatrix):  # whose values may change
+        kept = A.kept.setdefault(("cg", type(M)), kept)
+    lowered = kept.pop() if kept else Lowered(run, A, M)
+    lowered.run = run
+    yield lowered
+    lowered.release()
+    kept.append(lowered)
+
+
+def _has_steps(matrix: DistMatrix, space: Space) -> bool:
+    """Local. Whether the matrix multiplies vectors of a run by steps of a script; the same on all
+    ranks."""
+    none = np.empty(0, space.dtype)
+    return matrix.dtype == space.dtype and matrix.steps(none, none, _GHOSTS) is not None
+
+
+def _is_diagonal(M: Jacobi, space: Space) -> bool:
+    fits = np.can_cast(M.inverse.dtype, space.dtype, "safe")
+    return fits and len(M.inverse) == space.length
+
+
+def _work(name: str, vector: NDArray[Any], *places: Place) -> Work:
+    """Local. A function of sparse/core/vectors.c as a step, for vectors like this one."""
+    reals = vector.view(vector.real.dtype)
+    kind = vector.dtype if name == "diagonal" else reals.dtype
+    function = address_of(f"{name} {kind.char}")
+    return Work(places, function, len(reals), nbytes=2 * vector.nbytes)
