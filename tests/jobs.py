@@ -306,7 +306,9 @@ COLLECTIVES = {
 
 FFT = [*on(1), *on(2, 3, 4, alike=True, thin=True), *full(2, 3, 4, 6, 7, env=ALL_FFT)]
 PENCILFFT = {
-    "cases_fft": [*FFT, *on(6, select="case_three_dimensions", thin=True)],
+    "cases_fft": [
+        *FFT, *on(6, select=("case_three_dimensions", "case_one_of_two"), thin=True)
+    ],
     "cases_fft_errors": FFT,
     "cases_fft_kinds": FFT,
     "cases_fft_random": FFT,

@@ -159,7 +159,7 @@ def iteration(run: Run) -> Iterator[Iteration]:
     A, M = run.A, run.M.map if isinstance(run.M, Function) else run.M
     if not (
         isinstance(A, DistMatrix) and _has_steps(A, run.space)
-        and (M is None or (_is_diagonal(M, run.space) if isinstance(M, Jacobi)
+        and (M is None or (_is_diagonal(M, run.space) if type(M) is Jacobi
                            else isinstance(M, DistMatrix) and _has_steps(M, run.space)))
         and not (run.loses_null_space and M is not None)
     ):  # fmt: skip
