@@ -4,7 +4,13 @@ if __name__ == "pencilfft":  # imported from the source folder, not from the pac
     raise ImportError("import onesided.pencilfft, not pencilfft", name="pencilfft")
 
 from onesided.pencilfft.decomposition import PencilGeometry, block
-from onesided.pencilfft.distarray import DistArray, newDistArray, redistribute
+from onesided.pencilfft.distarray import (
+    DistArray,
+    fftshift,
+    ifftshift,
+    newDistArray,
+    redistribute,
+)
 from onesided.pencilfft.gridfield import read_field, write_field
 from onesided.pencilfft.install import install, replace, uninstall
 from onesided.pencilfft.io.consolidation import consolidate
@@ -34,8 +40,10 @@ __all__ = [
     "block",
     "consolidate",
     "export_wisdom",
+    "fftshift",
     "forget_wisdom",
     "generate_xdmf",
+    "ifftshift",
     "import_wisdom",
     "install",
     "newDistArray",

@@ -204,6 +204,27 @@ def choose_grid(
     return sizes
 
 
+def on_nodes(sizes: Sequence[int], shape: Sequence[int], near: int) -> tuple[int, ...]:
+    """Local. A process grid that splits the same axes, and whose last split axis joins ranks of one
+    node only, where consecutive ``near`` ranks are a node: one transpose of two stays there.
+
+    The most even one, with as many busy ranks; ``sizes`` where there is none.
+    """
+    split = [axis for axis, part in enumerate(sizes) if part > 1]
+    best = tuple(sizes)
+    if len(split) < 2 or near < 2 or near % best[split[-1]] == 0:
+        return best
+    busy = prod(min(part, extent) for part, extent in zip(sizes, shape, strict=True))
+    found = []
+    for parts in factorizations(prod(sizes), len(split)):
+        given = dict(zip(split, parts, strict=True))
+        grid = tuple(given.get(axis, 1) for axis in range(len(sizes)))
+        kept = prod(min(part, extent) for part, extent in zip(grid, shape, strict=True))
+        if min(parts) > 1 and near % parts[-1] == 0 and kept >= busy:
+            found.append(grid)
+    return min(found, key=lambda grid: sorted(grid, reverse=True), default=best)
+
+
 def _busiest(size: int, shape: Sequence[int], free: Sequence[int]) -> tuple[int, ...]:
     """The grid that gives data to most ranks; of several the most even one."""
 

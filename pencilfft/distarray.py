@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.decomposition import PencilGeometry, array_in
+from onesided.pencilfft.io import npy
 from onesided.pencilfft.io.filebase import FileBase
 from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.netcdf import NCFile
@@ -309,7 +310,8 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
     def global_dot(self, other: NDArray[Any]) -> Any:
         """Collective. The sum of conj(self) * other over all elements of the global arrays.
         PatternError on every rank where shapes differ on one."""
-        error, part, right = None, None, np.asarray(other)
+        error: Exception | None = None
+        part, right = None, np.asarray(other)
         if self.shape != right.shape:
             error = PatternError(f"blocks of shapes {self.shape} and {right.shape} have no product")
         else:
@@ -330,13 +332,26 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         as_scalar: bool = False,
     ) -> None:
         """Collective. Write to an :class:`HDF5File` where the name ends with ".h5" or ".hdf5", or
-        where it is one; else to an :class:`NCFile`, as in mpi4py-fft."""
-        entry = self if global_slice is None else (self, global_slice)
-        _file(filename, domain, "a").write(step, {name: [entry]}, as_scalar=as_scalar)
+        where it is one; where the name ends with ".npy" the whole array, which ``np.load`` reads
+        (names, steps and domains mean nothing then); else to an :class:`NCFile`, as in
+        mpi4py-fft."""
+        if _is_npy(filename):
+            npy.save(self, os.fspath(filename), global_slice)
+        else:
+            entry = self if global_slice is None else (self, global_slice)
+            _file(filename, domain, "a").write(step, {name: [entry]}, as_scalar=as_scalar)
 
     def read(self, filename: Any, name: str = "darray", step: int = 0) -> None:
-        """Collective. Fill the array from an :class:`HDF5File`, or an :class:`NCFile`."""
-        _file(filename, None, "r").read(self, name, step)
+        """Collective. Fill the array from an :class:`HDF5File`, a ".npy" file of the global array,
+        or an :class:`NCFile`."""
+        if _is_npy(filename):
+            npy.load(self, os.fspath(filename))
+        else:
+            _file(filename, None, "r").read(self, name, step)
+
+
+def _is_npy(filename: Any) -> bool:
+    return not isinstance(filename, FileBase) and os.fspath(filename).endswith(".npy")
 
 
 def _file(filename: Any, domain: Sequence[Any] | None, mode: str) -> Any:
@@ -375,12 +390,66 @@ def redistribute(
         if source is not target and np.may_share_memory(source, target):
             raise PatternError("source and target share memory")
     here, there = source.local_slice(), target.local_slice()
+    _send(comm, source.v, target.v, here, there, method, info)
+    return target
+
+
+def _send(
+    comm: MPI.Comm,
+    source: NDArray[Any],
+    target: NDArray[Any],
+    here: tuple[slice, ...],
+    there: tuple[slice, ...],
+    method: str = METHOD,
+    info: Mapping[str, str] | None = None,
+) -> None:
+    """Collective. From blocks ``here`` of a global array to blocks ``there``."""
     found = between(comm, source.dtype, here, there, method, info)
     if found is None:
-        target.v[...] = source.v
+        target[...] = source
     else:
-        found(True, source.v, target.v)
-    return target
+        found(True, source, target)
+
+
+def fftshift(u: DistArray, axes: int | Sequence[int] | None = None) -> DistArray:
+    """Collective. A new array with the zero frequency in the middle of each axis.
+
+    As :func:`numpy.fft.fftshift` of the global array. ``axes`` are distributed ones, component axes
+    not counted; None is all of them. Each axis that is split costs one exchange of the array.
+    PatternError on every rank for an axis that does not exist.
+    """
+    return _shifted(u, axes, False)
+
+
+def ifftshift(u: DistArray, axes: int | Sequence[int] | None = None) -> DistArray:
+    """Collective. What undoes :func:`fftshift`, as :func:`numpy.fft.ifftshift`."""
+    return _shifted(u, axes, True)
+
+
+def _shifted(u: DistArray, axes: Any, back: bool) -> DistArray:
+    comm, ndim = u.comm, u.dimensions
+    with agreed(comm, ("fftshift", axes, back)):
+        chosen = list(range(ndim) if axes is None else axes if np.iterable(axes) else [axes])
+        if not all(-ndim <= index(axis) < ndim for axis in chosen):
+            raise PatternError(f"axes {axes!r} are not among the {ndim} of the array")
+    for axis in (u.rank + axis % ndim for axis in chosen):
+        length = u.global_shape[axis]
+        by = length - length // 2 if back else length // 2
+        moved = DistArray.over(np.empty_like(u.v), u.pencil, u.rank)
+        where = u.local_slice()
+        if u.subcomm[axis].size == 1:
+            moved.v[...] = np.roll(u.v, by, axis)
+        else:  # what goes up, and what goes around the end
+            for start, stop, step in ((0, length - by, by), (length - by, length, by - length)):
+                part = where[axis]
+                low = min(max(part.start, start), part.stop)
+                high = max(low, min(part.stop, stop))
+                here, box = list(where), [slice(None)] * u.ndim
+                here[axis] = slice(low + step, high + step)
+                box[axis] = slice(low - part.start, high - part.start)
+                _send(comm, u.v[tuple(box)], moved.v, tuple(here), where)
+        u = moved
+    return u if chosen else u.copy()
 
 
 def _pencil(shape: tuple[int, ...], subcomm: Any, alignment: int | None) -> Pencil:

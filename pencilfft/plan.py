@@ -12,10 +12,11 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
 from onesided.pencilfft.commons import Commons
-from onesided.pencilfft.decomposition import choose_grid
+from onesided.pencilfft.decomposition import choose_grid, on_nodes
 from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.execution import Execution
 from onesided.pencilfft.kernels.registry import resolve_backend
@@ -54,7 +55,8 @@ class PFFT:
         Of the input: float32 or float64, complex64 or complex128.
     grid
         Process grid: its size on each array axis, missing ones 1, free ones 0 or -1. None splits
-        all axes but the last as evenly as possible; "auto" measures. ``(P,)`` is a slab.
+        all axes but the last as evenly as possible, on several nodes such that the ranks of the
+        last split axis share one; "auto" measures. ``(P,)`` is a slab.
     padding
         Factor by which physical space has more points than the spectrum carries, one for all axes
         or one for each; True is 3/2. False: none.
@@ -188,6 +190,8 @@ class PFFT:
         except Exception as problem:
             error = problem
         agree(whole, error, name)
+        if sizes is not None and grid is None and slab is False and given is None:
+            sizes = on_nodes(sizes, settings.shape, _near(whole, hints))
         self._settings, self._comm = settings, whole
         self._given = given if isinstance(given, Subcomm) else None
         self.batch = settings.batch
@@ -435,6 +439,15 @@ def _per_axis(name: str, given: Any, count: int, usual: Any) -> list[Any]:
     if len(entries) != count:
         raise PatternError(f"{name} has {len(entries)} entries for {count} axes")
     return entries
+
+
+def _near(comm: MPI.Intracomm, hints: Hints) -> int:
+    """Collective on the first call. How many consecutive ranks are a node, 0 where they are not
+    alike, or where there is only one node."""
+    firsts = Context.of(comm).node(hints.ranks_per_node).firsts
+    near = int(np.count_nonzero(firsts == firsts[0]))
+    alike = np.array_equal(firsts, np.arange(len(firsts)) // near * near)
+    return near if alike and near < len(firsts) else 0
 
 
 def _side(engine: Engine, settings: Settings, pencil: Any, output: bool) -> Side:

@@ -230,7 +230,6 @@ def between(
     there: tuple[slice, ...],
     method: str,
     info: Mapping[str, str] | None = None,
-    user: object | None = None,
 ) -> Redistribution | None:
     """Collective. That from the blocks ``here`` to the blocks ``there``, slices of a global array;
     None where these are the same on every rank."""
@@ -247,7 +246,7 @@ def between(
         return [boxes_between(here, of[1]), boxes_between(there, of[0])]
 
     return Redistributions.of(comm).find(
-        user, comm, dtype, words.tobytes(), boxes, method, dict(info or {})
+        None, comm, dtype, words.tobytes(), boxes, method, dict(info or {})
     )
 
 

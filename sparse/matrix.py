@@ -179,7 +179,7 @@ class DistMatrix(Linear, Scoped):
         have; B is a matrix of the same partitions, or a number. Errors as of ``A + B``.
         """
         if y is None:
-            if np.ndim(x) == 0 and not isinstance(x, Linear | DistVector):
+            if not isinstance(x, Linear | DistVector) and np.ndim(x) == 0:
                 return self * x
             return self._joined("A.multiply(B)", x, lambda a, b: a.multiply(b))
         k = 1

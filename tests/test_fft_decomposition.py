@@ -17,6 +17,7 @@ from onesided.pencilfft.decomposition import (
     block,
     choose_grid,
     memory_order,
+    on_nodes,
     transpose_boxes,
 )
 from onesided.pencilfft.operations import chains
@@ -254,3 +255,22 @@ def test_one_transform_has_the_factor_of_all_that_are_complex(forward):
     steps = {step.axis: step for each in chains(stages, forward) for step in each}
     assert [steps[axis].normalization(2) for axis in range(4)] == [(0, 1), (0, 1), (2, 48), (2, 1)]
     assert steps[2].normalization(0) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shape", "near", "expected"),
+    [
+        ((4, 3, 1), (9, 9, 9), 4, (3, 4, 1)),
+        ((4, 3, 1), (9, 9, 9), 3, (4, 3, 1)),
+        ((4, 3, 1), (9, 9, 9), 6, (4, 3, 1)),
+        ((3, 2, 1), (9, 9, 9), 3, (2, 3, 1)),
+        ((3, 2, 1), (9, 2, 9), 3, (3, 2, 1)),  # a rank would have nothing
+        ((1, 4, 3), (9, 9, 9), 2, (1, 6, 2)),
+        ((5, 3, 1), (9, 9, 9), 2, (5, 3, 1)),  # nothing fits
+        ((12, 1, 1), (12, 9, 9), 4, (12, 1, 1)),
+        ((4, 3, 1), (9, 9, 9), 0, (4, 3, 1)),
+        ((4, 4, 3, 1), (9, 9, 9, 9), 8, (4, 3, 4, 1)),
+    ],
+)
+def test_the_last_grid_axis_stays_on_a_node(sizes, shape, near, expected):
+    assert on_nodes(sizes, shape, near) == expected

@@ -263,7 +263,7 @@ def row_table(title: str, rows: Sequence[Row], width: int) -> tuple[Table, list[
     left_out: list[str] = []
     while True:
         table = plain_table(": ".join(filter(None, (title, about))), columns, cells, labels)
-        if not spare or Console(width=1000).measure(table).minimum <= width:
+        if not spare or Console(width=1000).measure(table).maximum <= width:
             return table, left_out
         left_out.append(spare.pop(0))
         columns.remove(left_out[-1])
@@ -292,7 +292,7 @@ def across_table(
         count = len(left)
         while True:
             table = plain_table(title, [*names, *left[:count]], list(lines.values()), names)
-            if count == 1 or Console(width=1000).measure(table).minimum <= width:
+            if count == 1 or Console(width=1000).measure(table).maximum <= width:
                 break
             count -= 1
         yield table

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mpi4py import MPI
 
@@ -48,26 +47,12 @@ class Place:
         return self.count * self.ranks * ITEM
 
 
-@dataclass(frozen=True)
-class Series:
-    """Places over the numbers of ranks; ``nbytes`` per rank if weak, of all together if strong."""
-
-    scaling: str
-    nbytes: int
-    places: tuple[Place, ...]
-
-    def record(self) -> dict[str, Any]:
-        """For JSON."""
-        places = [{"ranks": each.ranks, "bytes": each.nbytes} for each in self.places]
-        return {"scaling": self.scaling, "bytes": self.nbytes, "places": places}
-
-
-def weak(counts: Sequence[int], nbytes: int) -> Series:
+def weak(counts: Sequence[int], nbytes: int) -> list[Place]:
     """Local. The same number of bytes per rank on every number of ranks."""
-    return Series("weak", nbytes, tuple(Place.nearest(ranks, nbytes) for ranks in counts))
+    return [Place.nearest(ranks, nbytes) for ranks in counts]
 
 
-def strong(counts: Sequence[int], nbytes: int) -> Series:
+def strong(counts: Sequence[int], nbytes: int) -> list[Place]:
     """Local. What the smallest number of ranks sends together, ``nbytes`` each, split up.
 
     Left out: other numbers of ranks among which less than an element per block would be left.
@@ -75,22 +60,21 @@ def strong(counts: Sequence[int], nbytes: int) -> Series:
     least = min(counts)
     total = nbytes * least
     enough = [ranks for ranks in counts if ranks == least or total >= ITEM * ranks * ranks]
-    return Series("strong", total, tuple(Place.nearest(ranks, total // ranks) for ranks in enough))
+    return [Place.nearest(ranks, total // ranks) for ranks in enough]
 
 
-def series(scalings: Sequence[str], counts: Sequence[int], sizes: Sequence[int]) -> list[Series]:
-    """Local. All series that were asked for."""
-    known = {"weak": weak, "strong": strong}
-    return [known[name](counts, size) for name in dict.fromkeys(scalings) for size in sizes]
+SCALINGS = {"weak": weak, "strong": strong}
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
     names = [name for name in chosen(options.comm) if name != BASELINE]
     counts = counted(comm.size, options.ranks_list, doubling(2, comm.size))
-    every = series(options.scaling, counts, sorted(set(options.sizes)))
-    places = sorted({place for each in every for place in each.places})
-    pattern = {"ranks": comm.size, "series": [each.record() for each in every]}
+    places = sorted({
+        place for name in options.scaling for size in options.sizes
+        for place in SCALINGS[name](counts, size)
+    })  # fmt: skip
+    pattern = {"ranks": comm.size, "counts": counts}
     remarks = [BYTES_REMARK, REMARK]
     report = Report("bench alltoallv", options.settings(), pattern, remarks=remarks, by="ranks",
                     across="bytes")  # fmt: skip

@@ -57,9 +57,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     sweep(comm, options, report, cases, "broadcasting")
     times = {_place(row): row.times for row in report.rows if not row.reason}
     found = crossings(forecast, field, sizes, counts, times) if comm.rank == 0 else []
-    networks_told = {name: asdict(each) for name, each in networks.items()}
-    told = {"crossings": [asdict(each) for each in found], "networks": networks_told}
-    report.pattern = {**report.pattern, **told}
+    report.pattern = {**report.pattern, "crossings": [asdict(each) for each in found]}
     report.listings = {
         f"parameters of {name}": _listing(name, each) for name, each in networks.items()
     }

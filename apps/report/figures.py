@@ -45,6 +45,11 @@ class Plot:
     matrix: Sequence[Sequence[float]] = ()
     level: float | None = None
 
+    @property
+    def height(self) -> int:
+        """Bars below each other, with the space between their groups."""
+        return sum(len(bars) + 1 for bars in self.bars.values())
+
     def table(self) -> tuple[list[str], list[list[Any]]]:
         """Columns and rows of its numbers; None where there is none."""
         if self.matrix:
@@ -213,6 +218,8 @@ OPPONENTS = ("PETSc", "mpi4py-fft", "FFTW-MPI", "packed messages", "SciPy", "sin
 
 def plots(result: Result) -> list[Plot]:
     """Local. All figures of a result."""
+    if result.command == "bench all":
+        return []
     entries, found = result.timed, list[Plot]()
     for spec in SPECS.get(result.command, ()):
         drawn = list(spec.plots(entries))
@@ -345,8 +352,7 @@ def svg(plot: Plot, prefix: str) -> str:
 
 def canvas(plot: Plot) -> Any:
     """Local. The figure of matplotlib."""
-    rows = sum(len(bars) + 1 for bars in plot.bars.values())
-    size = (5.6, max(1.6, 0.55 + 0.2 * rows)) if plot.bars else (5.6, 3.6)
+    size = (5.6, max(1.6, 0.55 + 0.2 * plot.height)) if plot.bars else (5.6, 3.6)
     figure = blank(size)
     axes = figure.add_subplot()
     axes.set_title(_wrapped(plot.title), fontsize=9, color=INK, loc="left")
@@ -407,7 +413,11 @@ def _scale(axis: Any, kind: str, numbers: Sequence[float]) -> None:
         axis.set_minor_formatter(NullFormatter())
         axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(kind, value)))
     if kind in (BYTES, RANKS) and len(numbers) <= 7 and axis.axis_name == "x":
-        axis.set_major_locator(FixedLocator(list(numbers)))
+        kept: list[float] = []
+        for x in numbers:  # names of neighbors would lie upon each other
+            if not kept or x / kept[-1] > (most / least) ** 0.12:
+                kept.append(x)
+        axis.set_major_locator(FixedLocator(kept))
         axis.set_minor_locator(FixedLocator([]))
 
 
@@ -467,7 +477,8 @@ def _matrix(figure: Any, axes: Any, plot: Plot) -> None:
         for row, line in enumerate(plot.matrix):
             for column, count in enumerate(line):
                 if count:
-                    axes.text(column + 0.5, row + 0.5, number(count), fontsize=6, color="#ffffff",
-                              ha="center", va="center")  # fmt: skip
+                    dark = shown.norm(count) < 0.6
+                    axes.text(column + 0.5, row + 0.5, number(count), fontsize=6, ha="center",
+                              va="center", color="#ffffff" if dark else "#000000")  # fmt: skip
     bar = figure.colorbar(shown)
     bar.ax.tick_params(colors=INK, labelsize=7, which="both")

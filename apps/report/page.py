@@ -19,6 +19,7 @@ from onesided.apps.report.result import Entry, Result, part
 TITLE = "Onesided: what was measured"
 NOTHING = "-"
 FEW = 8  # rows; a longer table is folded
+FEW_BARS = 16  # of a figure that can be read where it is small
 UNSTEADY = 1.3  # third quartile over the first, from which on a machine is said not to be quiet
 BREAK_EVEN = (
     "N iterations of a persistent exchange take T_init + N T_persistent, of the plain call "
@@ -102,7 +103,8 @@ def _first_screen(results: Sequence[Result], prefix: str) -> str:
     cards = []
     for k, each in enumerate(results):
         drawn = plots(each) if find_spec("matplotlib") is not None else []
-        small = svg(drawn[0], f"{prefix}-{k}-small") if drawn else ""
+        first = next((plot for plot in drawn if plot.height <= FEW_BARS), None)
+        small = svg(first, f"{prefix}-{k}-small") if first else ""
         head = f'<h3><a href="#{prefix}-{k}">{escape(each.command)}</a></h3>'
         about = _p(f"{each.layout}, {each.name}", "faint")
         cards.append(f'<div class="card">{head}{about}{_p(outcome(each))}{small}</div>')
@@ -119,7 +121,7 @@ def opponent_of(result: Result) -> str:
 def outcome(result: Result) -> str:
     """Local. In a sentence or two: the methods against the opponent, and where all were slower."""
     if result.content.get("verified") is False:
-        return "WRONG DATA WERE FOUND."
+        return "A RESULT WAS FOUND WRONG."
     name = opponent_of(result)
     by_method: dict[str, list[float]] = {}
     cases: dict[str, dict[str, float]] = {}
@@ -129,12 +131,14 @@ def outcome(result: Result) -> str:
         if value is None or entry.method in others or entry.method.startswith(others[-2:]):
             continue
         by_method.setdefault(entry.method, []).append(value)
-        case = " ".join(t for k, t in entry.labels.items() if k not in (METHOD, "memory", "order"))
+        names = [k for k in entry.labels if k not in (METHOD, "memory", "order")]
+        case = " ".join(f"{k} {entry.label(k)}" for k in names)
         best = cases.setdefault(case, {})
         best[entry.method] = min(value, best.get(entry.method, value))
     if not by_method:
         count, refused = len(result.timed), len(result.entries) - len(result.timed)
-        return f"{count} rows" + (f", {refused} that could not be measured." if refused else ".")
+        more = f", {refused} that could not be measured" if refused else ""
+        return f"{count} row{'' if count == 1 else 's'}{more}."
     best_method = min(by_method, key=lambda method: median(by_method[method]))
     told = [f"{best_method}: {_spread(by_method[best_method])} of {name}'s time"]
     if "auto" in by_method and best_method != "auto":

@@ -86,7 +86,7 @@ def run_methods(
                     "converged": solution.converged, "iterations": solution.iterations,
                     "reason": solution.reason, "residuals": solution.residuals.tolist(),
                 }  # fmt: skip
-                judged = verdict(matrix, solution)
+                judged = verdict(matrix, solution) if solution.converged else None
                 if leads:
                     ended(matrix, solution)
                 return Verdict(0.0, 0.0) if judged is None else judged
@@ -114,7 +114,8 @@ MARGIN = 2.0  # what the recurrence of a residual may lie off the residual itsel
 ROUNDING = 1e3  # of it, in units of the dtype's epsilon
 REMARK = (
     "Times are of one solution. Error: norm(b - A x) / norm(b) computed anew (least squares: "
-    "norm(A.H r) / (norm(A) norm(r))), to be within what --rtol and --atol allow."
+    "norm(A.H r) / (norm(A) norm(r))), to be within what --rtol and --atol allow. One that did not "
+    "converge has none, and makes the exit code 1."
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from mpi4py import MPI
@@ -14,8 +14,6 @@ from onesided.collectives import agreed
 from onesided.sparse.partition import Partition, index_dtype
 
 LEAST_REACH = 1.25
-_SAMPLES = 512  # points along an edge of the square that measure the area near the curves
-_NEAR = 0.02  # distance below which that area is taken as proportional
 _CURVES = 4
 
 Points = NDArray[np.int32]
@@ -27,9 +25,6 @@ class Curves:
     def __init__(self, seed: int) -> None:
         random = np.random.Generator(np.random.PCG64(seed))
         self._circles = random.uniform((0.2, 0.2, 0.08), (0.8, 0.8, 0.3), (_CURVES, 3))
-        middles = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
-        x, y = np.meshgrid(middles, middles)
-        self._distances = np.sort(self.distance(x.ravel(), y.ravel()))
 
     def distance(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
         """The distance of points to the nearest curve."""
@@ -38,12 +33,6 @@ class Curves:
             offset = np.sqrt((x - center_x) ** 2 + (y - center_y) ** 2)
             np.minimum(nearest, np.abs(offset - radius), out=nearest)
         return nearest
-
-    def area(self, distance: float) -> float:
-        """About how much of the square is so near to a curve."""
-        near = max(distance, _NEAR)
-        part = float(np.searchsorted(self._distances, near)) / len(self._distances)
-        return part * min(distance / _NEAR, 1.0)
 
 
 @dataclass(frozen=True)
@@ -66,14 +55,6 @@ class Refinement:
     def side(self, level: int) -> float:
         """The longest side of a triangle of this level; the square's is 1."""
         return float(2.0 ** (0.5 * (1 - level)))
-
-    def estimate(self) -> float:
-        """About how many triangles there are."""
-        near = [
-            self.curves.area(self.reach * self.side(level)) * 2.0 ** (level + 1)
-            for level in range(self.coarse, self.fine)
-        ]
-        return 2.0 ** (self.coarse + 1) + sum(near)
 
     def halved(self, level: int, first: Points, second: Points) -> NDArray[np.bool_]:
         """Which triangles of a level are halved; the ends of their longest sides are given."""
@@ -154,15 +135,17 @@ def refined(refinement: Refinement, triangles: Triangles, level: int) -> Triangl
 
 
 _ROOT_LEVEL = 13  # at most 16384 triangles are refined one by one
-_LEVELS = 8  # of halving between the largest and the smallest triangles
+_LEVELS = 8  # of halving between the largest and the smallest triangles, at most
+_BELOW = 6  # by how many levels the first try is too coarse
 _AT_ONCE = 1 << 18  # triangles that are made at once, about
 _LARGEST = 1 << 31
 
 
 def trace_mesh(comm: MPI.Intracomm, size: int, seed: int = 0) -> sparse.csr_array:
-    """Collective. This rank's rows of the dual graph of a triangulation with ``size`` triangles.
+    """Collective. This rank's rows of the dual graph of ``size`` triangles of a triangulation.
 
-    The triangulation of a square is refined along circles chosen by the seed. A row is a
+    The triangulation of a square is refined along circles chosen by the seed, and cut off after so
+    many triangles of a curve through all of them. A row is a
     triangle, its entries, all 1.0, are the up to three others at its sides; the matrix is
     symmetric with an empty diagonal. Rows are numbered along a space-filling curve and in even
     blocks (``Partition.even(size, comm.size)``), columns are global. The matrix depends on size
@@ -174,37 +157,15 @@ def trace_mesh(comm: MPI.Intracomm, size: int, seed: int = 0) -> sparse.csr_arra
     with agreed(comm, f"trace_mesh with size={size}, seed={seed}"):
         if not 1 <= size <= _LARGEST or seed < 0:
             raise ValueError(f"a mesh of {size} triangles with seed {seed}")
-    curves = Curves(seed)
-    refinement = _fitting(curves, size)
+    curves, coarse = Curves(seed), max(size.bit_length() - _BELOW, 0)
     while True:
-        roots = _Roots.of(comm, refinement)
+        fine = coarse + min(coarse, _LEVELS)
+        roots = _Roots.of(comm, Refinement(curves, coarse, fine, LEAST_REACH))
         if roots.size >= size:
             break
-        refinement = _larger(refinement, size * refinement.estimate() / roots.size)
+        coarse += 1
     rows = Partition.even(size, comm.size).range(comm.rank)
     return _rows(roots, size, *rows)
-
-
-def _fitting(curves: Curves, size: int) -> Refinement:
-    """Half of the triangles or less by the coarsest level, the others near the curves."""
-    coarse = max(size.bit_length() - 3, 0)
-    for levels in range(_LEVELS, 1, -1):
-        refinement = Refinement(curves, coarse, coarse + levels, LEAST_REACH)
-        if refinement.estimate() <= size:
-            break
-    return _larger(refinement, size)
-
-
-def _larger(refinement: Refinement, size: float) -> Refinement:
-    """The same levels with a reach, not smaller, for about so many triangles and some more."""
-    low, high = refinement.reach, refinement.reach * 1.005
-    while replace(refinement, reach=high).estimate() < size and high < 2.0**refinement.fine:
-        low, high = high, 2.0 * high
-    for _ in range(30):
-        middle = 0.5 * (low + high)
-        enough = replace(refinement, reach=middle).estimate() >= size
-        low, high = (low, middle) if enough else (middle, high)
-    return replace(refinement, reach=1.001 * high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +189,7 @@ class _Roots:
         triangles = uniform(refinement, level)
         counts = np.zeros(len(triangles), np.int64)
         share = np.arange(comm.rank, len(triangles), comm.size)
-        at_once = int(_AT_ONCE * len(triangles) / refinement.estimate()) + 1
+        at_once = (_AT_ONCE >> (refinement.coarse - level + 2)) + 1
         for first in range(0, len(share), at_once):
             parts = refined(refinement, triangles[share[first : first + at_once]], level)
             counts += np.bincount(parts.root, minlength=len(counts))

@@ -196,15 +196,19 @@ static PyObject *let_go(Counter *self, Py_ssize_t before)
             leave(self);
         if (self->connected ? self->waiting && !self->told : self->waiting > before) {
             self->told = self->connected;
-            return PyObject_CallNoArgs(self->bound[PUSH]);
+            PyObject *push = Py_NewRef(self->bound[PUSH]); /* Free binds something else */
+            PyObject *said = PyObject_CallNoArgs(push);
+            Py_DECREF(push);
+            return said;
         }
     }
     Py_RETURN_NONE;
 }
 
 /* Say what cannot be marked, in the words of the Python verb, which knows the names as well. */
-static PyObject *refused(PyObject *verb, PyObject *const *args, Py_ssize_t count, PyObject *names)
+static PyObject *refused(PyObject *bound, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
+    PyObject *verb = Py_NewRef(bound);
     Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
     PyObject *values = PyTuple_New(count), *keywords = PyDict_New(), *said = NULL;
     int failed = values == NULL || keywords == NULL;
@@ -214,6 +218,7 @@ static PyObject *refused(PyObject *verb, PyObject *const *args, Py_ssize_t count
         failed = PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[count + i]) < 0;
     if (!failed)
         said = PyObject_Call(verb, values, keywords);
+    Py_DECREF(verb);
     Py_XDECREF(values);
     Py_XDECREF(keywords);
     return said;

@@ -74,7 +74,8 @@ def kind(condition: Any) -> str | None:
 def kinds(boundary: Any) -> Any:
     """Local. Of what kinds given conditions are, in a form that can be compared."""
     if isinstance(boundary, dict):
-        return tuple([(axis, kinds(given)) for axis, given in boundary.items()])
+        axes = sorted(boundary, key=repr)
+        return tuple([(axis, kinds(boundary[axis])) for axis in axes])
     if isinstance(boundary, tuple):
         return tuple([kinds(given) for given in boundary])
     return kind(boundary)

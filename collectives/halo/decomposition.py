@@ -63,7 +63,9 @@ class Decomposition:
         self.dims = tuple(map(len, cuts)) or choose_dims(self.shape, size, self.layers, dims)
         ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
         self.bounds = tuple((float(low), float(high)) for low, high in ends)
-        if len(self.bounds) != axes or any(low >= high for low, high in self.bounds):
+        if len(self.bounds) != axes or not all(
+            -math.inf < low < high < math.inf for low, high in self.bounds
+        ):
             raise PatternError(f"bounds is {bounds!r}, not (low, high) for each of {axes} axes")
         block = [n / parts for n, parts in zip(self.shape, self.dims, strict=True)]
         areas = [math.prod(block) / n * sum(layers)
@@ -181,7 +183,7 @@ class Decomposition:
     @property
     def _form(self) -> tuple[Any, ...]:
         """What fields have to have in common."""
-        return self.shape, self.blocks.starts, self.layers
+        return self.shape, self.blocks.starts, self.blocks.order, self.layers
 
     def _last(self, axis: int) -> bool:
         return not self.periodic[axis] and self.coords[axis] == self.blocks.last[axis]
@@ -222,6 +224,5 @@ class Decomposition:
     def _edges(self, axis: int) -> NDArray[np.float64]:
         """Where blocks begin along an axis, in coordinates, and the end."""
         low, high = self.bounds[axis]
-        edges = low + np.array(self.blocks.starts[axis]) * self.spacing[axis]
-        edges[-1] = high
-        return edges
+        starts = np.array(self.blocks.starts[axis])
+        return np.where(starts < self.shape[axis], low + starts * self.spacing[axis], high)

@@ -24,10 +24,10 @@ class Face:
     """What this rank exchanges with one neighbor: a face, an edge or a corner of its block.
 
     ``send`` and ``recv`` are boxes of the array, ghost layers included; one of them may be empty.
-    ``offset`` is the direction in the Cartesian grid, such as (-1, 0), and () where the neighbors
-    were listed. The keys tell several boxes of a pair of ranks apart: ``send_key`` on this side is
-    the neighbor's ``recv_key``. What has a later ``stage`` is sent when all of the earlier ones
-    has come.
+    ``offset`` is how many blocks away the neighbor is along each axis of a Cartesian grid, such as
+    (-1, 0), and () where the neighbors were listed. The keys tell several boxes of a pair of ranks
+    apart: ``send_key`` on this side is the neighbor's ``recv_key``. What has a later ``stage`` is
+    sent when all of the earlier ones has come.
     """
 
     rank: int
@@ -541,7 +541,9 @@ def choose_dims(
 
     Raises :class:`PatternError` where the ranks cannot be arranged like this.
     """
-    wanted = [0] * len(shape) if dims is None else [operator.index(n) for n in dims]
+    wanted = [0] * len(shape) if dims is None else [
+        0 if n is None else _integer(n, "dims") for n in dims
+    ]
     if len(wanted) != len(shape) or min(wanted) < 0:
         raise PatternError(f"dims is {dims!r}, not a number of ranks for each of {len(shape)} axes")
     fitting = [d for d in _factorizations(ranks, len(shape))

@@ -280,7 +280,8 @@ class Grid(Decomposition, Scoped):
         functions of the next round.
 
         Raises :class:`PatternError` on every rank for an array that is no field of this grid,
-        fields whose dtypes or components differ between ranks, and tables that do not match.
+        fields whose dtypes or components differ between ranks, tables that do not match, and
+        conditions that mirror more cells than a block shows, ghosts included.
         """
         forms, conditions = self._forms(fields, boundary)
         shown = Boundary(conditions, [_first(field).dtype for field in fields])
@@ -354,32 +355,31 @@ class Grid(Decomposition, Scoped):
             grid.redistribute(u, array)              # to pencils, without the ghosts
             grid.redistribute(array, grid, u)        # and back
         """
-        shape = None
-        if not isinstance(other, Grid):
-            other, out = self, other
-        elif out is None:
+        there: Grid = other if isinstance(other, Grid) else self
+        into: Any = out if isinstance(other, Grid) else other
+        if into is None:
             shape = self._shape_of(field)
-            lead = max(0, len(shape) - len(other.shape))
-            cells = other.shape if isinstance(field, Placed) else self.shape
+            lead = max(0, len(shape) - len(there.shape))
+            cells = there.shape if isinstance(field, Placed) else self.shape
             more = [axis for axis, (n, m) in enumerate(zip(shape[lead:], cells, strict=False))
                     if n == m + 1]
-            out = other.empty(shape[:lead], field.dtype, more)
-        wanted = ("redistribute",)
-        plan = self._planned(wanted, (field, out))
+            into = there.empty(shape[:lead], field.dtype, more)
+        wanted = ("redistribute", self._name_of(field), there._name_of(into))
+        plan = self._planned(wanted, (field, into))
         if plan is None:
-            shapes = [shape or self._shape_of(field), other._shape_of(out)]
-            with agreed(self._context.comm, f"redistribute {shapes} {field.dtype} {out.dtype}"):
-                check_alike(self._context.comm, other._context.comm)
+            shapes = [self._shape_of(field), there._shape_of(into)]
+            with agreed(self._context.comm, f"redistribute {shapes} {field.dtype} {into.dtype}"):
+                check_alike(self._context.comm, there._context.comm)
                 forms = [f"{array.dtype} {each}"
-                         for each, array in zip(shapes, (field, out), strict=True)]
+                         for each, array in zip(shapes, (field, into), strict=True)]
                 if forms[0] != forms[1]:
                     raise PatternError(f"a field of {forms[0]}, and one of {forms[1]}")
-            parts = [self._part_of(field, shapes[0]), other._part_of(out, shapes[0])]
+            parts = [self._part_of(field, shapes[0]), there._part_of(into, shapes[0])]
             plan = Redistribution(self.comm, *parts, self._info)
-            for plans in (self._plans, other._plans):  # whichever is freed first gives it back
-                plans.keep(wanted, (field, out), plan)
+            for plans in (self._plans, there._plans):  # whichever is freed first gives it back
+                plans.keep(wanted, (field, into), plan)
         plan.exchange()
-        return out
+        return into
 
     def refine(
         self, field: NDArray[Any], fine: Grid, out: NDArray[Any] | None = None, *,
@@ -390,10 +390,10 @@ class Grid(Decomposition, Scoped):
         With order 0 a fine cell has the value of the cell that it is a part of, with order 1 that
         of linear interpolation between the middles of cells. For this the ghosts of the field,
         one layer at least on every side, are filled first, as by :meth:`update` with
-        ``boundary``. ``out`` is a field of the fine grid, a new one by default, and returned; its
-        ghosts are not filled. However the grids are cut, cells come from where they are; where
-        fine blocks are those of the coarse grid, twice as large, nothing else moves. Planned as by
-        :meth:`redistribute`.
+        ``boundary``; at ends without a condition they are taken as they are. ``out`` is a field of
+        the fine grid, a new one by default, and returned; its ghosts are not filled. However the
+        grids are cut, cells come from where they are; where fine blocks are those of the coarse
+        grid, twice as large, nothing else moves. Planned as by :meth:`redistribute`.
 
         Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks do not
         fit, and for fields that are staggered, or neither real nor complex.
@@ -420,9 +420,9 @@ class Grid(Decomposition, Scoped):
         With order 0 a coarse cell has the mean of its parts; with order 1 fine cells beside it
         count, too, with weights 1, 3, 3, 1 along every axis, and ``boundary`` are the conditions
         of the coarse grid that :meth:`refine` shows. Adjoint it is in the product that counts a
-        cell by its volume: ``2**d * (coarse.refine(u), v) = (u, fine.coarsen(v))`` divided by
-        ``2**d`` on the left, where d is the number of axes. ``out`` is a field of the coarse grid,
-        whose ghosts are zeros then with order 1. The rest is as for :meth:`refine`.
+        cell by its volume: of d axes, ``(coarse.refine(u), v) == 2**d * (u, fine.coarsen(v))``.
+        ``out`` is a field of the coarse grid, whose ghosts are zeros then with order 1. The rest
+        is as for :meth:`refine`.
         """
         plan = self._between("coarsen", coarse, field, coarse, out, order)
         found = plan.exchange()
@@ -435,7 +435,7 @@ class Grid(Decomposition, Scoped):
         out: NDArray[Any] | None, order: int,
     ) -> Refinement:
         """Collective. What refines or coarsens a field of this grid."""
-        wanted = (name, order)
+        wanted = (name, order, self._form, other._form)
         plan = None if out is None else self._planned(wanted, (field, out))
         if plan is not None:
             return plan
@@ -458,6 +458,10 @@ class Grid(Decomposition, Scoped):
         for plans in (self._plans, other._plans):
             plans.keep(wanted, (field, out), plan)
         return plan
+
+    def _name_of(self, array: Any) -> Any:
+        """Local. What tells fields of this grid from those of others, and distributed arrays."""
+        return id(array) if isinstance(array, Placed) else self._form
 
     def _shape_of(self, array: Any) -> tuple[int, ...]:
         """Collective. The global shape of a field, or of a distributed array."""
@@ -630,8 +634,8 @@ class Grid(Decomposition, Scoped):
                     found[list(along)] = 1
                     if made != self._form:
                         raise PatternError(
-                            f"a field of another grid, of shape {made[0]} with {made[2]} layers of "
-                            "ghosts"
+                            f"a field of another grid, of shape {made[0]} with {made[-1]} layers "
+                            "of ghosts"
                         )
                     found |= np.subtract(level.shape[level.ndim - axes :], self._extents(()))
                 more += found.tolist()

@@ -22,7 +22,7 @@ from onesided.collectives.context import Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallw_init
 from onesided.collectives.halo.faces import Layers, common, empty_box, extents, is_empty
-from onesided.collectives.pattern import Box
+from onesided.collectives.pattern import Box, one_piece
 
 #: The method of exchanges that are used once.
 P2P = "p2p"
@@ -43,12 +43,13 @@ class Part:
     """What this rank has of a global array, and who has what.
 
     ``origin`` is where its own part begins in ``array``; ``boxes`` are the parts of all ranks, in
-    global indices.
+    global indices. ``owner`` is what the array belongs to, and is kept with it.
     """
 
     array: NDArray[Any]
     origin: Sequence[int]
     boxes: Sequence[Box]
+    owner: Any = None
 
     @classmethod
     def of_one(cls, size: int, root: int, array: NDArray[Any], box: Box) -> Part:
@@ -82,7 +83,7 @@ def part_of(comm: MPI.Intracomm, array: Any) -> Part:
     if count != int(np.prod(array.global_shape)):
         raise PatternError(f"blocks of {count} elements in all do not make up a distributed array "
                            f"of shape {array.global_shape}")
-    return Part(np.asarray(array), [0] * len(mine), boxes)
+    return Part(np.asarray(array), [0] * len(mine), boxes, array)
 
 
 class Redistribution(Scoped):
@@ -93,9 +94,15 @@ class Redistribution(Scoped):
     ) -> None:
         """Collective."""
         rank = comm.Get_rank()
+        self._source, self._target = source, target
+        self._beside: tuple[NDArray[Any], NDArray[Any]] | None = None
+        if not one_piece(target.array):  # what comes is received beside it
+            here = extents(target.boxes[rank])
+            view = target.array[_inside(target.origin, here, [0] * len(here))]
+            target = Part(np.empty(here, view.dtype), [0] * len(here), target.boxes)
+            self._beside = view, target.array
         out = source.shared(source.boxes[rank], target.boxes)
         into = target.shared(target.boxes[rank], source.boxes)
-        self._target = target.array
         self._request = Alltoallw_init(
             comm, [source.array, out], [target.array, into], method=method, info=info
         )
@@ -104,7 +111,10 @@ class Redistribution(Scoped):
         """Collective in the sense of MPI. Fill the target, and return it."""
         self._request.Start()
         self._request.Wait()
-        return self._target
+        if self._beside is not None:
+            view, come = self._beside
+            view[...] = come
+        return self._target.array
 
     @property
     def state(self) -> str:
@@ -126,7 +136,7 @@ class Refinement(Scoped):
         """Collective. The axes after the first ``lead`` ones are refined. Where a coarse field is
         read or written, so are ``order`` layers of ghosts."""
         coarse, fine = (source, target) if refines else (target, source)
-        self._refines, self._order, self._lead, self._result = refines, order, lead, target.array
+        self._refines, self._order, self._result = refines, order, target.array
         self.state = "inactive"
         here = extents(coarse.boxes[comm.Get_rank()])
         layers = [0] * lead + [order] * (len(here) - lead)
@@ -142,26 +152,26 @@ class Refinement(Scoped):
             between = Part(last, [0] * len(shape), boxes)
             ways = (between, fine) if refines else (fine, between)
             self._way = Redistribution(comm, *ways, info)
-        #: The field with more and more of its axes refined.
-        self._steps = [view]
-        for axis in range(lead, view.ndim - 1):
+        #: By axis, the field before it is refined, and after that, with this axis first.
+        self._steps: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        for axis in range(lead, view.ndim):
             shape = (*last.shape[: axis + 1], *view.shape[axis + 1 :])
-            self._steps.append(np.zeros(shape, view.dtype))
-        self._steps.append(last)
+            fresh = last if axis == view.ndim - 1 else np.zeros(shape, view.dtype)
+            self._steps.append((np.moveaxis(view, axis, 0), np.moveaxis(fresh, axis, 0)))
+            view = fresh
 
     def exchange(self) -> NDArray[Any]:
         """Collective in the sense of MPI. Fill the target, and return it."""
-        steps = list(enumerate(zip(self._steps, self._steps[1:], strict=False), self._lead))
         if self._refines:
-            for axis, (values, into) in steps:
-                _spread(np.moveaxis(values, axis, 0), np.moveaxis(into, axis, 0), self._order)
+            for before, after in self._steps:
+                _spread(before, after, self._order)
         if self._way is not None:
             self._way.exchange()
         if not self._refines:
             if self._order:
                 self._result[...] = 0
-            for axis, (into, values) in reversed(steps):
-                _collect(np.moveaxis(values, axis, 0), np.moveaxis(into, axis, 0), self._order)
+            for before, after in reversed(self._steps):
+                _collect(after, before, self._order)
         return self._result
 
     def Free(self) -> None:

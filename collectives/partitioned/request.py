@@ -170,7 +170,7 @@ class PartitionedRequest(Persistent):
         started can be freed: its place in the order of initializations stays taken.
         """
         self._check_process("freed")
-        self._refuse_inside()
+        self._refuse_inside()  # a signal handler, or a step, which may hold the guard
         with self._guard:
             if self._leaving:
                 return
@@ -651,6 +651,9 @@ def Precv_init(
     Into a contiguous part of an array from :func:`empty` a sender on the same node stores, which is
     the fastest way, as many receives at a time as the array has links. ``MPI.ANY_SOURCE`` and
     ``MPI.ANY_TAG`` are refused, as by MPI.
+
+    Raises as :func:`Psend_init` does, and :class:`ResourceError` for more than 4,096 receives from
+    one rank at a time.
 
     Source: MPI-4.1 section 4.2.1.
     """

@@ -1,7 +1,8 @@
 """Where the data of a revision lie: a file for each node.
 
 All ranks write their pieces; on rank 0 it is known then what holds the boxes of each piece. The
-files are new, complete and on the disk.
+files are new, complete and on the disk. What the ranks of a node have of a field is one dataset,
+where their boxes make one and their rows in it are long, else one for each rank.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import h5py
@@ -26,6 +28,7 @@ from onesided.pencilfft.io.store import Source, Store
 #: For each piece the datasets that hold it, where they are known: on rank 0.
 Sources = list[list[Source]]
 CALL_BYTES = 1 << 30  # that one call of the system writes at most
+ROW_BYTES = 1 << 12  # of the rows of a rank, in a dataset of several, at least
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,15 @@ class Piece:
     data: NDArray[Any] | None
 
 
+@dataclass(frozen=True)
+class Part:
+    """Local. One dataset of a node: its name, its box of the field, and the ranks that fill it."""
+
+    name: str
+    box: Box
+    ranks: Sequence[int]
+
+
 def write_node_files(
     comm: MPI.Comm,
     store: Store,
@@ -49,28 +61,61 @@ def write_node_files(
 ) -> Sources:
     """Collective. One file for the ranks of each node that have data; works with every h5py.
 
-    The lowest rank of a node makes the file, with a contiguous dataset for each piece of each rank.
-    HDF5 says where in the file these begin, and every rank writes its own bytes there.
+    The lowest rank of a node makes the file, with contiguous datasets. HDF5 says where in the file
+    these begin, and every rank writes its own bytes there.
     """
     node, ranks = _node(comm, ranks_per_node)
-    path, corners = store.path(prefix, ranks[0]), _corners(pieces)
+    path, corners = store.path(prefix, ranks[0]), _corners([piece.box for piece in pieces], pieces)
     theirs = _gathered(node, corners)
-    places = np.zeros((len(theirs), len(pieces)), np.int64)
+    words = np.zeros((len(theirs), len(pieces) + len(corners)), np.int64)
     with agreed(comm):
         if theirs.any():
-            _make(path, pieces, dict(zip(ranks, theirs, strict=True)), places, options)
-    own = np.zeros(len(pieces), np.int64)
-    node.Scatter(places, own)
+            _make(path, pieces, dict(zip(ranks, theirs.tolist(), strict=True)), words, options)
+    own = np.zeros(len(pieces) + len(corners), np.int64)
+    node.Scatter(words, own)
     with agreed(comm):
         if own.any():
-            _fill(path, pieces, own)
+            places, boxes = own[: len(pieces)].tolist(), own[len(pieces) :].tolist()
+            _fill(path, pieces, places, list(_boxes(pieces, boxes)))
     sources: Sources = [[] for _ in pieces]
+    nodes: dict[int, dict[int, list[int]]] = {}
     for rank, (*row, lowest) in enumerate(_gathered(comm, np.append(corners, ranks[0])).tolist()):
+        nodes.setdefault(lowest, {})[rank] = row
+    for lowest, rows in nodes.items():
         reference = store.relative(store.path(prefix, lowest))
-        for piece, found, box in zip(pieces, sources, _boxes(pieces, row), strict=True):
-            if box is not None:
-                found.append(Source(reference, _dataset(piece, rank), box))
+        for found, parts in zip(sources, _parts(pieces, rows), strict=True):
+            found += [Source(reference, part.name, part.box) for part in parts]
     return sources
+
+
+def write_box(
+    number: int, start: int, shape: Sequence[int], box: Box, data: NDArray[Any]
+) -> None:
+    """Local. Write a box of an array, in C order from a place in an open file on, to which ``data``
+    belong: as many bytes at a time as lie next to each other."""
+    if not data.size:
+        return
+    along = _row_axis(shape, box)
+    strides = [data.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    start += sum(span.start * step for span, step in zip(box, strides, strict=True))
+    outer = data.shape[:along]
+    rows = np.ascontiguousarray(data).reshape(prod(outer), -1).view(np.uint8)
+    for row, place in zip(rows, np.ndindex(*outer), strict=True):
+        _write(number, row.data, start + sum(map(prod, zip(place, strides, strict=False))))
+
+
+def _write(number: int, data: memoryview, place: int) -> None:
+    done = 0
+    while done < len(data):
+        done += os.pwrite(number, data[done : done + CALL_BYTES], place + done)
+
+
+def _row_axis(shape: Sequence[int], box: Box) -> int:
+    """The first of the axes along which a box lies without gaps in an array of this shape."""
+    axis = len(shape) - 1
+    while axis > 0 and box[axis] == slice(0, shape[axis]):
+        axis -= 1
+    return axis
 
 
 def _node(comm: MPI.Comm, ranks_per_node: int | None) -> tuple[MPI.Comm, list[int]]:
@@ -88,15 +133,11 @@ def _gathered(comm: MPI.Comm, words: NDArray[np.int64]) -> NDArray[np.int64]:
     return rows
 
 
-def _dataset(piece: Piece, rank: int) -> str:
-    return f"{piece.path}/{rank}"
-
-
-def _corners(pieces: Sequence[Piece]) -> NDArray[np.int64]:
+def _corners(boxes: Sequence[Box | None], pieces: Sequence[Piece]) -> NDArray[np.int64]:
     """Local. Where the boxes of the pieces start and stop; zeros for nothing."""
     ends: list[int] = []
-    for piece in pieces:
-        for span in piece.box or [slice(0, 0)] * len(piece.shape):
+    for box, piece in zip(boxes, pieces, strict=True):
+        for span in box or [slice(0, 0)] * len(piece.shape):
             ends += span.start, span.stop
     return np.array(ends, np.int64)
 
@@ -109,39 +150,84 @@ def _boxes(pieces: Sequence[Piece], corners: Sequence[int]) -> Iterator[Box | No
         yield box if all(span.start < span.stop for span in box) else None
 
 
+def _parts(
+    pieces: Sequence[Piece], theirs: Mapping[int, Sequence[int]]
+) -> list[list[Part]]:
+    """Local. The datasets of a node, by piece, from the corners of its ranks."""
+    by_rank = {rank: list(_boxes(pieces, corners)) for rank, corners in theirs.items()}
+    found: list[list[Part]] = []
+    for k, piece in enumerate(pieces):
+        boxes = {rank: box for rank, mine in by_rank.items() if (box := mine[k]) is not None}
+        whole = _joined(list(boxes.values()), piece.dtype.itemsize)
+        if whole is None:
+            found.append([Part(f"{piece.path}/{rank}", boxes[rank], [rank]) for rank in boxes])
+        else:
+            found.append([Part(f"{piece.path}/{min(boxes)}", whole, list(boxes))])
+    return found
+
+
+def _joined(boxes: Sequence[Box], itemsize: int) -> Box | None:
+    """The box that is made up by others, in which they have long rows; None where there is none."""
+    if len(boxes) < 2:
+        return None
+    ends = np.array([[(span.start, span.stop) for span in box] for box in boxes])
+    starts, stops = ends[..., 0], ends[..., 1]
+    common = np.all((starts[:, None] < stops) & (starts < stops[:, None]), axis=-1)
+    whole = tuple(map(slice, starts.min(0).tolist(), stops.max(0).tolist()))
+    shape = [span.stop - span.start for span in whole]
+    if common.sum() > len(boxes) or np.prod(stops - starts, axis=1).sum() != prod(shape):
+        return None
+    for box in boxes:
+        inside = within(box, whole)
+        extents = [span.stop - span.start for span in box]
+        if itemsize * prod(extents[_row_axis(shape, inside) :]) < ROW_BYTES:
+            return None
+    return whole
+
+
+def within(box: Box, whole: Box) -> Box:
+    """Local. A box in the indices of another one."""
+    return tuple(slice(a.start - b.start, a.stop - b.start)
+                 for a, b in zip(box, whole, strict=True))
+
+
 def _make(
     path: str,
     pieces: Sequence[Piece],
-    theirs: Mapping[int, NDArray[np.int64]],
-    places: NDArray[np.int64],
+    theirs: Mapping[int, Sequence[int]],
+    words: NDArray[np.int64],
     options: dict[str, Any],
 ) -> None:
-    """Local. Make the file of a node without its data; ``places``: where they begin."""
+    """Local. Make the file of a node without its data; ``words``: by rank where the dataset of each
+    piece begins, and the boxes of these."""
     layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
     layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    number = {rank: k for k, rank in enumerate(theirs)}
+    boxes: list[list[Box | None]] = [[None] * len(pieces) for _ in theirs]
     with naming(path), written(path, afresh=True, **options) as file:
-        for number, (rank, corners) in enumerate(theirs.items()):
-            for k, box in enumerate(_boxes(pieces, corners.tolist())):
-                if box is not None:
-                    shape = tuple(span.stop - span.start for span in box)
-                    name, dtype = _dataset(pieces[k], rank), pieces[k].dtype
-                    made = file.create_dataset(name, shape, dtype, dcpl=layout)
-                    places[number, k] = made.id.get_offset()
+        for k, parts in enumerate(_parts(pieces, theirs)):
+            for part in parts:
+                shape = tuple(span.stop - span.start for span in part.box)
+                made = file.create_dataset(part.name, shape, pieces[k].dtype, dcpl=layout)
+                for rank in part.ranks:
+                    words[number[rank], k] = made.id.get_offset()
+                    boxes[number[rank]][k] = part.box
+    for row, mine in zip(words, boxes, strict=True):
+        row[len(pieces) :] = _corners(mine, pieces)
 
 
-def _fill(path: str, pieces: Sequence[Piece], places: NDArray[np.int64]) -> None:
+def _fill(
+    path: str, pieces: Sequence[Piece], places: Sequence[int], boxes: Sequence[Box | None]
+) -> None:
     """Local. Write the own data into the file of the node, and to the disk."""
     with naming(path):
         number = os.open(path, os.O_WRONLY)
         try:
-            for piece, place in zip(pieces, places.tolist(), strict=True):
-                if piece.data is not None:
-                    data = np.ascontiguousarray(piece.data).reshape(-1).view(np.uint8).data
-                    done = 0
-                    while done < len(data):
-                        some = data[done : done + CALL_BYTES]
-                        done += os.pwrite(number, some, place + done)
+            for piece, place, box in zip(pieces, places, boxes, strict=True):
+                if piece.data is not None and piece.box is not None and box is not None:
+                    shape = [span.stop - span.start for span in box]
+                    write_box(number, place, shape, within(piece.box, box), piece.data)
             os.fsync(number)
         finally:
             os.close(number)

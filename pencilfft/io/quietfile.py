@@ -1,4 +1,4 @@
-"""A file that keeps its errors to itself until HDF5 is through with it.
+"""Files on the disk, and one that keeps its errors to itself until HDF5 is through with it.
 
 Where a write or the close of a file fails, as on a full disk, HDF5 keeps the file open and may
 crash when the program ends. So it is not told.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import h5py
@@ -101,3 +101,19 @@ def written(path: str, afresh: bool, **options: Any) -> Iterator[Any]:
             raise quiet.error from None
         raise
     quiet.close()
+
+
+def to_disk(path: str) -> None:
+    """Local. Return when what was written to a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(paths: Iterable[str]) -> None:
+    """Local. Remove files; those that are gone already are no matter."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            os.remove(path)

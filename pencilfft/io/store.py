@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import h5py
 
 from onesided.pencilfft.io.filebase import FileError, naming
-from onesided.pencilfft.io.quietfile import written
+from onesided.pencilfft.io.quietfile import remove, to_disk, written
 
 IDENTITY, REVISION, JOINED = "onesided_store", "onesided_revision", "onesided_joined"
 #: The file that a writer locks, in the folder; and what systems say whose files cannot be locked.
@@ -328,20 +328,3 @@ def create_virtual(
         layout[box] = h5py.VirtualSource(reference.replace("%", "%%"), dataset, extent)
     fill = {"f": float("nan"), "c": complex("nan+nanj")}.get(dtype.kind)
     return file.create_virtual_dataset(name, layout, fillvalue=fill)
-
-
-def to_disk(path: str) -> None:
-    """Local. Return when what was written to a file, or the names in a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def remove(paths: Iterable[str]) -> None:
-    """Local. Remove files; those that are gone already are no matter."""
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(path)
-

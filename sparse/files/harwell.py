@@ -24,13 +24,8 @@ from onesided.sparse.files.matrixmarket import Header, quoted
 from onesided.sparse.files.textfile import TextFile
 
 _FIELDS = {"r": "real", "c": "complex", "p": "pattern", "i": "integer"}
-_SYMMETRIES = {
-    "s": "symmetric",
-    "u": "general",
-    "h": "hermitian",
-    "z": "skew-symmetric",
-    "r": "general",
-}
+_SYMMETRIES = {"s": "symmetric", "u": "general", "h": "hermitian", "z": "skew-symmetric"}
+_SYMMETRIES["r"] = "general"  # a rectangle
 _TYPE = re.compile(rb"([rcpiq])([suhzr])([ae])\b", re.IGNORECASE)
 _GROUP = re.compile(rb"\((?:[^()]|\([^()]*\))*\)")
 _FORMAT = re.compile(
@@ -62,9 +57,9 @@ class Format:
         match = _FORMAT.match(text.strip())
         if match is None:
             raise ValueError(f"{text[:40]!r} is no format of one kind of numbers")
-        scale, repeat, letter, width, decimals = match.groups()
-        integer = letter.upper() == "I"
-        form = cls(int(repeat or 1), int(width), integer, int(decimals or 0), int(scale or 0))
+        scale, repeat, letter, *others = match.groups()
+        width, decimals = (int(number or 0) for number in others)
+        form = cls(int(repeat or 1), width, letter.upper() == "I", decimals, int(scale or 0))
         if form.repeat < 1 or form.width < 1:
             raise ValueError(f"{text[:40]!r} has no fields")
         return form
@@ -97,18 +92,17 @@ def load_boeing(path: str | os.PathLike[str], tell: Tell = None) -> sparse.coo_a
     falls = np.flatnonzero(np.diff(pointers) < 0)
     if len(falls):
         at = int(falls[0])
-        raise MatrixFileError(
-            f"{file.path}: pointer {at + 1} is {pointers[at + 1] - 1}, the one before it "
-            f"{pointers[at] - 1}"
-        )
+        now, before = pointers[at + 1] - 1, pointers[at] - 1
+        raise MatrixFileError(f"{file.path}: pointer {at + 1} is {now}, the one before it {before}")
     if (pointers[0], pointers[-1]) != (1, head.entries + 1):
         found = f"from {pointers[0] - 1} to {pointers[-1] - 1}, not from 0 to {head.entries}"
         raise MatrixFileError(f"{file.path}: pointers go {found}")
     rows -= 1
     bad = np.flatnonzero((rows < 0) | (rows >= head.shape[0]))
     if len(bad):
+        at = int(bad[0])
         raise MatrixFileError(
-            f"{file.path}: row index {rows[bad[0]]} of entry {bad[0]} is out of range, there are "
+            f"{file.path}: row index {rows[at]} of entry {at} is out of range, there are "
             f"{head.shape[0]} rows"
         )
     found_values = values[0] if values else np.ones(head.entries)
@@ -134,11 +128,14 @@ def _numbers_of(file: TextFile, section: Section, tell: Tell) -> NDArray[Any]:
         file.tell(tell)
     numbers = np.concatenate(found)
     if len(numbers) < section.fields:
-        raise HarwellBoeingError(
-            f"{file.path} is truncated: of {section.fields} fields of {section.name}s, from line "
-            f"{begin} on, it holds {len(numbers)}"
-        )
+        words = f"of {section.fields} fields of {section.name}s, from line {begin} on"
+        raise HarwellBoeingError(f"{file.path} is truncated: {words}, it holds {len(numbers)}")
     return numbers
+
+
+def _wrong(path: str, line: int, words: str) -> HarwellBoeingError:
+    """What to raise for a line."""
+    return HarwellBoeingError(f"{path}, line {line}: {words}")
 
 
 def looks_like_boeing(lines: list[bytes]) -> bool:
@@ -159,14 +156,12 @@ def _header(file: TextFile) -> tuple[Header, list[Section]]:
         raise HarwellBoeingError(f"{file.path}: the header has {file.line - 1} lines") from error
     n_rows, n_cols, entries = sizes[:3]
     if symmetry != "general" and n_rows != n_cols:
-        raise HarwellBoeingError(
-            f"{file.path}, line 3: {symmetry}, but {n_rows} rows and {n_cols} columns"
-        )
+        raise _wrong(file.path, 3, f"{symmetry}, but {n_rows} rows and {n_cols} columns")
     number = file.line - 1
     matrix = Header(file.path, "coordinate", field, symmetry, (n_rows, n_cols), entries, number)
     formats = _formats(file.path, lines[3], matrix)
-    parts = {"pattern": 0, "complex": 2}.get(field, 1)
-    fields = {"column pointer": n_cols + 1, "row index": entries, "value": parts * entries}
+    values = entries * {"pattern": 0, "complex": 2}.get(field, 1)
+    fields = {"column pointer": n_cols + 1, "row index": entries, "value": values}
     sections = zip(fields, formats, fields.values(), strict=False)
     return matrix, [Section(*section) for section in sections]
 
@@ -175,10 +170,10 @@ def _numbers(path: str, number: int, line: bytes, least: int) -> list[int]:
     """The numbers of a line; there must be so many at least."""
     words = line.split()
     if len(words) < least or not all(word.isdigit() and len(word) < 20 for word in words):
-        raise HarwellBoeingError(f"{path}, line {number}: sizes expected, found {quoted(line)}")
+        raise _wrong(path, number, f"sizes expected, found {quoted(line)}")
     numbers = [int(word) for word in words]
     if max(numbers) > _LARGEST:
-        raise HarwellBoeingError(f"{path}, line {number}: sizes too large: {quoted(line)}")
+        raise _wrong(path, number, f"sizes too large: {quoted(line)}")
     return numbers
 
 
@@ -186,12 +181,12 @@ def _type(path: str, line: bytes) -> tuple[str, str]:
     """Field and symmetry from the type of three letters."""
     match = _TYPE.match(line)
     if match is None:
-        raise HarwellBoeingError(f"{path}, line 3: no type of a matrix: {quoted(line)}")
+        raise _wrong(path, 3, f"no type of a matrix: {quoted(line)}")
     kind, symmetry, stored = (part.decode().lower() for part in match.groups())
     if stored == "e":
-        raise HarwellBoeingError(f"{path}, line 3: a matrix of elements, not assembled")
+        raise _wrong(path, 3, "a matrix of elements, not assembled")
     if kind == "q":
-        raise HarwellBoeingError(f"{path}, line 3: the values are in an auxiliary file")
+        raise _wrong(path, 3, "the values are in an auxiliary file")
     return _FIELDS[kind], _SYMMETRIES[symmetry]
 
 
@@ -200,15 +195,15 @@ def _formats(path: str, line: bytes, matrix: Header) -> list[Format]:
     wanted = 2 if matrix.field == "pattern" else 3
     found = _GROUP.findall(line)
     if len(found) < wanted:
-        raise HarwellBoeingError(f"{path}, line 4: {wanted} formats expected: {quoted(line)}")
+        raise _wrong(path, 4, f"{wanted} formats expected: {quoted(line)}")
     formats = []
     for place, text in enumerate(found[:wanted]):
         try:
             formats.append(Format.of(text.decode("latin-1")))
         except ValueError as error:
-            raise HarwellBoeingError(f"{path}, line 4: {error}") from error
+            raise _wrong(path, 4, str(error)) from error
         if not formats[-1].integer and (place < 2 or matrix.field == "integer"):
-            raise HarwellBoeingError(f"{path}, line 4: {quoted(text)} where integers are expected")
+            raise _wrong(path, 4, f"{quoted(text)} where integers are expected")
     return formats
 
 
@@ -245,9 +240,8 @@ def parse_fields(path: str, section: Section, text: bytes, line: int, first: int
                 what = "a number is missing"
                 if word.strip():
                     what = f"{quoted(word.strip())} is no number"
-                raise HarwellBoeingError(
-                    f"{path}, line {line + place // form.repeat}: {section.name}: {what}"
-                ) from error
+                where = line + place // form.repeat
+                raise _wrong(path, where, f"{section.name}: {what}") from error
         raise
     return values if form.integer or words is apart else _scaled(values, fields, form)
 
@@ -258,18 +252,13 @@ def _cells(path: str, text: bytes, form: Format, line: int) -> NDArray[np.uint8]
     data = np.frombuffer(text.replace(b"\r", b""), np.uint8)
     ends = np.flatnonzero(data == ord("\n"))
     if len(ends) * width > 16 * len(text) + (1 << 20):
-        raise HarwellBoeingError(
-            f"{path}, line {line}: lines are much shorter than {form.repeat} fields of {form.width}"
-        )
+        much = f"lines are much shorter than {form.repeat} fields of {form.width}"
+        raise _wrong(path, line, much)
     lengths = np.diff(ends, prepend=-1) - 1
     cells = np.full((len(ends), width), ord(" "), np.uint8)
-    if len(ends) and (lengths == lengths[0]).all():
-        common = min(int(lengths[0]), width)
-        cells[:, :common] = data.reshape(len(ends), -1)[:, :common]
-    else:
-        column = np.arange(width)
-        inside = column < lengths[:, None]
-        cells[inside] = data[((ends - lengths)[:, None] + column)[inside]]
+    column = np.arange(width)
+    inside = column < lengths[:, None]
+    cells[inside] = data[((ends - lengths)[:, None] + column)[inside]]
     return cells
 
 

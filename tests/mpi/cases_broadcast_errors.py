@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 from broadcast_data import names
 from cases import parameters, ranks
@@ -14,9 +16,11 @@ from onesided.collectives import (
     MethodError,
     MismatchError,
     PatternError,
+    ResourceError,
     UnsupportedError,
     methods,
 )
+from onesided.collectives.arena import Control
 
 
 def start(comm, buf=None, root=0, method="rma-binomial", info=None):
@@ -130,3 +134,24 @@ def case_info_that_makes_no_sense(comm):
         (key, text), = info.items()
         agreed_error(comm, PatternError, lambda info=info: start(comm, info=info), key, text)
     start(comm, info={"unknown": "ignored", "child_order": "low-bit-first"}).Free()
+
+
+@ranks(at_least=2)
+@parameters(method=["rma-linear", "rma-binomial", "rma-pipelined"], who=["first", "last"])
+def case_one_rank_fails_before_it_is_linked(comm, method, who):
+    """Its neighbors on other nodes do not wait for it."""
+    def fail(control, rank):
+        raise ResourceError("no more of it")
+
+    window = Control.window
+    if comm.rank == (0 if who == "first" else comm.size - 1):
+        window = fail
+    alone = {"ranks_per_node": "1"}
+    with mock.patch.object(Control, "window", window):
+        agreed_error(comm, ResourceError, lambda: start(comm, method=method, info=alone),
+                     "no more of it")
+    data = np.full(6, comm.rank)
+    with start(comm, data, method=method, info=alone) as request:
+        request.Start()
+        request.Wait()
+    assert (data == 0).all()

@@ -9,10 +9,18 @@ import numpy as np
 import scipy.fft
 from cases import parameters, ranks, skip_if_known
 
-from onesided.collectives import UnsupportedError, methods
+from onesided.collectives import PatternError, UnsupportedError, methods
 from onesided.collectives.context import Context
 from onesided.collectives.memory import find_region
-from onesided.pencilfft import PFFT, DistArray, newDistArray, planner, workspace
+from onesided.pencilfft import (
+    PFFT,
+    DistArray,
+    fftshift,
+    ifftshift,
+    newDistArray,
+    planner,
+    workspace,
+)
 from onesided.pencilfft.blocking import Blocking
 
 TOLERANCE = {"f": 2e-5, "d": 1e-12}
@@ -392,3 +400,49 @@ def case_messages_of_several_blocks(comm, least, grid, method):
         assert max(counts) > 1
     if least == 1 << 20:
         assert max(counts) == 1
+
+
+@parameters(ranks_per_node=[1, 2, 3], options=[{}, {"collapse": True}, {"grid": (-1, 1)}])
+def case_one_of_two_transposes_stays_on_a_node(comm, ranks_per_node, options):
+    """Wherever so many ranks of a node make a grid that keeps all busy."""
+    info = {"ranks_per_node": str(ranks_per_node)}
+    with planned(comm, (12, 12, 12), info=info, effort="estimate", **options) as plan:
+        there_and_back(plan, *(2 * [np.zeros((12, 12, 12))]), "d")
+        values = whole((12, 12, 12), "d", 5)
+        there_and_back(plan, values, spectrum(values), "d")
+        node = set(Context.of(comm).node(ranks_per_node).ranks)
+        here = set(plan.subcomm[1].allgather(comm.rank))
+        if plan.grid[0] > 1 and comm.size % ranks_per_node == 0 and "grid" not in options:
+            possible = [q for q in range(2, comm.size)
+                        if comm.size % q == 0 and ranks_per_node % q == 0 and plan.grid[1] > 1]
+            assert here <= node or not possible
+        if "grid" in options:
+            assert plan.grid == (comm.size, 1, 1)
+
+
+@parameters(shape=[(5, 6, 7), (1, 8), (36,)], batch=[(), (2,)], axes=[None, 0, (-1, 0), ()])
+def case_shifted(comm, shape, batch, axes):
+    """Of split and of whole axes, of even and odd lengths, and with fewer points than ranks."""
+    if len(shape) == 1 and comm.size > 6:
+        shape = (comm.size**2,)
+    values = whole((*batch, *shape), "D", 3)
+    with planned(comm, shape, dtype=complex, batch=batch, effort="estimate") as plan:
+        u = newDistArray(plan)
+        u[...] = values[plan.local_slice()]
+        kept = u.copy()
+        lead, ndim = len(batch), len(shape)
+        chosen = range(ndim) if axes is None else np.atleast_1d(axes)
+        places = [lead + int(axis) % ndim for axis in chosen]
+        for ours, theirs in ((fftshift, np.fft.fftshift), (ifftshift, np.fft.ifftshift)):
+            found = ours(u, axes)
+            assert np.array_equal(found.v, theirs(values, places)[plan.local_slice()])
+            assert found.pencil is u.pencil
+            assert found.rank == u.rank
+            assert not np.may_share_memory(found, u)
+        assert np.array_equal(ifftshift(fftshift(u, axes), axes), kept)
+        assert np.array_equal(u, kept)
+        try:
+            fftshift(u, ndim)
+        except PatternError:
+            return
+        raise AssertionError("an axis that does not exist")

@@ -8,8 +8,8 @@ import tempfile
 
 import numpy as np
 from cases import need, parameters, ranks
-from halo_blocks import by
 from mpi4py import MPI
+from subjects import by
 
 from onesided.collectives import (
     Grid,
@@ -541,13 +541,16 @@ def case_refine_mistakes(comm):
     assert not Context.of(comm).live
 
 
-@parameters(root=[0, -1])
-def case_gather_and_scatter(comm, root):
+@parameters(root=[0, -1], memory=["window", "strided"], dtype=["c8", ">i2", "S5", "i4,(2,)f8"])
+def case_gather_and_scatter(comm, root, memory, dtype):
     root %= comm.size
     grid = Grid(comm, (3 * comm.size + 1, 5), 1, periodic=(True, False))
     for components, staggered in [((), ()), ((2,), (1,)), ((), (0, 1))]:
-        u, v = (grid.zeros(components, "c8", staggered) for _ in range(2))
-        whole = numbers(grid, components, "c8", staggered)
+        u, v = (grid.zeros(components, dtype, staggered) for _ in range(2))
+        if memory == "strided":
+            u, v = (np.zeros([2 * n for n in u.shape], dtype)[(slice(1, None, 2),) * u.ndim]
+                    for _ in range(2))
+        whole = numbers(grid, components, dtype, staggered)
         set_own(grid, u, whole)
         got = grid.gather(u, root)
         assert (got is None) == (comm.rank != root)
@@ -694,17 +697,25 @@ def case_a_burst_leaves_no_room_behind(comm, dtype):
     grid.Free()
 
 
-@parameters(dtype=["f4", "f8"], axis=[0, 1])
-def case_items_beyond_an_open_end(comm, dtype, axis):
-    """An error of all ranks, or dropped; an item on the end itself stays, as its dtype rounds."""
-    grid = Grid(comm, (2 * comm.size, 3), 1, bounds=[(0, 0.1), (0, 0.3)])
+@parameters(dtype=["f4", "f8"], axis=[0, 1], sizes=["even", "no last", "no first"])
+def case_items_beyond_an_open_end(comm, dtype, axis, sizes):
+    """An error of all ranks, or dropped; an item on the end itself stays, as its dtype rounds.
+    Ranks without cells get none."""
+    without = {"even": None, "no last": [3] + [0] * (comm.size - 1),
+               "no first": [0] * (comm.size - 1) + [3]}[sizes]
+    cells = 2 * comm.size if without is None else 3
+    grid = Grid(comm, (cells, 3), 1, bounds=[(0, 0.1), (0, 0.3)],
+                sizes=None if without is None else [without, [3]])
     ends = np.array([end for _, end in grid.bounds], dtype)
     x = np.zeros((3, 2), dtype)
     x[:] = ends / 2
     x[0] = ends
     x[1, axis] = -1 if comm.rank == 0 else x[1, axis]
     tag = np.arange(3) + 10 * comm.rank
-    grid.migrate([tag], np.full_like(x, 0.05))
+    inside = np.full_like(x, 0.05)
+    inside[0] = ends
+    _, here = grid.migrate([tag], inside)
+    assert not len(here) or 0 not in grid.local_shape
     everywhere(comm, PatternError, "rank 0 has items beyond an end", grid.migrate, [tag], x)
     (left,), y = grid.migrate([tag], x, outside="drop")
     assert len(left) == len(y)
@@ -832,6 +843,7 @@ def case_bad_grids(comm):
         ({"periodic": (True,)}, "not one truth per axis"), ({"periodic": "no"}, "not one truth"),
         ({"dims": (7, 7)}, "cannot be arranged"),
         ({"bounds": [(0, 1)]}, "bounds"), ({"bounds": [(0, 1), (1, 1)]}, "bounds"),
+        ({"bounds": [(0, 1), (0, np.nan)]}, "bounds"), ({"dims": (None, "2")}, "not an integer"),
         ({"boundary": "mirror"}, "a boundary condition is 'mirror'"),
         ({"boundary": {5: 0}}, "a boundary condition for axis 5"),
         ({"ghosts": "some"}, "ghosts is"), ({"corners": "some"}, "corners is"),

@@ -8,12 +8,15 @@ import time
 import h5py
 import numpy as np
 from cases import need, parameters, ranks, skip
-from io_data import Blocks, files_in, read, shared_folder, values, write
+from io_data import Blocks, files_in, read, same_error, shared_folder, values, write
 from mpi4py import MPI
 
+from onesided.collectives import PatternError
 from onesided.collectives.context import Context
 from onesided.pencilfft import PFFT, NCFile, newDistArray
+from onesided.pencilfft.io import nodefiles
 from onesided.pencilfft.io.consolidation import consolidate
+from onesided.pencilfft.io.filebase import FileError
 from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.store import Store
 
@@ -50,9 +53,11 @@ def case_ranks_with_nothing(comm, shape):
         assert found.is_part_of(whole)
 
 
-@parameters(ranks_per_node=[None, 2])
-def case_one_file_for_a_node_and_step(comm, ranks_per_node):
-    """Ranks of a node write side by side; a step of two fields is one file for each node."""
+@parameters(ranks_per_node=[None, 2], rows=[1, nodefiles.ROW_BYTES])
+def case_one_file_for_a_node_and_step(comm, ranks_per_node, rows):
+    """Ranks of a node write side by side, in one dataset where their rows are not short; a step of
+    two fields is one file for each node."""
+    nodefiles.ROW_BYTES, usual = rows, nodefiles.ROW_BYTES
     wholes = [values((7, 5, 6), "c16"), values((2, 9, 4), "f4")]
     nodes = len(set(comm.allgather(Context.of(comm).node(ranks_per_node).ranks[0])))
     with shared_folder(comm) as folder:
@@ -62,6 +67,10 @@ def case_one_file_for_a_node_and_step(comm, ranks_per_node):
             file.write(step, {"u": [blocks[0]], "v": [blocks[1]]})
             assert len(files_in(folder)) == 1 + (1 + step) * nodes
             comm.Barrier()
+        nodefiles.ROW_BYTES = usual
+        with h5py.File(folder / "u.h5", "r") as main:
+            parts = len(main["u/3D/1"].virtual_sources())
+            assert parts == (nodes if rows == 1 else comm.size)
         for axis in range(2):
             found = Blocks.new(comm, (7, 5, 6), "c16", axis=axis)
             file.read(found, "u", 1)
@@ -434,7 +443,7 @@ def case_netcdf_as_mpi4py_fft_lays_it_out(comm):
         v.write(file, "w", 3, as_scalar=True)
         u.write(file, "u", 4)
         found = newDistArray(plan, False, rank=1)
-        found.read(folder / "u.nc", "v", 0)
+        read(found, folder / "u.nc", "v", 0)
         assert np.array_equal(found, v)
         with file:
             file.open()
@@ -455,3 +464,37 @@ def case_netcdf_as_mpi4py_fft_lays_it_out(comm):
         with NCFile(folder / "u.nc") as file:
             file.open()
             assert "v" not in file.f.variables
+
+
+@parameters(shape=[(7, 5, 6), (1, 9), (64, 48)], dtype=["f8", "c8", "i4"], rank=[0, 1])
+def case_files_of_numpy(comm, shape, dtype, rank):
+    """One array, whatever the decompositions of who writes and who reads."""
+    components = (2,) * rank
+    whole = values((*components, *shape), dtype)
+    with shared_folder(comm) as folder:
+        for axis in range(len(shape)):
+            block = Blocks.part_of(comm, whole, rank, axis)
+            write(block, folder / "u.npy")
+            assert np.load(folder / "u.npy").tobytes() == whole.tobytes()
+            assert files_in(folder) == ["u.npy"]
+            comm.Barrier()
+            found = Blocks.new(comm, shape, dtype, components, axis - 1)
+            read(found, folder / "u.npy")
+            assert found.is_part_of(whole)
+        comm.Barrier()
+        if comm.rank == 0:
+            np.save(folder / "f.npy", np.asfortranarray(whole))
+        comm.Barrier()
+        read(found, folder / "f.npy")
+        assert found.is_part_of(whole)
+        other = Blocks.new(comm, (*shape, 2), dtype, components)
+        assert "has shape" in same_error(comm, lambda: read(other, folder / "u.npy"), PatternError)
+        short = Blocks.new(comm, shape, bool, components)
+        assert "cannot" in same_error(comm, lambda: read(short, folder / "u.npy"), PatternError)
+        assert "gone" in same_error(comm, lambda: read(found, folder / "gone.npy"), FileError)
+        chosen = [0] * len(shape)
+        assert "global slice" in same_error(
+            comm, lambda: write(block, folder / "u.npy", "u", 0, chosen), PatternError
+        )
+        file = folder / "no" / "u.npy"
+        assert "u.npy" in same_error(comm, lambda: write(block, file), FileError)

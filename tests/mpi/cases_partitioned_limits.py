@@ -236,6 +236,39 @@ def case_one_side_fails_alone(comm, method, culprit):
     free(target)
 
 
+@parameters(method=METHODS, who=["a step", "another thread"])
+def case_freed_in_the_middle_of_a_call(comm, method, who):
+    """A step, or a signal handler, is refused; what another thread waits for ends there."""
+    if who != "a step" and MPI.Query_thread() != MPI.THREAD_MULTIPLE:
+        skip("the thread level is below multiple")
+    pair, found = Pair(comm, method, 4, 4, count=64), []
+    pair.send.Start()
+    if who == "a step":
+        pair.send._step = pair.send.Free
+        raises(RequestError, lambda: fail_started(pair.send), "in the middle of a call of it")
+        assert pair.send.state == "broken"
+    else:
+        def wait():
+            try:
+                pair.send.Wait()
+            except RequestError as error:
+                found.append(str(error))
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        time.sleep(0.01)
+    pair.send.Free()
+    if who != "a step":
+        thread.join(10)
+        assert "freed" in found[0], found
+    pair.free()
+
+
+def fail_started(request):
+    while not request.Test():
+        pass
+
+
 def case_names_of_arguments(comm):
     """Compiled or not, the verbs take the same."""
     for compiled in (True, False):
@@ -473,8 +506,7 @@ def case_more_receives_than_links(comm):
 
 def fail(request):
     request.Start()
-    while not request.Test():
-        pass
+    fail_started(request)
 
 
 def case_links_of_an_array(comm):
