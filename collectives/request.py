@@ -654,8 +654,8 @@ def check_progress(request: Request) -> None:
         if not progress.may_call_from_any_thread():
             raise UnsupportedError(
                 f"{request.method} moves data for others between Start and Wait, for which it "
-                "needs MPI_THREAD_MULTIPLE; use p2p or mpi-persistent, or promise by info "
-                "progress=manual that no rank waits for another outside of this library's calls"
+                "needs MPI_THREAD_MULTIPLE; use mpi-persistent, or promise by info progress=manual "
+                "that no rank waits for another outside of this library's calls"
             )
 
 

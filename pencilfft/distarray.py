@@ -310,7 +310,8 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
     def global_dot(self, other: NDArray[Any]) -> Any:
         """Collective. The sum of conj(self) * other over all elements of the global arrays.
         PatternError on every rank where shapes differ on one."""
-        error, part, right = None, None, np.asarray(other)
+        error: Exception | None = None
+        part, right = None, np.asarray(other)
         if self.shape != right.shape:
             error = PatternError(f"blocks of shapes {self.shape} and {right.shape} have no product")
         else:

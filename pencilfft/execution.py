@@ -38,8 +38,10 @@ class Execution:
         #: Whether data travel between ranks.
         self.transposes = bool(self.engine.exchanges(True))
         self._number = commons.count()
-        self._destroyed = False
-        self._flight: Flight | None = None  # a transform that was begun
+        #: False after :meth:`free`.
+        self.alive = True
+        #: A transform that was begun and is not completed.
+        self.flight: Flight | None = None
         self._left: Exception | None = None  # of one, which the other ranks do not know of
         self._flag, self._flags = np.zeros(1, np.int64), np.zeros(1, np.int64)
         # with counts and types, which mpi4py need not find out then
@@ -74,25 +76,20 @@ class Execution:
         """Collective. Begin a transform; raise on every rank what one of them has to say of the
         arguments, or of what the kernels did in one that was begun before."""
         self._agree(error or self._left)
-        self._flight = Flight(self.engine, forward, source, target, scale)
+        self.flight = Flight(self.engine, forward, source, target, scale)
 
     def test(self) -> bool:
         """Local. Go on with the transform that was begun; whether it is complete."""
-        return self._flight is None or self._flight.test()
+        return self.flight is None or self.flight.test()
 
     def wait(self) -> None:
         """Collective. Complete the transform that was begun; raise what this rank has to say. The
         others hear of it when they begin the next one."""
-        flight, self._flight = self._flight, None
+        flight, self.flight = self.flight, None
         if flight is not None:
             self._left = flight.wait()
             if self._left is not None:
                 raise self._left
-
-    @property
-    def active(self) -> bool:
-        """Local. Whether a transform was begun and is not completed."""
-        return self._flight is not None
 
     @property
     def any_order(self) -> bool:
@@ -117,25 +114,20 @@ class Execution:
             # a warning may have been made an error
             from_root(comm, lambda: selection.keep(news or []))
 
-    @property
-    def alive(self) -> bool:
-        """Local. False after :meth:`free`."""
-        return not self._destroyed
-
     # -- the end ---------------------------------------------------------------------------------
 
     def free(self) -> None:
         """Collective. Give everything back; a second call does nothing. RequestError while a
         transform is under way."""
-        if self._flight is not None:
+        if self.flight is not None:
             raise RequestError("a plan cannot be destroyed while a transform is under way")
-        if not self._destroyed:
-            self._destroyed = True
+        if self.alive:
+            self.alive = False
             self.engine.free()
             self._commons.collect()
 
     def __del__(self) -> None:
-        if not getattr(self, "_destroyed", True):
+        if getattr(self, "alive", False):
             self._commons.drop(self._number, self.engine)
             warnings.warn(
                 "a plan was dropped without destroy(); its memory and communicators wait for the "

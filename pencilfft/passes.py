@@ -153,12 +153,16 @@ class Pass:
         The two may be one array where operations change neither shape nor dtype.
         """
         if not self._empty:
-            self._run_script(source, target, scale, None)
+            ends = source, target
+            call, addresses = self._script(ends, scale, None)
+            call(ends, addresses)
 
     def deliver(self, source: NDArray[Any], scale: int, route: str) -> None:
         """Local. From ``source`` to the arrays of a route."""
         if not self._empty:
-            self._run_script(source, source, scale, route)
+            ends = source, source
+            call, addresses = self._script(ends, scale, route)
+            call(ends, addresses)
             return
         _, ready = self._routes[route]
         for chunk in range(len(self.stops)):
@@ -191,13 +195,6 @@ class Pass:
         self._routes, self._scripts = {}, {}
 
     # -- planning ------------------------------------------------------------------------------
-
-    def _run_script(
-        self, source: NDArray[Any], target: NDArray[Any], scale: int, route: str | None
-    ) -> None:
-        ends = source, target
-        call, addresses = self._script(ends, scale, route)
-        call(ends, addresses)
 
     def _script(
         self, ends: tuple[NDArray[Any], NDArray[Any]], scale: int, route: str | None

@@ -1,9 +1,9 @@
 """From settings to what carries them out: what is left open is decided, the rest is built.
 
 What is open: the process grid where it is "auto", the method of the transposes where it is, how
-passes go about their blocks. Wisdom knows it of plans that have been measured, and guesses it of
-others that are alike. To measure, each candidate is built, run forward and backward on scratch
-arrays, and freed again. All ranks take the same decision, by the slowest rank.
+passes go about their blocks. Wisdom knows it of plans that have been measured. To measure, each
+candidate is built, run forward and backward on scratch arrays, and freed again. All ranks take the
+same decision, by the slowest rank.
 """
 
 from __future__ import annotations
@@ -102,18 +102,12 @@ class Planner:
         settings = self._settings
         if settings.effort == ESTIMATE:
             return self._usual(sizes, [])
-        words = self._words(sizes)
-        wanted = with_lengths(words, settings.lengths)
-        selection = self._selection
-
-        def guess() -> tuple[str | None, str | None]:
-            like = selection.recall_like(words, settings.lengths)
-            return selection.recall(wanted), like
-
-        recalled, alike = from_root(self._comm, guess)  # a warning may have been made an error
-        known, near = self._served(recalled, sizes), self._served(alike, sizes)
+        wanted, selection = with_lengths(self._words(sizes), settings.lengths), self._selection
+        # a warning may have been made an error
+        recalled = from_root(self._comm, lambda: selection.recall(wanted))
+        known = self._served(recalled, sizes)
         if settings.effort != MEASURE:
-            return self._usual(sizes, [each for each in (known, near) if each is not None])
+            return self._usual(sizes, [] if known is None else [known])
         if known is not None:
             try:
                 return known, self.make(known)
@@ -123,14 +117,6 @@ class Planner:
         if self._comm.rank == 0:
             selection.learn(wanted, json.dumps(asdict(best)))
         return best, self.make(best)
-
-    def _other_ways(self, best: Choice) -> list[Choice]:
-        ways = candidate_ways(best.blocking, self._nbytes)
-        return [replace(best, blocking=way) for way in ways if way != best.blocking]
-
-    def _other_sizes(self, best: Choice) -> list[Choice]:
-        ways = candidate_sizes(best.blocking, self._nbytes)
-        return [replace(best, blocking=way) for way in ways if way != best.blocking]
 
     def _served(self, text: str | None, sizes: tuple[int, ...] | None) -> Choice | None:
         """The choice that was written, if it is one for these ranks, axes and this grid."""
@@ -192,8 +178,10 @@ class Planner:
         usual = self._usual_blocking
         choices = [Choice(grid, name, usual) for grid in grids for name in self._names()]
         best = fastest(comm, choices, self.make, self._nbytes)
-        for others in (self._other_ways, self._other_sizes):
-            best = fastest(comm, [best, *others(best)], self.make, self._nbytes)
+        for candidates in (candidate_ways, candidate_sizes):
+            ways = [way for way in candidates(best.blocking, self._nbytes) if way != best.blocking]
+            others = [replace(best, blocking=way) for way in ways]
+            best = fastest(comm, [best, *others], self.make, self._nbytes)
         return best
 
     def make(self, choice: Choice) -> Engine:

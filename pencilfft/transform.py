@@ -276,7 +276,7 @@ class Transform:
         execution = self._execution
         if not execution.alive:
             raise RequestError(f"{self.name} of a plan that was destroyed")
-        if execution.active:
+        if execution.flight is not None:
             raise RequestError(f"{self.name} of a plan while a transform of it is under way")
         try:
             if options and not FFTW_OPTIONS.issuperset(options):

@@ -155,47 +155,50 @@ HARNESS = {
 
 # -- collectives ----------------------------------------------------------------------------------
 
-REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes", "case_ranks_that_run",
-                       "case_message"]  # fmt: skip
-BROADCASTS = ["life", "specifications", "holes", "in_many_segments", "memory_in_use", "one_copy",
+REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes"]
+BROADCASTS = ["specifications", "holes", "in_many_segments", "memory_in_use", "one_copy",
               "child_order"]  # fmt: skip
 DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "rma-fence]", "p2p")]
 DEEP = ["every_root", "changing_roots", "at_once", "back_to_back"]
 WITHOUT = ["kind=create", "kind=allocate", "roots", "windows", "own", "linear", "receivers"]
 
 # without what breaks rounds: off the node that leaves windows, of which MPICH complains at the end
-WHOLE = ["case_data", "case_polls", "case_mixed", "case_life", "case_memory", "order", "case_late",
-         "case_something", "case_three", "case_looking", "mistaken", "beside",
-         "case_marks"]  # fmt: skip
+WHOLE = ["case_free", "mistaken", "case_one_rank_has"]
+
+TABLE = [
+    *on(1, 2, 3, thin=True), *on(3, name="python", env=PYTHON, thin=True),
+    *full(2, name="debug", env=DEBUG), *without_single_copy(3, full=True),
+    *full(2, 3, 4), *two_nodes(full=True),
+]
 
 COLLECTIVES = {
     "cases_table": [
-        *on(1, 2, 3, thin=True), *on(3, name="python", env=PYTHON, thin=True),
-        *emulated(4, "2", select=WHOLE, thin=True), *emulated(3, "1", select=WHOLE, full=True),
+        *TABLE, *emulated(4, "2", thin=True), *emulated(3, "1", full=True),
         *emulated(4, "3", select="rma-node", thin=True),
-        *full(2, name="debug", env=DEBUG), *without_single_copy(3, full=True),
-        *full(2, 3, 4), *two_nodes(full=True),
+        *at_level("single", "funneled", "serialized", select=["case_data", "case_polls"],
+                  thin=True),
     ],
-    "cases_conformance": [
-        *on(1), *on(2, 3, 4, alike=True, thin=True), *full(7), *full(2, 4, name="debug", env=DEBUG),
-        *two_nodes(full=True),
+    "cases_table_order": [
+        *TABLE, *emulated(4, "2", thin=True), *emulated(3, "1", full=True),
+        *at_level("funneled", select=["case_late_and_slow"], thin=True),
     ],
-    "cases_order": [
-        *on(1), *on(2, 3, 4, alike=True, thin=True),
-        *without_single_copy(2, select=["big_messages", "late"], thin=True),
-        *full(3, name="tcp", env={"OMPI_MCA_btl": "self,tcp"}, mpi="openmpi"),
+    "cases_table_failures": [
+        *TABLE, *emulated(4, "2", select=WHOLE, thin=True),
+        *emulated(3, "1", select=WHOLE, full=True),
     ],
+    "cases_table_debug": [*on(2, 3, env=DEBUG, thin=True), *full(2, 4, env=DEBUG)],
+    "cases_buffers": [*on(1, 3, thin=True), *full(2, 4)],
+    "cases_progress": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK)],
+    "cases_threads": [*on(3, thin=True), *full(2, 4)],
     "cases_operations": [
         *on(1, 3, thin=True), *full(4),
     ],
     "cases_validation": [*on(1, 3, thin=True), *full(4), *two_nodes(full=True)],
     "cases_random": [*on(1, 3, thin=True), *full(4, options=MORE, env=SLOW)],
-    "cases_threads": [*on(1, 3, thin=True), *full(4)],
     "cases_memory": [
         *on(1, 2, thin=True), *full(4), *two_nodes(full=True),
         *full(2, name="many", options={"cycles": "2000"}, select="many_cycles", env=SLOW),
     ],
-    "cases_debug": on(1, 3, name="debug", env=DEBUG, thin=True),
     "cases_nodes_exchange": [
         *emulated(4, "1", "2", thin=True), *two_nodes(thin=True),
         *at_level("funneled", select="refused", thin=True),
@@ -224,8 +227,6 @@ COLLECTIVES = {
         *two_nodes(full=True),
     ],
     "cases_broadcast_errors": [*on(3), *full(1, 2, 4)],
-    "cases_broadcast_debug": full(1, 3, env=DEBUG),
-    "cases_broadcast_large": full(2, env=SLOW),
     "cases_passive": [
         *on(1, 3, thin=True), *full(2, 4), *on(4, name="deep", select=DEEP, thin=True),
         *full(7, select=DEEP), *two_nodes(full=True),
@@ -250,26 +251,17 @@ COLLECTIVES = {
         *two_nodes(["method=auto", "disagree"], thin=True),
         *on(2, name="debug", env=DEBUG, thin=True),
     ],
-    "cases_progress": [
-        *on(2, env=QUICK, thin=True), *full(4, env=QUICK),
-        *on(4, name="few", env=QUICK, select="two_communicators[method=rma-fence,"),
-        *two_nodes(env=QUICK, full=True),
-    ],
     "cases_broken": [
         *on(2, env=QUICK, thin=True), *on(3, env=QUICK, thin=True),
         *on(2, name="python", env=QUICK | {"ONESIDED_CORE": "python"}, thin=True),
-        *on(2, name="nodes", env=QUICK, options={"ranks_per_node": "1"}, thin=True,
-            select=["case_polling_ends"]),
     ],
     "cases_profiling": [*on(1, 2, 3, alike=True, thin=True),
                         *on(2, name="python", env={"ONESIDED_CORE": "python"}, thin=True)],
-    "cases_completion": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK),
-                         *two_nodes(env=QUICK, full=True)],
     "cases_agreement": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK),
                         *two_nodes(env=QUICK, full=True)],
     "cases_protocols": on(2, 3, alike=True),
     "cases_halo": [
-        *on(1, select=["case_grids", "way=store", "dtypes"], thin=True),
+        *on(1, select=["case_grids", "way=store"], thin=True),
         *on(2, select=["case_grids", "case_ways", "layers=1"], thin=True),
         *on(3, select=["every_rank", "case_random"], thin=True),
         *on(4, select=["grid=((2, 2)", "case_four_axes"], thin=True),
@@ -278,10 +270,9 @@ COLLECTIVES = {
     ],
     "cases_halo_flow": [
         *on(2, select=["beside", "orders", "one_way", "several"], thin=True),
-        *on(4, select=["case_many_neighbors", "graphs", "store,late=start"],
-            thin=True),
+        *on(4, select=["case_many_neighbors", "graphs"], thin=True),
         *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
-        *without_single_copy(2, select=["case_late", "in_different_orders"], full=True),
+        *without_single_copy(2, select=["in_different_orders"], full=True),
         *at_level("funneled", "serialized", select=["beside"], full=True),
     ],
     "cases_halo_errors": [
@@ -296,7 +287,6 @@ COLLECTIVES = {
         *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
     ],
     "cases_many": [*on(4), *full(64, 128)],
-    "cases_auto": [*on(2), *on(3, thin=True), *full(3)],
     "cases_like": [*on(1, 2, 3, thin=True), *full(2, 3)],
     "cases_tuning": [*on(1, 2), *full(3), *two_nodes(full=True)],
     "cases_transport": on(1, 3, env=ALONE),

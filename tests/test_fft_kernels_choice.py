@@ -131,7 +131,6 @@ def test_a_decision_is_made_anew_when_it_is_old(array, path, monkeypatch, age):
     monkeypatch.setattr(wisdom.time, "time", lambda: now)
     expected = "scipy: direct" if age < 1 else None
     assert Wisdom(path).recall("auto", with_lengths(task, [5]), ["measure"]) == expected
-    assert Wisdom(path).recall_like("auto", task, [4]) == expected
 
 
 def test_a_brief_plan_measures_as_long_as_its_time_lasts(fakes, array, monkeypatch):

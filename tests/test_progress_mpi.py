@@ -1,8 +1,7 @@
 """Progress, order, agreement and the end: programs that MPI's rules allow must come to their end.
 
-What is tested stands in tests/mpi/cases_progress.py, cases_completion.py, cases_agreement.py and
-tests/programs/progress.py; random programs of the same kind in test_legal_programs.py. One job per
-case function, so that a hang costs the rest of that function only.
+These are whole programs, those of tests/programs/progress.py; what needs none of its own is in the
+table of tests/mpi, and random programs of the same kind are in test_legal_programs.py.
 """
 
 from __future__ import annotations
@@ -15,35 +14,6 @@ import mpi_harness
 import pytest
 
 PROGRAM = mpi_harness.TESTS / "programs" / "progress.py"
-QUICK = {"ONESIDED_CASE_TIMEOUT": "30"}
-
-PROGRESS = [
-    "case_barrier_between_start_and_wait", "case_barrier_inside_a_broadcast",
-    "case_message_between_start_and_wait", "case_marks_before_the_receiver_exists",
-    "case_receiver_is_elsewhere_when_the_sender_comes",
-    "case_collective_calls_while_rounds_are_active",
-    "case_collective_calls_while_a_broadcast_is_active",
-    "case_a_rank_computes_and_holds_the_interpreter_lock",
-]
-ON_NODES = [name for name in PROGRESS if "marks" not in name and "receiver" not in name]
-ORDER = [
-    "case_strict_requests_of_two_communicators", "case_strict_requests_in_two_threads",
-    "case_strict_beside_any_order", "case_wait_out_of_order_completes_the_earlier_ones",
-]
-COMPLETION = [
-    "case_waitall_mixed", "case_waitany_mixed", "case_waitsome_mixed", "case_testany_mixed",
-    "case_testsome_mixed", "case_testall_mixed",
-    "case_nothing_is_complete_while_a_rank_is_away", "case_lists_without_an_active_request",
-    "case_inactive_requests_are_skipped", "case_startall_mixed", "case_status",
-    "case_interrupted", "case_other_requests_go_on",
-]
-AGREEMENT = [
-    "case_one_rank_is_mistaken[", "case_one_rank_is_mistaken_elsewhere",
-    "case_one_rank_has_no_memory", "case_a_node_has_no_shared_memory",
-    "case_no_memory_for_empty", "case_free_while_active", "case_free_of_boxes",
-    "case_free_of_a_broadcast", "case_free_of_a_halo", "case_free_of_memory",
-]
-TWO_AND_FOUR = pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 
 
 # -- whole programs -------------------------------------------------------------------------------

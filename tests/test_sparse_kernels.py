@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from onesided.collectives.scripts import Part, script
 from onesided.sparse.kernels import compiled, registry
 from onesided.sparse.kernels.rows import ROWS_AT_ONCE, Csr
+from onesided.sparse.solvers.iteration import step_of as step
 
 LONG = 5000  # more rows than are sorted at once
 SHAPES = [(50, 40), (0, 5), (5, 0), (ROWS_AT_ONCE + 7, 30)]
@@ -175,3 +177,44 @@ def test_without_a_compiler_there_is_scipy(monkeypatch):
     assert registry.available() == ["scipy"]
     with pytest.raises(ValueError, match="'sell' needs a C compiler"):
         registry.check("sell")
+
+
+@pytest.mark.parametrize("pq", [2.0, 0.0, -1.0, np.nan, np.inf], ids=str)
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 100])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+def test_what_an_iteration_does_with_vectors(dtype, length, pq):
+    """The C functions of an iteration of cg, as steps of a script, against NumPy."""
+    if not compiled.compiled():
+        pytest.skip("nothing is compiled")
+    rng = np.random.default_rng(length)
+
+    def drawn():
+        values = rng.standard_normal(length) + 1j * rng.standard_normal(length)
+        return (values if np.dtype(dtype).kind == "c" else values.real).astype(dtype)
+
+    x, r, p, q, d = (drawn() for _ in range(5))
+    z, numbers, out = np.zeros_like(r), np.array([0, 0, 0, 3.0, 0]), np.full(4, np.nan)
+    found = np.array([pq, 5.0, 7.0])
+    good = 0 < pq < np.inf
+    lower = r - np.dtype(dtype).type(3 / pq) * q if good else r.copy()
+    inverse = d * lower
+    expected = [np.vdot(p, q).real, np.vdot(lower, lower).real if good else 0,
+                np.vdot(lower, inverse).real, 7.0 if good else 3.0]
+    moved = (x + 3 / pq * p, inverse + 7 / 3 * p) if good else (x.copy(), p.copy())
+    run = script(
+        [
+            step("dot", r, p, q, out[0:1]),
+            step("lower", r, numbers, found[0:1], r, q, out[1:2]),
+            step("diagonal", r, d, r, z, out[2:3]),
+            step("advance", r, numbers, found[1:2], found[2:3], Part(0), p, z),
+        ],
+        (x,),
+    )
+    run((x,))
+    bound = 1e-4 if np.finfo(dtype).eps > 1e-10 else 1e-12
+    near = {"rtol": bound, "atol": 10 * bound}
+    np.testing.assert_allclose([*out[:3], numbers[3]], expected, **near)
+    for vector, wanted in ((r, lower), (z, inverse), (x, moved[0]), (p, moved[1])):
+        np.testing.assert_allclose(vector, wanted, **near)
+    assert bool(numbers[4]) == good
+    assert numbers[0] == pq or np.isnan(pq)

@@ -477,7 +477,8 @@ def _matrix(figure: Any, axes: Any, plot: Plot) -> None:
         for row, line in enumerate(plot.matrix):
             for column, count in enumerate(line):
                 if count:
-                    axes.text(column + 0.5, row + 0.5, number(count), fontsize=6, color="#ffffff",
-                              ha="center", va="center")  # fmt: skip
+                    dark = shown.norm(count) < 0.6
+                    axes.text(column + 0.5, row + 0.5, number(count), fontsize=6, ha="center",
+                              va="center", color="#ffffff" if dark else "#000000")  # fmt: skip
     bar = figure.colorbar(shown)
     bar.ax.tick_params(colors=INK, labelsize=7, which="both")

@@ -137,7 +137,8 @@ def outcome(result: Result) -> str:
         best[entry.method] = min(value, best.get(entry.method, value))
     if not by_method:
         count, refused = len(result.timed), len(result.entries) - len(result.timed)
-        return f"{count} rows" + (f", {refused} that could not be measured." if refused else ".")
+        more = f", {refused} that could not be measured" if refused else ""
+        return f"{count} row{'' if count == 1 else 's'}{more}."
     best_method = min(by_method, key=lambda method: median(by_method[method]))
     told = [f"{best_method}: {_spread(by_method[best_method])} of {name}'s time"]
     if "auto" in by_method and best_method != "auto":

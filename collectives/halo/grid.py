@@ -280,7 +280,8 @@ class Grid(Decomposition, Scoped):
         functions of the next round.
 
         Raises :class:`PatternError` on every rank for an array that is no field of this grid,
-        fields whose dtypes or components differ between ranks, and tables that do not match.
+        fields whose dtypes or components differ between ranks, tables that do not match, and
+        conditions that mirror more cells than a block shows, ghosts included.
         """
         forms, conditions = self._forms(fields, boundary)
         shown = Boundary(conditions, [_first(field).dtype for field in fields])
@@ -354,32 +355,31 @@ class Grid(Decomposition, Scoped):
             grid.redistribute(u, array)              # to pencils, without the ghosts
             grid.redistribute(array, grid, u)        # and back
         """
-        shape = None
-        if not isinstance(other, Grid):
-            other, out = self, other
-        elif out is None:
+        there: Grid = other if isinstance(other, Grid) else self
+        into: Any = out if isinstance(other, Grid) else other
+        if into is None:
             shape = self._shape_of(field)
-            lead = max(0, len(shape) - len(other.shape))
-            cells = other.shape if isinstance(field, Placed) else self.shape
+            lead = max(0, len(shape) - len(there.shape))
+            cells = there.shape if isinstance(field, Placed) else self.shape
             more = [axis for axis, (n, m) in enumerate(zip(shape[lead:], cells, strict=False))
                     if n == m + 1]
-            out = other.empty(shape[:lead], field.dtype, more)
-        wanted = ("redistribute", self._name_of(field), other._name_of(out))
-        plan = self._planned(wanted, (field, out))
+            into = there.empty(shape[:lead], field.dtype, more)
+        wanted = ("redistribute", self._name_of(field), there._name_of(into))
+        plan = self._planned(wanted, (field, into))
         if plan is None:
-            shapes = [shape or self._shape_of(field), other._shape_of(out)]
-            with agreed(self._context.comm, f"redistribute {shapes} {field.dtype} {out.dtype}"):
-                check_alike(self._context.comm, other._context.comm)
+            shapes = [self._shape_of(field), there._shape_of(into)]
+            with agreed(self._context.comm, f"redistribute {shapes} {field.dtype} {into.dtype}"):
+                check_alike(self._context.comm, there._context.comm)
                 forms = [f"{array.dtype} {each}"
-                         for each, array in zip(shapes, (field, out), strict=True)]
+                         for each, array in zip(shapes, (field, into), strict=True)]
                 if forms[0] != forms[1]:
                     raise PatternError(f"a field of {forms[0]}, and one of {forms[1]}")
-            parts = [self._part_of(field, shapes[0]), other._part_of(out, shapes[0])]
+            parts = [self._part_of(field, shapes[0]), there._part_of(into, shapes[0])]
             plan = Redistribution(self.comm, *parts, self._info)
-            for plans in (self._plans, other._plans):  # whichever is freed first gives it back
-                plans.keep(wanted, (field, out), plan)
+            for plans in (self._plans, there._plans):  # whichever is freed first gives it back
+                plans.keep(wanted, (field, into), plan)
         plan.exchange()
-        return out
+        return into
 
     def refine(
         self, field: NDArray[Any], fine: Grid, out: NDArray[Any] | None = None, *,

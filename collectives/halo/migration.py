@@ -245,7 +245,8 @@ class Migration(Scoped):
                 else:
                     lost |= (x < edge[0]) | (x > edge[-1])
                 at = np.searchsorted(edge, x, side="right") - 1
-                places.append(np.clip(at, 0, np.searchsorted(edge, edge[-1]) - 1))  # not empty
+                last = max(0, int(np.searchsorted(edge, edge[-1])) - 1)  # that is not empty
+                places.append(np.clip(at, 0, last))
         owner = np.ravel_multi_index(places, [len(edge) - 1 for edge in edges]).astype(np.int64)
         if len(self._order):
             owner = self._order[owner]

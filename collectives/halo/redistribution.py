@@ -136,7 +136,7 @@ class Refinement(Scoped):
         """Collective. The axes after the first ``lead`` ones are refined. Where a coarse field is
         read or written, so are ``order`` layers of ghosts."""
         coarse, fine = (source, target) if refines else (target, source)
-        self._refines, self._order, self._lead, self._result = refines, order, lead, target.array
+        self._refines, self._order, self._result = refines, order, target.array
         self.state = "inactive"
         here = extents(coarse.boxes[comm.Get_rank()])
         layers = [0] * lead + [order] * (len(here) - lead)
@@ -152,26 +152,26 @@ class Refinement(Scoped):
             between = Part(last, [0] * len(shape), boxes)
             ways = (between, fine) if refines else (fine, between)
             self._way = Redistribution(comm, *ways, info)
-        #: The field with more and more of its axes refined.
-        self._steps = [view]
-        for axis in range(lead, view.ndim - 1):
+        #: By axis, the field before it is refined, and after that, with this axis first.
+        self._steps: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        for axis in range(lead, view.ndim):
             shape = (*last.shape[: axis + 1], *view.shape[axis + 1 :])
-            self._steps.append(np.zeros(shape, view.dtype))
-        self._steps.append(last)
+            fresh = last if axis == view.ndim - 1 else np.zeros(shape, view.dtype)
+            self._steps.append((np.moveaxis(view, axis, 0), np.moveaxis(fresh, axis, 0)))
+            view = fresh
 
     def exchange(self) -> NDArray[Any]:
         """Collective in the sense of MPI. Fill the target, and return it."""
-        steps = list(enumerate(zip(self._steps, self._steps[1:], strict=False), self._lead))
         if self._refines:
-            for axis, (values, into) in steps:
-                _spread(np.moveaxis(values, axis, 0), np.moveaxis(into, axis, 0), self._order)
+            for before, after in self._steps:
+                _spread(before, after, self._order)
         if self._way is not None:
             self._way.exchange()
         if not self._refines:
             if self._order:
                 self._result[...] = 0
-            for axis, (into, values) in reversed(steps):
-                _collect(np.moveaxis(values, axis, 0), np.moveaxis(into, axis, 0), self._order)
+            for before, after in reversed(self._steps):
+                _collect(after, before, self._order)
         return self._result
 
     def Free(self) -> None:

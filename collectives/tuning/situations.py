@@ -131,7 +131,7 @@ def of_exchange(wanted: Exchange) -> Situation:
     longest, room = max(most[5], most[6], most[8]), MOST_FAR if far_away else MOST
     factor = max(1, -(-longest // room))
     tried = truth and factor <= -most[10]
-    without = () if far_away else (FAR_ONLY,)
+    without: tuple[str, ...] = () if far_away else (FAR_ONLY,)
     if (not far_away or most[12] < CROWD or wanted.most_chunks > 1
             or wanted.hints.progress == MANUAL):  # fmt: skip
         without += (BY_NODE,)

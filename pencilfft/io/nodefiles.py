@@ -155,7 +155,7 @@ def _parts(
 ) -> list[list[Part]]:
     """Local. The datasets of a node, by piece, from the corners of its ranks."""
     by_rank = {rank: list(_boxes(pieces, corners)) for rank, corners in theirs.items()}
-    found = []
+    found: list[list[Part]] = []
     for k, piece in enumerate(pieces):
         boxes = {rank: box for rank, mine in by_rank.items() if (box := mine[k]) is not None}
         whole = _joined(list(boxes.values()), piece.dtype.itemsize)

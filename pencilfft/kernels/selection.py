@@ -31,7 +31,6 @@ from onesided.pencilfft.kernels.wisdom import (
     Decisions,
     WisdomName,
     open_wisdom,
-    split_lengths,
     with_lengths,
 )
 
@@ -53,10 +52,9 @@ class Selection:
     kernel, and of the ways of the better ones, on arrays of a task's layouts, when the family is
     first asked for while the plan is being made (:meth:`settle` ends that). ``effort`` says how
     much is measured: "measure" all, and what wisdom knows with less effort anew; "brief" with few
-    lines, for :data:`BRIEF_SECONDS` in all; "estimate" nothing. Otherwise what is known of a like
-    family is taken, or the first kernel that can do a task; in "estimate" always that. ``threads``
-    is what a kernel may use. Results do not depend on the choice, but for rounding, and a choice
-    that was made stays.
+    lines, for :data:`BRIEF_SECONDS` in all; "estimate" nothing. Otherwise the first kernel that can
+    do a task is taken. ``threads`` is what a kernel may use. Results do not depend on the choice,
+    but for rounding, and a choice that was made stays.
 
     Raises :class:`PatternError` for an unknown backend or effort, :class:`UnsupportedError` for a
     backend that is not installed.
@@ -110,13 +108,6 @@ class Selection:
         """Local. What :meth:`learn` was told of such a plan, in this run or an earlier one."""
         return None if self._wisdom is None else self._wisdom.recall(self._backend, plan, EFFORTS)
 
-    def recall_like(self, words: str, lengths: Sequence[int]) -> str | None:
-        """Local. What is known of the plan, or family, of the nearest lengths; see
-        :meth:`.Wisdom.recall_like`."""
-        if self._wisdom is None:
-            return None
-        return self._wisdom.recall_like(self._backend, words, lengths)
-
     def learn(self, plan: str, choice: str) -> None:
         """Local. Remember a decision about a whole plan; nothing without wisdom."""
         if self._wisdom is not None:
@@ -145,7 +136,7 @@ class Selection:
         elif self._left > 0:
             choice, run = self._measured(task, family)
         else:
-            choice, run = self._guess(task, family)
+            choice, run = self._preferred(task)
         self._decisions.setdefault(family, choice)
         self.choices[str(task)] = choice
         return run
@@ -163,15 +154,6 @@ class Selection:
             if run is not None:
                 return f"{name}: direct", run
         raise PatternError(f"no kernel can do {task}")
-
-    def _guess(self, task: Task, family: str) -> tuple[str, Run]:
-        """What a like family does best, or else the first kernel that can do it."""
-        if self._effort == ESTIMATE:
-            return self._preferred(task)
-        words, length = split_lengths(family)
-        choice = self.recall_like(words, length)
-        known = None if choice is None else self._planned(choice, task)
-        return self._preferred(task) if known is None else known
 
     def _remembered(self, task: Task, family: str) -> tuple[str, Run] | None:
         """What was measured for a task like this, or wisdom says, if it can still be done."""

@@ -12,7 +12,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from functools import cache
-from math import log, prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,25 +67,6 @@ class Wisdom:
             if found is not None and found.effort in efforts and _is_fresh(found):
                 return found.choice
         return None
-
-    def recall_like(self, backend: str, words: str, lengths: Sequence[int]) -> str | None:
-        """Local. What was decided for what ``words`` say, of the nearest lengths that are known.
-
-        Nearest by the ratio of their product; as many lengths.
-        """
-        best: tuple[float, str] | None = None
-        start = f"{backend} {words} of "
-        for decisions in (self._learnt, self._known()):
-            for key, decision in decisions.get(_machine(), {}).items():
-                if not key.startswith(start) or not _is_fresh(decision):
-                    continue
-                _, known = split_lengths(key)
-                if len(known) != len(lengths):
-                    continue
-                distance = abs(log(prod(known) / prod(lengths)))
-                if best is None or distance < best[0]:
-                    best = distance, decision.choice
-        return None if best is None else best[1]
 
     def learn(self, backend: str, task: str, choice: str, effort: str) -> None:
         """Local. Remember a decision, until :meth:`save` in this process only."""
@@ -164,13 +144,6 @@ def open_wisdom(wisdom: WisdomName = None) -> Wisdom | None:
 def with_lengths(words: str, lengths: Sequence[int]) -> str:
     """Local. The name of a decision about something of these lengths."""
     return f"{words} of {'x'.join(map(str, lengths))}"
-
-
-def split_lengths(name: str) -> tuple[str, list[int]]:
-    """Local. What :func:`with_lengths` was given."""
-    words, _, lengths = name.rpartition(" of ")
-    parts = lengths.split("x")
-    return words, [int(part) for part in parts] if all(p.isdigit() for p in parts) else []
 
 
 def export_wisdom(path: str | os.PathLike[str]) -> None:

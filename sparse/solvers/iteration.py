@@ -105,17 +105,17 @@ class Lowered:
         square, other = own[0:1], own[1:2]
         steps = [
             *(matrix.steps(p, q, _GHOSTS) or ()),
-            _work("dot", r, p, q, square),
+            step_of("dot", r, p, q, square),
             total.start,
             total.finish,
-            _work("lower", r, self._numbers, found[0:1], r, q, square),
+            step_of("lower", r, self._numbers, found[0:1], r, q, square),
         ]
         if isinstance(M, Jacobi):
-            steps.append(_work("diagonal", r, Part(_DIAGONAL), r, z, other))
+            steps.append(step_of("diagonal", r, Part(_DIAGONAL), r, z, other))
         elif M is not None:
-            steps += [*(M.steps(r, z, _OTHERS) or ()), _work("dot", r, r, z, other)]
+            steps += [*(M.steps(r, z, _OTHERS) or ()), step_of("dot", r, r, z, other)]
         last = found[0:1], found[0:1] if M is None else found[1:2]
-        advance = _work("advance", r, self._numbers, *last, Part(_X), p, z)
+        advance = step_of("advance", r, self._numbers, *last, Part(_X), p, z)
         steps += [total.start, total.finish, advance]
         ghosts = (
             which.halo.request.recvbuf if isinstance(which, DistMatrix) else r[:0]
@@ -187,7 +187,7 @@ def _is_diagonal(M: Jacobi, space: Space) -> bool:
     return fits and len(M.inverse) == space.length
 
 
-def _work(name: str, vector: NDArray[Any], *places: Place) -> Work:
+def step_of(name: str, vector: NDArray[Any], *places: Place) -> Work:
     """Local. A function of sparse/core/vectors.c as a step, for vectors like this one."""
     reals = vector.view(vector.real.dtype)
     kind = vector.dtype if name == "diagonal" else reals.dtype

@@ -41,9 +41,6 @@ def same(comm, matrix, whole, free=True):
         matrix.Free()
 
 
-SHAPES = [((20, 13), (13, 17)), ((3, 40), (40, 2)), ((0, 4), (4, 5))]
-
-
 def case_an_operation_that_there_is_not_is_named(comm):
     A = distributed(comm, DEFINITE["grid"]())
     operator = LinearOperator(comm, A.row_partition, A.col_partition, A.multiply)

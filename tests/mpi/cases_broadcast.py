@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 from broadcast_data import GARBAGE, MEMORY, Cast, any_order, info_of, names, one_sided
 from cases import parameters, ranks
-from cases_conformance import raises
-from exchange_data import Vector, tables
+from cases_buffers import raises
 from mpi4py import MPI
 
 from onesided.collectives import (
     Bcast_init,
-    Request,
     RequestError,
-    Startall,
-    Waitall,
     alternate,
     empty,
     free,
     methods,
     pattern,
 )
-from onesided.collectives.broadcast.board import LEAST_SEGMENT, SHORT
+from onesided.collectives.broadcast.board import SHORT
 from onesided.collectives.pattern import LARGEST_PIECE
 
 
@@ -34,63 +28,6 @@ def case_data_in_many_segments(comm, method, options):
     for turn in range(3):
         cast.round(turn)
     cast.free()
-
-
-@parameters(method=names)
-def case_life(comm, method):
-    cast = Cast(comm, 100, comm.size - 1, method)
-    request = cast.request
-    assert isinstance(request, Request)
-    assert not request.active
-    assert request.setup_time > 0
-    assert request.operation.root == comm.size - 1
-    assert request.sendbuf is cast.buffer
-    assert request.recvbuf is cast.buffer
-    assert request.Wait() is cast.buffer  # inactive: returns at once
-    assert request.Test() is True
-    cast.fill(1)
-    request.Start()
-    assert request.active
-    raises(RequestError, request.Start, "active request cannot be started")
-    raises(RequestError, request.Free, "active request cannot be freed")
-    raises(RequestError, request.Cancel, "cancel")
-    assert request.Wait() is cast.buffer
-    cast.check(1)  # the misuse has not disturbed the round
-    assert not request.active
-    request.Free()
-    request.Free()  # a second time does nothing
-    for call in (request.Start, request.Wait, request.Test):
-        raises(RequestError, call, "freed request")
-    assert not request.active
-
-
-@parameters(method=names)
-def case_free_without_start_and_with(comm, method, options):
-    for _ in range(2):
-        Cast(comm, 5000, 0, method, "window", info_of(options)).free()
-    cast = Cast(comm, 10, 0, method)
-    with cast.request as request:
-        cast.round(1)
-    raises(RequestError, request.Start, "freed")
-
-
-@parameters(method=names, memory=MEMORY)
-def case_buffers_change_right_after_wait(comm, method, memory, options, seed):
-    """Every rank goes on at once, at its own pace: late roots, late leaves, rounds in a row."""
-    for count in (64, SHORT + 5, 3 * LEAST_SEGMENT + 1):
-        late = np.random.default_rng([seed, comm.rank, count])
-        cast = Cast(comm, count, 0, method, memory, info_of(options))
-        for turn in range(8):
-            if late.random() < 0.3:
-                time.sleep(0.002)
-            cast.fill(turn)
-            cast.request.Start()
-            if late.random() < 0.2:
-                time.sleep(0.001)
-            cast.request.Wait()
-            cast.check(turn)
-            cast.buffer[:] = GARBAGE
-        cast.free()
 
 
 @parameters(method=names, memory=["window", "plain"])
@@ -120,67 +57,6 @@ def case_alternating_broadcasts_are_refused(comm, method):
     for cast in casts:
         cast.round(1)
         cast.free()
-
-
-@parameters(method=names)
-def case_together_with_an_exchange(comm, method, options):
-    cast = Cast(comm, SHORT + 3, 0, method, "window", info_of(options))
-    exchange = Vector(comm, tables(comm.size)["uneven"], "rma-notify", info=info_of(options))
-    for turn in range(3):
-        cast.fill(turn)
-        exchange.fill(turn)
-        mine = [cast.request, exchange.request]
-        Startall(mine if comm.rank % 2 else mine[::-1])
-        got = Waitall([exchange.request, cast.request])
-        exchange.check(turn, got[0])
-        cast.check(turn, got[1])
-    cast.free()
-    exchange.free()
-
-
-@parameters(method=["mpi"])
-def case_a_wait_out_of_order_completes_the_earlier_one(comm, method):
-    """Strictly ordered: also where some ranks wait in this order and others in the other one."""
-    first, second = (Cast(comm, 10, 0, method) for _ in range(2))
-    for cast in (first, second):
-        cast.fill(1)
-        cast.request.Start()
-    for cast in (first, second) if comm.rank % 2 else (second, first):
-        cast.request.Wait()
-        cast.check(1)
-    assert not first.request.active
-    first.check(1)
-    second.check(1)
-    first.free()
-    second.free()
-
-
-@ranks(at_least=3)
-@parameters(method=names)
-def case_overlapping_communicators(comm, method):
-    low = comm.Split(0 if comm.rank < comm.size - 1 else 1, comm.rank)
-    high = comm.Split(0 if comm.rank > 0 else 1, -comm.rank)
-    casts = [Cast(c, 40_000, c.size - 1, method, "window") for c in (low, high, comm)]
-    for turn in range(3):
-        for cast in casts:
-            cast.round(turn)
-    for cast in casts:
-        cast.request.Free()
-        free(cast.whole)
-    low.Free()
-    high.Free()
-
-
-@parameters(method=names)
-def case_element_types(comm, method):
-    record = np.dtype([("a", "i4"), ("b", "f8"), ("c", "S3")])
-    for dtype in ("f4", "c8", "c16", "?", ">i4", "M8[s]", record):
-        kind = np.dtype(dtype)
-        want = np.frombuffer(bytes(range(1, 121)) * kind.itemsize, kind)[: 60].copy()
-        buffer = want.copy() if comm.rank == 0 else np.zeros(60, kind)
-        with Bcast_init(comm, buffer, 0, method=method) as request:
-            request.Start()
-            assert request.Wait().tobytes() == want.tobytes()
 
 
 @parameters(method=names)
@@ -279,10 +155,3 @@ def case_child_order(comm, order):
     for turn in range(3):
         cast.round(turn)
     cast.free()
-
-
-def case_methods_are_described(comm):
-    for name, method in methods("broadcast").items():
-        assert method.name == name
-        assert method.summary
-        assert callable(method.load())

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 from cases import parameters, ranks
-from cases_conformance import raises
+from cases_buffers import raises
 from exchange_data import MEMORY, names
 from filled_data import SHAPE, Turn, read_slowly
 

@@ -8,8 +8,8 @@ import tempfile
 
 import numpy as np
 from cases import need, parameters, ranks
-from halo_blocks import by
 from mpi4py import MPI
+from subjects import by
 
 from onesided.collectives import (
     Grid,

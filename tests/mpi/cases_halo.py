@@ -8,14 +8,13 @@ from halo_blocks import (
     DTYPES,
     MEMORY,
     TURNS,
-    WAYS,
     Block,
-    by,
     factorizations,
     grids,
     world_of,
 )
 from mpi4py import MPI
+from subjects import WAYS, by
 
 
 @parameters(grid=grids, ghosts=["all", "edges", "faces"])
@@ -46,16 +45,6 @@ def case_ways(comm, way):
             while not block.halo.Test():
                 pass
         block.halo.Wait()
-        block.check(turn)
-    block.free()
-
-
-@parameters(dtype=DTYPES)
-def case_dtypes(comm, dtype):
-    block = Block(comm, world_of((comm.size, 1), (True, False), [(1, 1), (1, 1)], dtype, more=2))
-    for turn in range(TURNS):
-        block.fill(turn)
-        block.halo.exchange()
         block.check(turn)
     block.free()
 

@@ -6,9 +6,10 @@ import time
 
 import numpy as np
 from cases import parameters, ranks
-from halo_blocks import TURNS, WAYS, Block, by, world_of
+from halo_blocks import TURNS, Block, world_of
 from halo_data import GUARD, World, same
 from mpi4py import MPI
+from subjects import WAYS, by
 
 from onesided.collectives import (
     HaloExchange,
@@ -19,23 +20,6 @@ from onesided.collectives import (
     empty,
     free,
 )
-
-
-@parameters(way=WAYS, late=["start", "wait"])
-@ranks(at_least=2)
-def case_late_ranks(comm, way, late):
-    world = world_of((comm.size, 1), (True, True), [(1, 1), (1, 1)], more=200)
-    with by(way) as info:
-        block = Block(comm, world, "shared", info=info)
-    for turn in range(TURNS):
-        mine = turn % comm.size == comm.rank
-        block.fill(turn)
-        time.sleep(0.02 * (mine and late == "start"))
-        block.halo.Start()
-        time.sleep(0.02 * (mine and late == "wait"))
-        block.halo.Wait()
-        block.check(turn)
-    block.free()
 
 
 @parameters(way=WAYS)

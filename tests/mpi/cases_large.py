@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 from cases import parameters, ranks, skip
-from exchange_data import names
 
-from onesided.collectives import Alltoallv_init
+from onesided.collectives import Alltoallv_init, Bcast_init, methods
 
 SIZE = 2**31 + 4099
 
@@ -20,7 +21,7 @@ def free_memory():
 
 
 @ranks(at_least=2)
-@parameters(method=[name for name in names() if name != "auto"])
+@parameters(method=[name for name in methods() if name != "auto"])
 def case_one_block_beyond_two_gigabytes(comm, method):
     if comm.bcast(free_memory()) < 4 * SIZE:
         skip("too little memory")
@@ -41,3 +42,22 @@ def case_one_block_beyond_two_gigabytes(comm, method):
         assert recv[-1] == 77
         assert np.array_equal(recv[::4096], np.arange(len(recv[::4096])) % 251)
         assert recv[2**31] == recv[2**30 + 1] == 0 or 2**31 % 4096 == 0
+
+
+@ranks(at_least=2, at_most=2)
+@parameters(method=[name for name in methods("broadcast") if name != "auto"])
+def case_data_beyond_two_gigabytes(comm, method):
+    shared = os.statvfs("/dev/shm")
+    lacking = free_memory() < 5 * SIZE or shared.f_bavail * shared.f_frsize < SIZE + 2**24
+    if comm.bcast(lacking):
+        skip("too little memory")
+    data = np.full(SIZE, 9, np.uint8)
+    if comm.rank == 0:
+        data[::4096] = np.arange(len(data[::4096])) % 251
+        data[-1] = 77
+    with Bcast_init(comm, data, 0, method=method) as request:
+        request.Start()
+        request.Wait()
+    assert data[-1] == 77
+    assert np.array_equal(data[::4096], np.arange(len(data[::4096])) % 251)
+    assert data[2**30 + 1] == 9

@@ -6,69 +6,9 @@ import numpy as np
 import pytest
 from cases import parameters, ranks
 from mpi4py import MPI
-from operations import MEMORY, OPERATIONS, Trial
 
 from onesided import collectives
 from onesided.collectives import PatternError, RequestError, agreement, exchange
-from onesided.collectives.tuning import race
-
-
-class Forbidden:
-    """Nobody asks who has something for whom, and nothing is raced."""
-
-    def __init__(self, monkeypatch):
-        def fail(*words, **names):
-            raise AssertionError("matched or raced again")
-
-        monkeypatch.setattr(exchange, "told", fail)
-        monkeypatch.setattr(race.Race, "run", fail)
-
-
-def another(trial, comm, memory):
-    """A trial of the same pattern in other memory, whose request is made like that of this one."""
-    made = []
-
-    class Like:
-        def init(self, comm, send, recv, root, **options):
-            made.append(trial.request.like(*trial.operation.arguments(send, recv, root)[:2]))
-            return made[0]
-
-        def __getattr__(self, name):
-            return getattr(trial.operation, name)
-
-    return Trial(comm, Like(), "auto", memory, in_place=trial.held is not None, root=trial.root,
-                 scale=trial.scale, holes=trial.holes)  # fmt: skip
-
-
-@parameters(operation=[name for name in OPERATIONS if name != "Bcast"], first=MEMORY, then=MEMORY,
-            method=["auto", "rma-notify"])
-def case_other_memory(comm, operation, first, then, method):
-    with pytest.MonkeyPatch.context() as patch:
-        trial = Trial(comm, OPERATIONS[operation], method, first)
-        Forbidden(patch)
-        other = another(trial, comm, then)
-        assert other.request.method == trial.request.method
-        for turn in range(3):
-            for each in (trial, other):
-                each.fill(turn)
-                each.request.Start()
-            for each in (other, trial):
-                each.check(turn, each.request.Wait())
-                each.scribble()
-        trial.free()
-        third = another(other, comm, first)
-        third.round(5)
-        other.free()
-        third.free()
-
-
-@parameters(operation=["Gather", "Allgatherv", "Alltoallv", "Scatter"], holes=[False, True])
-def case_in_place_and_holes(comm, operation, holes):
-    trial = Trial(comm, OPERATIONS[operation], "p2p", in_place=True, holes=holes)
-    other = another(trial, comm, "plain")
-    for each in (trial, other):
-        each.round(1)
-        each.free()
 
 
 @ranks(at_least=2)

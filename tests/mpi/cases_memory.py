@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 from cases import parameters, ranks, skip
-from exchange_data import Boxes, Vector, names, tables
+from exchange_data import Vector, names, tables
 from mpi4py import MPI
 
 from onesided.collectives import (
@@ -69,25 +69,6 @@ def case_views_outlive_free(comm):
     view = None
     gc.collect()
     assert settled(comm) == (0, 0)
-
-
-@parameters(method=names)
-def case_slots_outlive_the_request(comm, method):
-    table = tables(comm.size)["uneven"]
-    exchange = Vector(comm, table, method)
-    exchange.fill(3)
-    exchange.request.Start()
-    got = exchange.request.Wait()
-    exchange.request.Free()
-    exchange.check(3, got)
-    del exchange
-    gc.collect()
-    other = Vector(comm, table, method)
-    other.round(4)
-    check = Vector(comm, table, "p2p")
-    check.check(3, got)
-    check.free()
-    other.free()
 
 
 @parameters(method=names)
@@ -201,18 +182,6 @@ def case_a_dropped_request_warns_and_calls_nothing(comm):
     Vector(comm, tables(comm.size)["uneven"], "rma-notify").free()
     list(Context.of(comm).live)[-1].release()
     assert counts(comm)[0] == 0
-
-
-def case_the_communicator_may_go_first(comm):
-    mine = comm.Dup()
-    exchange = Vector(mine, tables(comm.size)["uneven"], "rma-fence")
-    other = Boxes(mine, (4, 4, 2), "rma-notify", "window")
-    mine.Free()
-    for turn in range(2):
-        exchange.round(turn)
-        other.round(turn)
-    exchange.free()
-    other.free()
 
 
 def case_views_outlive_the_communicator(comm):

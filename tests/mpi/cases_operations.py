@@ -1,4 +1,4 @@
-"""Every operation by every method: data, memory, types with holes, in place; and mistakes."""
+"""Operations beside the table: roots, what cannot be in place, and a topology with ends."""
 
 from __future__ import annotations
 
@@ -7,36 +7,15 @@ import itertools
 import numpy as np
 from cases import parameters, ranks
 from mpi4py import MPI
-from operations import OPERATIONS, SOME, Trial
 
 from onesided.collectives import (
     MismatchError,
     OnesidedError,
     PatternError,
     RequestError,
-    UnsupportedError,
     methods,
 )
-
-
-@ranks(at_least=2)
-@parameters(operation=["Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw"],
-            method=lambda: list(methods()), placed=SOME, holes=SOME)
-def case_in_place_and_with_holes_on_some_ranks(comm, operation, method, placed, holes):
-    """Each rank as it likes; MPI's own collectives want MPI.IN_PLACE on all ranks or on none."""
-    row, mixed = OPERATIONS[operation], placed.startswith("on ")
-    given = {"in_place": SOME[placed](comm), "holes": SOME[holes](comm)}
-    if mixed and method in ("mpi", "mpi-persistent"):
-        agreed(comm, UnsupportedError, lambda: Trial(comm, row, method, **given), "IN_PLACE")
-        return
-    trial = Trial(comm, row, method, **given)
-    for turn in range(2):
-        trial.round(turn)
-    trial.free()
-
-
-def any_order(family):
-    return [name for name, method in methods(family).items() if method.any_order]
+from onesided.collectives.testing import OPERATIONS, Trial
 
 
 @parameters(operation=["Alltoallv", "Allgather"])
@@ -51,37 +30,6 @@ def case_in_place_is_not_opened_nor_given_up(comm, operation):
             assert not trial.request.direct
         trial.request.Start()
         trial.check(turn, trial.request.Wait())
-    trial.free()
-
-
-@parameters(operation=["Alltoall", "Allgather"])
-def case_a_broken_round_leaves_the_buffer_alone(comm, operation):
-    """What could not be packed is no round; what was interrupted is never unpacked."""
-    trial = Trial(comm, OPERATIONS[operation], "p2p", holes=True)
-    trial.round(1)
-    request = trial.request
-    pack = request._before
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    request._before = interrupted
-    try:
-        request.Start()
-    except KeyboardInterrupt:
-        assert request.state == "inactive"
-    request._before = pack
-    trial.round(2)
-    request._after = interrupted
-    trial.fill(3)
-    request.Start()
-    try:
-        request.Wait()
-    except KeyboardInterrupt:
-        pass
-    else:
-        raise AssertionError("not interrupted")
-    assert request.state == "broken"
     trial.free()
 
 

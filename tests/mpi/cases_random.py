@@ -1,17 +1,14 @@
-"""Random patterns, found by hypothesis; the same on all ranks, judged by all ranks together."""
+"""Topologies as MPI makes them; and examples found by hypothesis, the same on all ranks."""
 
 from __future__ import annotations
 
 import numpy as np
 from cases import parameters, ranks, skip_if_known
-from exchange_data import MEMORY, Vector, names
+from exchange_data import names
 from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from mpi4py import MPI
 
 from onesided.collectives import Neighbor_alltoallv_init, UnsupportedError
-
-COUNTS = st.one_of(st.just(0), st.integers(0, 4), st.integers(0, 300))
 
 
 def examine(comm, strategy, body, examples):
@@ -34,60 +31,6 @@ def examine(comm, strategy, body, examples):
 
     run()
     return seen
-
-
-@parameters(method=[n for n in names() if n != "auto"])
-def case_random_tables(comm, method, options):
-    size = comm.size
-    rows = st.lists(st.lists(COUNTS, min_size=size, max_size=size), min_size=size, max_size=size)
-    strategy = st.tuples(rows, st.sampled_from(MEMORY), st.sampled_from([None, "1", "2"]))
-
-    def body(example):
-        table, memory, nodes = example
-        info = None if nodes is None else {"ranks_per_node": nodes}
-        exchange = Vector(comm, np.array(table), method, memory, info)
-        try:
-            for turn in range(3):
-                exchange.round(turn)
-        finally:
-            exchange.free()
-        return int(np.sum(table))
-
-    sizes = examine(comm, strategy, body, int(options.get("examples", "8")))
-    assert sum(sizes) > 0, "every example was empty"
-
-
-@parameters(method=[n for n in names() if n != "auto"])
-def case_random_graphs(comm, method, options):
-    size = comm.size
-    edges = st.lists(
-        st.tuples(st.integers(0, size - 1), st.integers(0, size - 1), st.integers(0, 20)),
-        max_size=4 * size,
-    )
-
-    def body(graph):
-        out = [(b, n) for a, b, n in graph if a == comm.rank]
-        into = [(a, n) for a, b, n in graph if b == comm.rank]
-        topology = comm.Create_dist_graph_adjacent([a for a, _ in into], [b for b, _ in out])
-        numbers = [i for i, edge in enumerate(graph) if edge[0] == comm.rank]
-        send = np.array([1000 * i + j for i in numbers for j in range(graph[i][2])], np.int64)
-        want = [
-            1000 * i + j for i, (_, b, n) in enumerate(graph) if b == comm.rank for j in range(n)
-        ]
-        counts = [n for _, n in out]
-        request = Neighbor_alltoallv_init(topology, [send, counts], None, method=method)
-        try:
-            for _ in range(3):
-                request.Start()
-                got = request.Wait()
-                assert got.tolist() == want, f"{got.tolist()} came, not {want}"
-        finally:
-            request.Free()
-            topology.Free()
-        return len(graph)
-
-    sizes = examine(comm, edges, body, int(options.get("examples", "6")))
-    assert sum(sizes) > 0, "every example was empty"
 
 
 @parameters(method=names, periodic=[True, False])

@@ -1,22 +1,24 @@
-"""Reductions and the barrier: results along all axes, order, bits, mistakes, and progress."""
+"""Reductions and the barrier beside the table: bits, every predefined operation, mistakes."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 
 import numpy as np
 from cases import parameters, ranks
 from mpi4py import MPI
-from reduction_data import OPERATIONS, ROUNDS, Reduced, Row, rows
+from subjects import make
+from table import REDUCTIONS, Cell, Length
 
 from onesided import collectives
 from onesided.collectives import MismatchError, OnesidedError, PatternError, methods
 from onesided.collectives.broadcast import board
-from onesided.collectives.reduction import shared
+from onesided.collectives.reduction import folds, shared
 
 LATE = 0.05  # seconds
-TAG = 7
+ROUNDS = 3
 
 
 def names():
@@ -24,49 +26,35 @@ def names():
     return list(methods("reduction"))
 
 
-def any_order():
-    """Those whose ranks never wait for a call of another's, but at completion."""
-    return [name for name, method in methods("reduction").items() if method.any_order]
-
-
 def info_of(options):
     """Emulated nodes where the options ask for them."""
     return dict(options) or None
 
 
-def on_nodes(options):
-    """The same for a row."""
-    return {"nodes": options.get("ranks_per_node", "")}
+@contextlib.contextmanager
+def folds_by_calls(wanted):
+    """No loop of the compiled core takes the types of this rank: MPI reduces them."""
+    original = folds.Fold.__init__
+
+    def slow(fold, op, element):
+        original(fold, op, element)
+        fold.quick = False
+
+    if wanted:
+        folds.Fold.__init__ = slow
+    try:
+        yield
+    finally:
+        folds.Fold.__init__ = original
 
 
-# -- results -------------------------------------------------------------------------------------
-
-
-@parameters(row=rows)
-def case_results(comm, row):
-    reduced = Reduced(comm, row)
-    late = {"nobody": -1, "first": 0, "last": comm.size - 1}[row["late"]]
-    wrong = []
-    for turn in range(ROUNDS if reduced.request else 0):
-        if comm.rank == late:
-            time.sleep(LATE / 10)
-        with np.errstate(all="raise"):
-            reduced.start(turn)
-            answer = reduced.request.Wait()
-        assert answer is None or reduced.gets
-        wrong += reduced.faults(turn)
-    reduced.free()
-    assert not any(comm.allgather(wrong)), wrong
-
-
-@parameters(name=OPERATIONS, method=names, bytes=[shared.LONG, board.TWICE])
-def case_the_compiled_core_is_not_everywhere(comm, name, method, bytes, options):
-    row = Row(name=name, method=method, bytes=bytes, core="not on the first", **on_nodes(options))
-    reduced = Reduced(comm, row)
+@parameters(name=REDUCTIONS, method=names, nbytes=[shared.LONG, board.TWICE])
+def case_the_compiled_core_is_not_everywhere(comm, name, method, nbytes, options):
+    with folds_by_calls(comm.rank == 0):
+        reduced = make(comm, Cell(name, method, Length(nbytes, 0), "i8 PROD wraps", "plain"),
+                       options)  # fmt: skip
     for turn in range(ROUNDS):
-        reduced.start(turn)
-        reduced.request.Wait()
-        assert not reduced.faults(turn)
+        reduced.round(turn)
     reduced.free()
 
 
@@ -124,53 +112,6 @@ def case_nobody_passes_a_barrier_before_all_have_come(comm, method, options):
             went = time.monotonic()
             times = comm.allgather((came, went))
             assert max(came for came, _ in times) <= min(went for _, went in times)
-
-
-# -- who runs ahead, who is late -------------------------------------------------------------------
-
-
-@ranks(at_least=2)
-@parameters(name=OPERATIONS, method=names)
-def case_ranks_that_run_ahead(comm, name, method, options, seed):
-    """Delays of one rank after the other; nobody waits for anything but the request."""
-    several = [Reduced(comm, Row(name=name, method=method, bytes=8 * count, **on_nodes(options)))
-               for count in (5, 200, 9000)]
-    for turn in range(9):
-        for reduced in several:
-            if (turn + seed) % comm.size == comm.rank:
-                time.sleep(0.002)
-            reduced.start(turn)
-        for reduced in several[:: 1 if turn % 2 else -1]:
-            if method in any_order() and (turn + comm.rank) % 3 == 0:
-                while not reduced.request.Test():
-                    pass
-            else:
-                reduced.request.Wait()
-            assert not reduced.faults(turn)
-    for reduced in several:
-        reduced.free()
-
-
-@ranks(at_least=2)
-@parameters(name=OPERATIONS, method=any_order, count=[4, 12_000, 270_001],
-            memory=["apart", "unaligned in place"])
-def case_message_between_start_and_wait(comm, name, method, count, memory, options):
-    """Rank 0 is in a blocking receive until all others have completed their round."""
-    reduced = Reduced(comm, Row(name=name, method=method, bytes=8 * count, memory=memory,
-                                **on_nodes(options)))
-    for turn in range(2):
-        if comm.rank == 0:
-            reduced.start(turn)
-            came = [comm.recv(source=peer, tag=TAG) for peer in range(1, comm.size)]
-            assert came == [turn] * (comm.size - 1)
-            reduced.request.Wait()
-        else:
-            time.sleep(LATE * (turn == 0))
-            reduced.start(turn)
-            reduced.request.Wait()
-            comm.send(turn, 0, tag=TAG)
-        assert not reduced.faults(turn)
-    reduced.free()
 
 
 # -- mistakes --------------------------------------------------------------------------------------

@@ -26,11 +26,6 @@ def any_order():
     return [name for name, method in methods().items() if method.any_order]
 
 
-def strict():
-    """The strictly ordered methods."""
-    return [name for name, method in methods().items() if not method.any_order]
-
-
 def value(turn, source, target, index, size):
     return ((turn * size + source) * size + target) * 1000 + index
 

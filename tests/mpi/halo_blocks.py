@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 
 import numpy as np
 from halo_data import World, same
 
 from onesided.collectives import HaloExchange, empty, free
-from onesided.collectives.halo import plan
 
-#: Staged or stored on the node, whatever the length, and messages between nodes.
-WAYS = {"staged": (1 << 40, {}), "store": (-1, {}), "message": (0, {"ranks_per_node": "1"})}
 DTYPES = ["u1", "?", ">i2", "f4", "f8", "c16", "S5", "V3", "M8[s]", "i4,(2,)f8"]
 MEMORY = ["C", "F", "strided", "reversed", "shared", "shared F"]
 TURNS = 3
-
-
-@contextlib.contextmanager
-def by(way):
-    """Halos that are made in this way, and the info for it."""
-    before = plan.SHORT
-    plan.SHORT, info = WAYS[way]
-    try:
-        yield info
-    finally:
-        plan.SHORT = before
 
 
 def array_like(comm, shape, dtype, memory):

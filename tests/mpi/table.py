@@ -1,11 +1,11 @@
 """The conformance table: its rows, its axes, and the cells of which it is made.
 
-A row is a collective, or a form of one. A :class:`Cell` is a row with a value of every axis: the
-method, the length of a block, the type, who receives into which memory, and the layout. Lengths
-come from the code: :func:`thresholds` reads every number of bytes that a module of the package
-names, and each of them is crossed. Cells are chosen so that every pair of values occurs, from
-seeds that never change. :func:`make` makes what a cell names: a request, its data, and what must
-come of them, which nothing of the package computes.
+A row is a collective, or a form of one, a halo, partitioned sends, or a broadcast that its root
+alone calls. A :class:`Cell` is a row with a value of every axis: the method, the length of a block,
+the type, who receives into which memory, the layout, and the nodes. Lengths come from the code:
+:func:`thresholds` reads every number of bytes that a module of the package names, and each of them
+is crossed. Cells are chosen so that every pair of values occurs, from seeds that never change. What
+a cell names is made by :mod:`subjects`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from mpi4py import MPI
+from kinds import ELEMENTS, KINDS
 
 from onesided import collectives
-from onesided.collectives import empty, free, methods
-from onesided.collectives.testing import OPERATIONS, sources, targets
+from onesided.collectives import methods, partitioned_methods
+from onesided.collectives.testing import OPERATIONS, VECTOR, Operation, exchanged
+from onesided.collectives.trees import orders
 
 # -- the axes -------------------------------------------------------------------------------------
 
@@ -80,24 +80,66 @@ def _goals(node: ast.stmt) -> Iterator[str]:
                 yield name.id
 
 
-#: Types of elements; "nan" has one among its doubles, "unaligned" lies at an odd address.
-KINDS = ["i8", "f4", "f8", "c8", "c16", "?", "V12", "V24", "V40", ">i4", "unaligned", "nan"]
-REDUCED = ["i8", "f4", "f8", "c16", "?", "V12", "V24", "V40", "unaligned", "nan"]
-#: Into what ranks receive: "slot" is the request's own with one slot, "mixed" differs by rank,
-#: "root" is significant on one rank only.
-MEMORY = ["none", "slot", "plain", "window", "mixed", "root"]
-LAYOUTS = ["usual", "holes", "in place", "holes in place"]
-ROOTED = ("Gather", "Gatherv", "Scatter", "Scatterv", "Bcast", "Reduce")
+#: Into what ranks receive: "slot" is the request's own with one slot, "odd" lies at an address that
+#: suits no type, "mixed" differs by rank, "root" is significant on one rank only.
+MEMORY = ["none", "slot", "plain", "odd", "window", "mixed", "root"]
+#: "some": on every other rank only.
+LAYOUTS = ["usual", "holes", "in place", "holes in place", "holes on some", "in place on some"]
+#: Emulated nodes of so many ranks, and two nodes whose ranks do not follow each other.
+IN_TURN = "in turn"
+NODES = ["", "1", "2", IN_TURN]
+ROOTED = ("Gather", "Gatherv", "Scatter", "Scatterv", "Bcast", "Reduce", "passive")
 REDUCTIONS = ["Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan"]
 BOXES = ["boxes", "boxes of 9 axes"]
-ROWS = [*OPERATIONS, *REDUCTIONS, "Barrier", *BOXES]
+
+
+def pattern(count: Callable[[int, int, int], int]) -> Operation:
+    """An Alltoallv of blocks of so many thirds by source, target and size."""
+    return Operation(
+        "Alltoallv",
+        lambda rank, size, root: [count(rank, other, size) for other in range(size)],
+        lambda rank, size, root: [count(other, rank, size) for other in range(size)],
+        exchanged, (VECTOR, VECTOR))  # fmt: skip
+
+
+PATTERNS = {
+    "Alltoallv, uneven": pattern(lambda a, b, size: (a + 2 * b) % 4),
+    "Alltoallv of nothing": pattern(lambda a, b, size: 0),
+    "Alltoallv, alone": pattern(lambda a, b, size: 3 * (a == b)),
+    "Alltoallv to the next": pattern(lambda a, b, size: 3 * (b == (a + 1) % size)),
+    "Alltoallv from the first": pattern(lambda a, b, size: 3 * (a == 0)),
+    "Alltoallv to the last": pattern(lambda a, b, size: 3 * (b == size - 1)),
+}
+EXCHANGES = OPERATIONS | PATTERNS
+ROWS = [*EXCHANGES, *REDUCTIONS, "Barrier", *BOXES]
+#: What is no collective request; a broadcast of the root alone has no request at all.
+OTHERS = ["halo", "grid", "partitioned", "passive"]
+REQUESTS = [*ROWS, *OTHERS[:3]]
+#: What only a request can do.
+OF_REQUESTS = ("Testall", "Testany", "Testsome", "Get_status_all", "Get_status_any",
+               "Get_status_some")  # fmt: skip
 
 
 def family(row: str) -> str:
     """What methods it has."""
     if row in REDUCTIONS or row == "Barrier":
         return "reduction"
+    if row in OTHERS:
+        return "halo" if row == "grid" else row
     return "broadcast" if row == "Bcast" else "exchange"
+
+
+@functools.cache
+def known(row: str) -> dict[str, bool]:
+    """Its methods, and whether ranks may start and complete their requests in any order."""
+    kind = family(row)
+    if kind == "halo":
+        return dict.fromkeys(("staged", "store", "message"), True)
+    if kind == "partitioned":
+        return dict.fromkeys(("auto", *partitioned_methods()), True)
+    if kind == "passive":
+        return dict.fromkeys(orders(), True)
+    return {name: method.any_order for name, method in methods(kind).items()}
 
 
 @dataclass(frozen=True)
@@ -137,16 +179,28 @@ class Cell:
     memory: str = "none"
     layout: str = "usual"
     root: int = 0
+    nodes: str = ""
     way: str = ""  # of the column
+    said: tuple[tuple[str, str], ...] = ()  # by info
 
     def __str__(self) -> str:
         words = [self.row, self.method, self.length, self.kind, self.memory, self.layout]
-        root = f" to {self.root}" if self.row in ROOTED else ""
-        return ", ".join(map(str, words)) + root + (f", {self.way}" if self.way else "")
+        words += [f"to {self.root}"] if self.row in ROOTED else []
+        words += [f"nodes {self.nodes}"] if self.nodes else []
+        words += [f"{key} {value}" for key, value in self.said]
+        return ", ".join(map(str, [*words, *([self.way] if self.way else [])]))
 
     @property
     def any_order(self) -> bool:
-        return methods(family(self.row))[self.method].any_order
+        return known(self.row)[self.method]
+
+    @property
+    def refused(self) -> bool:
+        """Whether it may be refused: the order of the ranks is kept only where those of a node
+        follow each other."""
+        ordered = self.row in ("Scan", "Exscan") or (
+            self.row in REDUCTIONS and not KINDS[self.kind].commutes)
+        return self.method == "rma-p2p" and ordered and self.nodes == IN_TURN
 
 
 def allowed(part: Mapping[str, Any]) -> bool:
@@ -154,33 +208,65 @@ def allowed(part: Mapping[str, Any]) -> bool:
     row = part.get("row")
     if row is None:
         return True
-    kind, method = family(row), part.get("method")
+    kind, method, element = family(row), part.get("method"), part.get("kind")
     memory, layout = part.get("memory", "plain"), part.get("layout", "usual")
-    if method is not None and method not in methods(kind):
+    if method is not None and method not in known(row):
         return False
     if part.get("root") and row not in ROOTED:
         return False
+    if part.get("nodes") == IN_TURN and row not in REDUCTIONS:
+        return False
+    if part.get("way") in OF_REQUESTS and row == "passive":
+        return False
+    if element is not None and element not in (KINDS if row in REDUCTIONS else ELEMENTS):
+        return False
+    if row in OTHERS:
+        return _other(row, method, memory, layout, part)
     if row == "Barrier":
         return (part.get("length") in (None, Length(0, 1)) and layout == "usual"
-                and memory == "plain" and part.get("kind") in (None, "i8"))  # fmt: skip
+                and memory == "plain" and element in (None, "i8"))  # fmt: skip
+    if "some" in layout and not _on_some(row, method, layout, element):
+        return False
     if row == "Bcast":
-        return memory in ("plain", "window", "root", "mixed") and "place" not in layout
+        return memory in ("plain", "window", "root", "mixed", "odd") and "place" not in layout
     if kind == "reduction":
-        if part.get("kind") == "nan" and str(method).startswith(("mpi", "auto")):
+        if element is not None and KINDS[element].ours and str(method).startswith(("mpi", "auto")):
             return False  # the MPI's own answer
-        return (part.get("kind") in (None, *REDUCED) and memory in ("plain", "window")
-                and "holes" not in layout)  # fmt: skip
+        return memory in ("plain", "window", "odd") and "holes" not in layout
     if row in BOXES:
-        return layout == "usual" and part.get("kind") not in ("unaligned",)
-    if "place" in layout and OPERATIONS[row].in_place(0, 2, 0) is None:
+        return layout == "usual" and memory != "odd"
+    if "place" in layout and EXCHANGES[row].in_place(0, 2, 0) is None:
         return False
     if layout != "usual" and memory not in ("plain", "window"):
         return False
-    if "holes" in layout and part.get("kind") == ">i4":
+    if "holes" in layout and element == ">i4":
         return False  # a type with holes says how its bytes lie
-    if not OPERATIONS[row].learns(0, 0) and not OPERATIONS[row].learns(1, 0):
-        return memory in ("plain", "window")
+    if not EXCHANGES[row].learns(0, 0) and not EXCHANGES[row].learns(1, 0):
+        return memory in ("plain", "window", "odd")
     return True
+
+
+def _other(row: str, method: Any, memory: str, layout: str, part: Mapping[str, Any]) -> bool:
+    """Of what is no collective."""
+    if memory not in ("plain", "window") or (row == "partitioned" and method == "rma"
+                                             and memory != "window"):  # fmt: skip
+        return False
+    if layout not in (("usual", "holes") if row == "halo" else ("usual",)) or part.get("nodes"):
+        return False
+    if row == "passive" and part.get("length") is not None and part["length"].nbytes > SHORT:
+        return False
+    if row == "halo" and layout == "holes" and memory == "window":
+        return False
+    numbers = ("i8", "f4", "f8", "c8", "c16")
+    return part.get("kind") in (None, *numbers) if row == "grid" else part.get("kind") != "nan"
+
+
+def _on_some(row: str, method: Any, layout: str, element: Any) -> bool:
+    """MPI's own collectives want MPI.IN_PLACE on all ranks or on none."""
+    if "place" in layout and str(method).startswith("mpi"):
+        return False
+    whole = ("Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Bcast")
+    return row in whole and element in (None, "i8", "f4", "f8", "c8", "c16", "?")
 
 
 def covering(
@@ -247,12 +333,12 @@ def _filled(
 
 
 @functools.cache
-def all_methods() -> tuple[str, ...]:
-    """Those of all collectives, ``auto`` first, but not those that repeat a paper."""
-    names = dict.fromkeys(["auto"])
-    for kind in ("exchange", "broadcast", "reduction"):
-        names |= dict.fromkeys(methods(kind))
-    return tuple(name for name in names if not name.endswith(("-paper", "-pscw")))
+def all_methods(*rows: str) -> list[str]:
+    """Those of these rows, ``auto`` first, but not those that repeat a paper."""
+    names = dict.fromkeys(name for row in rows for name in known(row))
+    first = ["auto"] if "auto" in names else []
+    return first + [name for name in names if name != "auto"
+                    and not name.endswith(("-paper", "-pscw"))]  # fmt: skip
 
 
 def is_whole(job: Any) -> bool:
@@ -260,24 +346,32 @@ def is_whole(job: Any) -> bool:
     return job.name == "full"
 
 
+def emulates(job: Any) -> bool:
+    return any(key == "ranks_per_node" for key, _ in getattr(job, "options", ()))
+
+
 @functools.cache
 def data_cells(job: Any) -> list[Cell]:
     """Cells of the column that looks at data in every regime."""
-    axes = {
-        "row": ROWS,
-        "method": list(all_methods()),
-        "length": lengths(),
-        "kind": KINDS,
-        "memory": MEMORY,
-        "layout": LAYOUTS,
-        "root": [0, job.ranks - 1] if job.ranks > 1 else [0],
-    }
-    seed = 1000 + job.ranks
-    if not is_whole(job):
-        axes["length"] = [length for length in lengths() if length.nbytes <= SHORT]
-        if str(job) != "2":
-            return [Cell(**row) for row in covering(axes, 1, seed)]
-    return [Cell(**row) for row in covering(axes, 2, seed, main={"method", "memory"})]
+    found = []
+    for number, rows in enumerate((ROWS, OTHERS)):
+        axes = {
+            "row": rows,
+            "method": all_methods(*rows),
+            "length": lengths(),
+            "kind": [*ELEMENTS, *(KINDS if rows is ROWS else ())],
+            "memory": MEMORY,
+            "layout": LAYOUTS,
+            "nodes": [""] if emulates(job) else NODES,
+            "root": [0, job.ranks - 1] if job.ranks > 1 else [0],
+        }
+        axes["kind"] = list(dict.fromkeys(axes["kind"]))
+        strength = 2 if is_whole(job) or (str(job) == "2" and rows is ROWS) else 1
+        if not is_whole(job):
+            axes["length"] = [length for length in lengths() if length.nbytes <= SHORT]
+        main = {"method", "memory"} if strength == 2 else frozenset()
+        found += covering(axes, strength, 1000 + number + job.ranks, main=main)
+    return [Cell(**row) for row in found]
 
 
 def cells(
@@ -285,16 +379,24 @@ def cells(
     rows: list[str] | None = None,
     keep: Callable[[Cell], bool] = lambda cell: True,
     lengths: tuple[Length, ...] = (Length(0, 3), Length(12_000, 1), Length(1 << 20, 1)),
-    memory: tuple[str, ...] = ("none", "slot", "plain", "window", "mixed"),
+    memory: tuple[str, ...] = ("none", "slot", "plain", "odd", "window", "mixed"),
 ) -> Callable[[Any], list[Cell]]:
     """Cells of another column, which it does in some ways."""
 
     @functools.cache
     def chosen(job: Any) -> list[Cell]:
-        axes = {"method": list(all_methods()), "way": list(ways), "row": rows or ROWS,
+        wanted, found = rows or [*ROWS, *OTHERS], []
+        for some in ([row for row in wanted if row not in OTHERS],
+                     [row for row in wanted if row in OTHERS]):  # fmt: skip
+            if some:
+                found += combined(job, some)
+        return found
+
+    def combined(job: Any, some: list[str]) -> list[Cell]:
+        axes = {"method": all_methods(*some), "way": list(ways), "row": some,
                 "length": list(lengths), "memory": list(memory),
                 "root": [job.ranks - 1, 0][: job.ranks],
-                "kind": ["i8", "f8", "unaligned"]}  # fmt: skip
+                "kind": ["i8", "f8", "24 bytes in order", "c16"]}  # fmt: skip
 
         def fits(part: Mapping[str, Any]) -> bool:
             if part.get("row") == "Barrier" and part.get("length") is not None:
@@ -318,445 +420,3 @@ def any_order(cell: Cell) -> bool:
 
 def strict(cell: Cell) -> bool:
     return not cell.any_order
-
-
-# -- data -----------------------------------------------------------------------------------------
-
-
-def element(kind: str) -> np.dtype:
-    return np.dtype({"unaligned": "f8", "nan": "f8"}.get(kind, kind))
-
-
-def values(kind: str, numbers: Any) -> np.ndarray:
-    """An element for each number; equal ones for equal numbers."""
-    numbers = np.asarray(numbers, np.int64)
-    dtype = element(kind)
-    if dtype.kind == "V":
-        return _bytes(dtype.itemsize)[numbers % 251]
-    if dtype.kind == "b":
-        few = np.arange(30)
-        return ((few * 7 // 3 + few // 5) % 2 == 0)[numbers % 30]
-    found = (numbers % (1 << 22)).astype(dtype)
-    if dtype.kind == "c":
-        found += 1j * (numbers % 13).astype(dtype)
-    if kind == "nan":
-        found[numbers % 5 == 2] = np.nan
-    return found
-
-
-@functools.cache
-def _bytes(itemsize: int) -> np.ndarray:
-    """An element of so many bytes for each number below 251."""
-    columns = np.arange(251)[:, None] * 31 + np.arange(itemsize)
-    return (columns % 251).astype(np.uint8).view(f"V{itemsize}").reshape(-1)
-
-
-def array(kind: str, count: int) -> np.ndarray:
-    dtype = element(kind)
-    if kind == "unaligned":
-        return np.frombuffer(bytearray(dtype.itemsize * count + 4), dtype, count, 4)
-    return np.empty(count, dtype)
-
-
-def same(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and (a.tobytes() == b.tobytes())
-
-
-def datatype(kind: str) -> tuple[MPI.Datatype, bool]:
-    """The MPI's type of an element, and whether it has to be freed."""
-    dtype = element(kind)
-    if dtype.kind == "V":
-        return MPI.BYTE.Create_contiguous(dtype.itemsize).Commit(), True
-    return MPI.Datatype.fromcode(dtype.newbyteorder("=").char), False
-
-
-class Buffer:
-    """Blocks with a gap before each that has a displacement of its own."""
-
-    def __init__(self, counts: list[int], form: str, kind: str, holes: bool,
-                 make: Callable[[int], np.ndarray]) -> None:  # fmt: skip
-        gap = 1 if form in ("vector", "types") else 0
-        self.counts, self.form, self.step = counts, form, 2 if holes else 1
-        self.displs, at = [], 0
-        for count in counts:
-            self.displs.append(at + gap)
-            at += count + gap
-        self.array = make(self.step * (at + 1))
-        self.guard = values(kind, np.full(1, 77))
-        self.array[:] = self.guard
-        self.type, self.owned = (None, False)
-        if holes or form == "types":
-            basic, owned = datatype(kind)
-            self.type, self.owned = basic, owned
-            if holes:
-                self.type = basic.Create_resized(0, 2 * self.array.itemsize).Commit()
-                self.owned = True
-                if owned:
-                    basic.Free()
-
-    def part(self, place: int) -> np.ndarray:
-        start, stop = self.displs[place], self.displs[place] + self.counts[place]
-        return self.array[self.step * start : self.step * stop : self.step]
-
-    def spec(self) -> list[Any]:
-        kind = [] if self.type is None else [self.type]
-        if self.form == "vector":
-            return [self.array, self.counts, self.displs, *kind]
-        if self.form == "types":
-            places = [self.array.itemsize * self.step * displ for displ in self.displs]
-            return [self.array, self.counts, places, kind * len(self.counts)]
-        count = self.counts[0] if self.counts else 0
-        return [self.array[: self.step * count * len(self.counts)] if not kind else self.array,
-                count, *kind] if kind else [self.array[: count * len(self.counts)]]  # fmt: skip
-
-    def untouched(self) -> bool:
-        """Whether what belongs to no block is as it was."""
-        inside = np.zeros(len(self.array), bool)
-        for start, count in zip(self.displs, self.counts, strict=True):
-            inside[self.step * start : self.step * (start + count) : self.step] = True
-        rest = self.array[~inside]
-        return same(rest, np.repeat(self.guard, len(rest)))
-
-    def free(self) -> None:
-        if self.owned:
-            self.type.Free()
-
-
-# -- requests -------------------------------------------------------------------------------------
-
-
-class Subject:
-    """A request with its data. ``window``: memory from empty, given back at the end."""
-
-    request: Any
-    window: np.ndarray | None = None
-    graph: MPI.Distgraphcomm | None = None
-
-    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
-                 beside: Subject | None = None) -> None:  # fmt: skip
-        self.comm, self.cell, self.beside = comm, cell, beside
-        self.rank, self.size = comm.rank, comm.size
-        self.info = {key: options[key] for key in ("ranks_per_node", "progress") if key in options}
-        if cell.memory == "slot":
-            self.info["slots"] = "1"
-        self.count = cell.length.elements(element(cell.kind).itemsize, comm.size)
-
-    def memory(self, rank: int) -> str:
-        """Into what a rank receives: own, plain or window."""
-        named = self.cell.memory
-        if named == "mixed":
-            return ("plain", "own", "window")[rank % 3]
-        if named == "root":
-            return "plain" if rank == self.cell.root else "own"
-        return {"none": "own", "slot": "own"}.get(named, named)
-
-    def room(self, length: int) -> np.ndarray:
-        """Collective. Memory of this rank's kind."""
-        kinds = [self.memory(rank) for rank in range(self.size)]
-        mine = kinds[self.rank] == "window"
-        if "window" in kinds:
-            self.window = empty(self.comm, length if mine else 0, element(self.cell.kind))
-        return self.window if mine else array(self.cell.kind, length)
-
-    def fill(self, turn: int) -> None: ...
-
-    def check(self, turn: int, got: Any) -> None: ...
-
-    def scribble(self) -> None: ...
-
-    def round(self, turn: int) -> None:
-        self.fill(turn)
-        self.request.Start()
-        self.check(turn, self.request.Wait())
-        self.scribble()
-
-    def free(self) -> None:
-        """Collective."""
-        self.request.Free()
-        self.give_back()
-
-    def give_back(self) -> None:
-        if self.window is not None:
-            window, self.window = self.window, None
-            for name, value in list(vars(self).items()):
-                if isinstance(value, np.ndarray):
-                    setattr(self, name, None)
-            del value
-            free(window)
-
-
-class Exchanged(Subject):
-    """One of the exchanges, or the broadcast."""
-
-    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
-                 beside: Subject | None = None) -> None:  # fmt: skip
-        super().__init__(comm, cell, options, beside)
-        row, rank, size, root = OPERATIONS[cell.row], self.rank, self.size, cell.root
-        self.operation = row
-        holes, in_place = "holes" in cell.layout, "place" in cell.layout
-        self.held = row.in_place(rank, size, root) if in_place else None
-        sends = self.counts(row.sends, rank)
-        receives = self.counts(row.receives, rank)
-        self.send = self.recv = None
-        if sends is not None:
-            self.send = Buffer(sends, row.forms[0], cell.kind, holes,
-                               lambda length: array(cell.kind, length))  # fmt: skip
-        if cell.row == "Bcast" and sends is not None:
-            self.room(0)
-        self.owns = self.memory(rank) == "own" and row.learns(rank, root) and not in_place
-        if receives is not None:
-            self.recv = Buffer(receives, row.forms[1], cell.kind, holes, self.room)
-        elif cell.row != "Bcast":
-            self.room(0)
-        send = None if self.send is None else self.send.spec()
-        recv = None if self.recv is None or self.owns else self.recv.spec()
-        if self.held is not None:
-            send, recv = (MPI.IN_PLACE, recv) if row.kept == "send" else (send, MPI.IN_PLACE)
-        if row.on_graph and beside is not None:
-            self.graph = beside.graph
-        elif row.on_graph:
-            self.graph = comm.Create_dist_graph_adjacent(sources(rank, size), targets(rank, size))
-        self.request = row.init(
-            self.graph or comm, send, recv, root, method=cell.method, info=self.info or None
-        )
-
-    def counts(self, counts: Callable[..., list[int] | None], rank: int) -> list[int] | None:
-        found = counts(rank, self.size, self.cell.root)
-        n = self.count
-        longer = {0: 0, 1: (n + 2) // 3, 2: max(n - 1, 0), 3: n}
-        return None if found is None else [longer[count] for count in found]
-
-    def numbers(self, turn: int, rank: int) -> list[np.ndarray] | None:
-        counts = self.counts(self.operation.sends, rank)
-        return None if counts is None else [
-            values(self.cell.kind, (turn * self.size + rank) * 131 + place * 17 + np.arange(count))
-            for place, count in enumerate(counts)
-        ]  # fmt: skip
-
-    def fill(self, turn: int) -> None:
-        mine = self.numbers(turn, self.rank)
-        if self.recv is not None:
-            for place in range(len(self.recv.counts)):
-                self.recv.part(place)[:] = values(self.cell.kind, np.full(1, 88))
-        if mine is None:
-            return
-        if self.held is not None and self.operation.kept == "send":
-            for place, which in self.held.items():
-                self.recv.part(place)[:] = mine[which]
-        else:
-            for place, block in enumerate(mine):
-                self.send.part(place)[:] = block
-
-    def check(self, turn: int, got: Any) -> None:
-        assert self.send is None or self.send.untouched(), "the send buffer was written"
-        kept = self.held is not None and self.operation.kept == "recv"
-        if self.recv is None or kept:
-            assert got is None or self.cell.row == "Bcast", f"Wait returned {got!r}"
-            return
-        sent = [self.numbers(turn, rank) for rank in range(self.size)]
-        want = self.operation.result(sent, self.rank, self.size, self.cell.root)
-        if self.owns:
-            whole = np.concatenate([*want, want[0][:0]]).astype(element(self.cell.kind))
-            assert same(np.asarray(got).reshape(-1), whole), f"round {turn}"
-            return
-        for place, block in enumerate(want):
-            found = np.ascontiguousarray(self.recv.part(place))
-            if not same(found, block):
-                wrong = np.flatnonzero(found.view(f"V{found.itemsize}") !=
-                                       block.view(f"V{found.itemsize}"))  # fmt: skip
-                raise AssertionError(f"round {turn}, block {place}, wrong from {wrong[:3]}: "
-                                     f"{found[wrong[:3]]}, not {block[wrong[:3]]}")  # fmt: skip
-        assert self.recv.untouched(), "bytes outside of the blocks were written"
-
-    def scribble(self) -> None:
-        if self.send is not None and self.cell.row != "Bcast":
-            for place in range(len(self.send.counts)):
-                self.send.part(place)[:] = values(self.cell.kind, np.full(1, 99))
-
-    def give_back(self) -> None:
-        for buffer in (self.send, self.recv):
-            if buffer is not None:
-                buffer.free()
-        self.send = self.recv = None
-        super().give_back()
-        if self.graph is not None and self.beside is None:
-            self.graph.Free()
-
-
-def _ordered(a: Any, b: Any, datatype: MPI.Datatype) -> None:
-    """Of tuples, not commuting: the sum, the right one's, the left one's, the most."""
-    width, char = _columns(datatype.Get_size())
-    left = np.frombuffer(a, char).reshape(-1, width)
-    right = np.frombuffer(b, char).reshape(-1, width)
-    right[:, 0] += left[:, 0]
-    right[:, 2] = left[:, 2]
-    right[:, 3:] = np.maximum(left[:, 3:], right[:, 3:])
-
-
-def _columns(nbytes: int) -> tuple[int, str]:
-    return {12: (3, "i4"), 24: (3, "i8"), 40: (5, "i8")}[nbytes]
-
-
-class Reduced(Subject):
-    """One of the reductions."""
-
-    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
-                 beside: Subject | None = None) -> None:  # fmt: skip
-        super().__init__(comm, cell, options, beside)
-        rank, size, root = self.rank, self.size, cell.root
-        self.in_place = "place" in cell.layout and (cell.row != "Reduce" or rank == root)
-        self.width, self.char = 1, element(cell.kind).str
-        self.owned: list[Any] = []
-        self.op = {"?": MPI.LOR, "nan": MPI.MAX, "f4": MPI.MIN}.get(cell.kind, MPI.SUM)
-        basic = None
-        if element(cell.kind).kind == "V":
-            self.width, self.char = _columns(element(cell.kind).itemsize)
-            self.op = MPI.Op.Create(_ordered, commute=False)
-            basic = MPI.BYTE.Create_contiguous(element(cell.kind).itemsize).Commit()
-            self.owned = [self.op, basic]
-        if cell.row == "Reduce_scatter_block":
-            self.count = self.count // size * size
-        n, each = self.count, self.count // size
-        edges = [each * r for r in range(size)] + [n]
-        if size > 2 and cell.row == "Reduce_scatter":
-            edges[2] = edges[1]  # one rank has nothing
-        self.shares = [b - a for a, b in itertools.pairwise(edges)]
-        scattered = cell.row.startswith("Reduce_scatter")
-        self.part = slice(edges[rank], edges[rank + 1]) if scattered else slice(0, n)
-        self.gets = cell.row != "Reduce" or rank == root
-        self.send = array(cell.kind, n)
-        length = n if self.in_place or not scattered else self.shares[rank]
-        self.recv = self.room(length if self.gets else 0)
-
-        def spec(data: np.ndarray) -> Any:
-            return data if basic is None else [data, basic]
-
-        given = [MPI.IN_PLACE if self.in_place else spec(self.send),
-                 spec(self.recv) if self.gets else None]  # fmt: skip
-        if cell.row == "Reduce_scatter":
-            given.append(self.shares)
-        given.append(self.op)
-        if cell.row == "Reduce":
-            given.append(root)
-        init = getattr(collectives, f"{cell.row}_init")
-        self.request = init(comm, *given, method=cell.method, info=self.info or None)
-
-    def contribution(self, turn: int, rank: int) -> np.ndarray:
-        """Small whole numbers, exact in every type and sum; by columns."""
-        index = np.arange(self.count * self.width, dtype=np.int64)
-        found = ((index * 7 + rank * 5 + turn * 3) % 11 + 1).astype(self.char)
-        if self.cell.kind == "?":
-            found = (index + rank + turn) % 3 == 0
-        if self.cell.kind == "nan" and rank == turn % self.size:
-            found[turn % 3 :: 3] = np.nan
-        return found.reshape(-1, self.width)
-
-    def fill(self, turn: int) -> None:
-        mine = self.contribution(turn, self.rank)
-        into = self.recv if self.in_place else self.send
-        into[:] = np.ascontiguousarray(mine).view(into.dtype).reshape(-1)
-        if not self.in_place:
-            self.recv[:] = values(self.cell.kind, np.full(1, 77))
-
-    def check(self, turn: int, got: Any) -> None:
-        over = {"Scan": self.rank + 1, "Exscan": self.rank}.get(self.cell.row, self.size)
-        if not self.gets:
-            return
-        if not over:
-            if not self.in_place:
-                assert same(self.recv, np.repeat(values(self.cell.kind, [77]), len(self.recv)))
-            return
-        parts = [self.contribution(turn, rank)[self.part] for rank in range(over)]
-        whole = parts[0].copy()
-        for part in parts[1:]:
-            if self.cell.kind == "?":
-                whole |= part
-            elif self.cell.kind == "nan":
-                whole = np.maximum(whole, part)
-            elif self.cell.kind == "f4":
-                whole = np.minimum(whole, part)
-            else:
-                whole[:, 0] += part[:, 0]
-                whole[:, 1:2] = part[:, 1:2]
-                whole[:, 3:] = np.maximum(whole[:, 3:], part[:, 3:])
-        want = np.ascontiguousarray(whole).reshape(-1)
-        found = self.recv[: self.part.stop - self.part.start]
-        found = np.ascontiguousarray(found).view(want.dtype).reshape(-1)
-        if not np.array_equal(found, want, equal_nan=want.dtype.kind in "fc"):
-            wrong = np.flatnonzero(~((found == want) | ((found != found) & (want != want))))
-            raise AssertionError(f"round {turn}, wrong from {wrong[:3]} of {len(want)}: "
-                                 f"{found[wrong[:3]]}, not {want[wrong[:3]]}")  # fmt: skip
-
-    def give_back(self) -> None:
-        for each in self.owned:
-            each.Free()
-        super().give_back()
-
-
-class Met(Subject):
-    """The barrier."""
-
-    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
-                 beside: Subject | None = None) -> None:  # fmt: skip
-        super().__init__(comm, cell, options, beside)
-        self.request = collectives.Barrier_init(comm, method=cell.method, info=self.info or None)
-
-
-class Boxed(Subject):
-    """Rows to columns of an array of three axes, or of nine: no two ranks have as much."""
-
-    def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
-                 beside: Subject | None = None) -> None:  # fmt: skip
-        super().__init__(comm, cell, options, beside)
-        size, rank = self.size, self.rank
-        self.rows = [slice(i * (i + 1) // 2, (i + 1) * (i + 2) // 2) for i in range(size)]
-        self.cols = [slice(2 * i, 2 * i + 2) for i in range(size)]
-        if size > 2:
-            self.cols[1] = slice(2, 2)  # a rank without columns
-        rest = (2,) * 6 if "9" in cell.row else ()
-        deep = max(1, self.count // (2 * 2 ** len(rest)))
-        self.shape = (self.rows[-1].stop, 2 * size, *rest, deep)
-        mine = self.shape[1:]
-        self.send = np.empty((self.rows[rank].stop - self.rows[rank].start, *mine),
-                             element(cell.kind))  # fmt: skip
-        inside = (self.shape[0], self.cols[rank].stop - self.cols[rank].start, *self.shape[2:])
-        out = [(slice(None), col) if col.stop > col.start else None for col in self.cols]
-        empties = inside[1] == 0
-        into = [None if empties else (row,) for row in self.rows]
-        kind = self.memory(rank)
-        room = self.room(int(np.prod(inside)))
-        self.recv = room.reshape(inside) if kind != "own" else None
-        given = (inside, element(cell.kind)) if self.recv is None else self.recv
-        del room
-        self.request = collectives.Alltoallw_init(
-            comm, [self.send, out], [given, into], method=cell.method, info=self.info or None
-        )
-
-    def whole(self, turn: int, *part: slice) -> np.ndarray:
-        """A part of the whole array, as it is in this round."""
-        count = int(np.prod(self.shape))
-        numbers = np.arange(turn * 1001, turn * 1001 + count).reshape(self.shape)[part]
-        return values(self.cell.kind, numbers.reshape(-1)).reshape(numbers.shape)
-
-    def fill(self, turn: int) -> None:
-        self.send[...] = self.whole(turn, self.rows[self.rank])
-
-    def check(self, turn: int, got: Any) -> None:
-        got = self.request.recvbuf if got is None else got
-        want = self.whole(turn, slice(None), self.cols[self.rank])
-        assert same(np.ascontiguousarray(got), want), f"round {turn}"
-
-
-def make(
-    comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str] | None = None,
-    beside: Subject | None = None,
-) -> Subject:  # fmt: skip
-    """Collective. What a cell names; on the communicator of another one that is freed later."""
-    form: Any = Exchanged
-    if cell.row in REDUCTIONS:
-        form = Reduced
-    elif cell.row == "Barrier":
-        form = Met
-    elif cell.row in BOXES:
-        form = Boxed
-    return form(comm, cell, options or {}, beside)

@@ -1,0 +1,79 @@
+"""The conformance table under ONESIDED_DEBUG=1: poison, changed buffers, calls in other orders."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from cases import parameters, ranks
+from columns import agreed
+from subjects import make
+from table import EXCHANGES, ROWS, Length, cells, strict
+
+from onesided.collectives import MismatchError, RequestError
+from onesided.collectives.debug import enabled
+
+LENGTHS = (Length(0, 3), Length(1 << 15, 1))
+SENDERS = [row for row in EXCHANGES if row not in ("Bcast", "Alltoallv of nothing")]
+
+
+@parameters(cell=cells("", lengths=LENGTHS))
+def case_data_are_right(comm, cell, options):
+    """Whoever is late, although all that is given up is poisoned."""
+    assert enabled()
+    subject = make(comm, cell, options)
+    for turn in range(4):
+        if turn % comm.size == comm.rank:
+            time.sleep(0.002)
+        subject.round(turn)
+    subject.free()
+
+
+@ranks(at_least=2)
+@parameters(cell=cells("", rows=["Alltoall", "Allgather", "boxes"], memory=("none",),
+                       lengths=LENGTHS,
+                       keep=lambda cell: not cell.method.startswith("mpi")))  # fmt: skip
+def case_what_is_given_up_is_poisoned(comm, cell, options):
+    """The slot of the round before, at Start."""
+    subject = make(comm, cell, options)
+    previous = None
+    for turn in range(6):
+        subject.fill(turn)
+        subject.request.Start()
+        if previous is not None and turn % 2 and previous.size:
+            assert set(np.ascontiguousarray(previous).tobytes()) == {0xFF}
+        if turn % 2:  # looked at by all before anybody who runs ahead may write into it again
+            comm.Barrier()
+        previous = subject.request.Wait()
+        subject.check(turn, previous)
+    subject.free()
+
+
+@parameters(cell=cells("", rows=SENDERS, lengths=LENGTHS, memory=("none", "plain")))
+def case_a_changed_send_buffer_is_noticed(comm, cell, options):
+    subject = make(comm, cell, options)
+    subject.fill(1)
+    subject.request.Start()
+    subject.scribble()
+    changed = subject.send is not None and sum(subject.send.counts) > 0
+    if changed:
+        with pytest.raises(RequestError, match="send buffer was changed"):
+            subject.request.Wait()
+        assert subject.request.state == "broken"
+    else:
+        subject.request.Wait()
+    comm.Barrier()
+    subject.free()
+
+
+@ranks(at_least=2)
+@parameters(cell=cells("", rows=ROWS, keep=strict, lengths=LENGTHS))
+def case_different_orders_become_an_error(comm, cell, options):
+    a = make(comm, cell, options)
+    b = make(comm, cell, options, a)
+    agreed(comm, (a if comm.rank == 0 else b).request.Start, MismatchError)
+    a.round(1)
+    b.round(1)
+    b.free()
+    a.free()
