@@ -175,7 +175,7 @@ class Assembler:
         """Collective. The routes of these places, and the matrix, of zeros."""
         comm, shape = self.comm, self._size
         with agreed(comm):
-            both = np.broadcast_arrays(rows, cols)
+            both = np.broadcast_arrays(*(np.asarray(each) for each in (rows, cols)))
             self._shape = both[0].shape
             mine = places(both[0].reshape(-1), both[1].reshape(-1), both[0].size, shape)
         check_room(comm, shape)

@@ -52,7 +52,7 @@ def diags(
         if n_rows != rows.size:
             raise ValueError(f"a partition of {rows.size} rows for a matrix of {n_rows}")
         number = np.arange(start, stop)
-        parts = []
+        parts: list[tuple[Any, ...]] = []
         for diagonal, offset in zip(given, places, strict=True):
             array = np.asarray(diagonal.array if isinstance(diagonal, DistVector) else diagonal)
             if array.shape not in ((), number.shape):

@@ -273,7 +273,7 @@ def grid_faces(
     if gridded > len(shape):
         raise PatternError(f"a grid of {gridded} axes, and an array of shape {shape}")
     layers = read_width(width, shape, gridded)
-    links = []
+    links: list[list[Any]] = []
     for axis in range(gridded):
         low, high = layers[axis]
         own, wide = shape[axis] - low - high, max(low, high)

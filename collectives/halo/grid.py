@@ -258,7 +258,7 @@ class Grid(Decomposition, Scoped):
         except PatternError:  # which all ranks raise that have to plan as well
             self.halo(*fields, boundary=boundary, ghosts=ghosts)
             raise
-        plan = self._planned(wanted, fields)
+        plan: HaloExchange | None = self._planned(wanted, fields)
         if plan is None:
             plan = self.halo(*fields, boundary=boundary, ghosts=ghosts)
             self._plans.keep(wanted, fields, plan)
@@ -365,7 +365,7 @@ class Grid(Decomposition, Scoped):
                     if n == m + 1]
             into = there.empty(shape[:lead], field.dtype, more)
         wanted = ("redistribute", self._name_of(field), there._name_of(into))
-        plan = self._planned(wanted, (field, into))
+        plan: Redistribution | None = self._planned(wanted, (field, into))
         if plan is None:
             shapes = [self._shape_of(field), there._shape_of(into)]
             with agreed(self._context.comm, f"redistribute {shapes} {field.dtype} {into.dtype}"):
@@ -374,8 +374,8 @@ class Grid(Decomposition, Scoped):
                          for each, array in zip(shapes, (field, into), strict=True)]
                 if forms[0] != forms[1]:
                     raise PatternError(f"a field of {forms[0]}, and one of {forms[1]}")
-            parts = [self._part_of(field, shapes[0]), there._part_of(into, shapes[0])]
-            plan = Redistribution(self.comm, *parts, self._info)
+            held, wants = self._part_of(field, shapes[0]), there._part_of(into, shapes[0])
+            plan = Redistribution(self.comm, held, wants, self._info)
             for plans in (self._plans, there._plans):  # whichever is freed first gives it back
                 plans.keep(wanted, (field, into), plan)
         plan.exchange()
@@ -436,7 +436,9 @@ class Grid(Decomposition, Scoped):
     ) -> Refinement:
         """Collective. What refines or coarsens a field of this grid."""
         wanted = (name, order, self._form, other._form)
-        plan = None if out is None else self._planned(wanted, (field, out))
+        plan: Refinement | None = None
+        if out is not None:
+            plan = self._planned(wanted, (field, out))
         if plan is not None:
             return plan
         fine, shape = other if coarse is self else self, self.global_shape(field)
@@ -453,8 +455,8 @@ class Grid(Decomposition, Scoped):
             if there != (*shape[:lead], *other.shape) or any(staggered) or out.dtype != field.dtype:
                 raise PatternError(f"a field of {out.dtype} of shape {there} for one of "
                                    f"{field.dtype} of shape {shape}")
-        parts = [self._part_of(field, shape), other._part_of(out, there)]
-        plan = Refinement(self.comm, *parts, name == "refine", order, lead, self._info)
+        held, wants = self._part_of(field, shape), other._part_of(out, there)
+        plan = Refinement(self.comm, held, wants, name == "refine", order, lead, self._info)
         for plans in (self._plans, other._plans):
             plans.keep(wanted, (field, out), plan)
         return plan

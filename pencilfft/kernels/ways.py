@@ -42,7 +42,8 @@ def expanded(run: Run, reads: Place, writes: Place) -> list[Step]:
         return [(run, reads, writes)]
     ends = reads, writes
     steps: list[Step] = []
-    for inner, *sides in run.steps:
+    for step in run.steps:
+        inner, *sides = step
         here, there = (ends[s.end] if isinstance(s, Part) else s for s in sides)
         steps += expanded(inner, here, there)
     return steps

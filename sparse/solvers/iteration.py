@@ -156,7 +156,8 @@ def _products(run: Run, r: NDArray[Any], z: NDArray[Any]) -> tuple[float, float]
 def iteration(run: Run) -> Iterator[Iteration]:
     """Collective. What makes the iterations of this run: a script where there can be one, kept with
     the matrix until that has other values."""
-    A, M = run.A, run.M.map if isinstance(run.M, Function) else run.M
+    A: Any = run.A
+    M: Any = run.M.map if isinstance(run.M, Function) else run.M
     if not (
         isinstance(A, DistMatrix) and _has_steps(A, run.space)
         and (M is None or (_is_diagonal(M, run.space) if type(M) is Jacobi
