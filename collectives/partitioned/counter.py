@@ -88,7 +88,8 @@ class Counter:
         self._full[-1] = grouping.last
         self._pending = np.zeros(grouping.groups, np.bool_)
         arrays: tuple[Any, ...] = (self._flags, self._counts, self._full, self._pending)
-        self._flag, self._count, self._whole, self._waits = map(memoryview, arrays)
+        views: list[memoryview] = [memoryview(array) for array in arrays]
+        self._flag, self._count, self._whole, self._waits = views
         self.missing = 0  # partitions that are not ready
         self.waiting = 0  # complete groups that have not left
 
