@@ -352,36 +352,31 @@ def _some(
     return found if some else None
 
 
-def _asked(request: Any, status: MPI.Status | None) -> tuple[bool, bool]:
-    """Local. Whether a request is active, and whether its round is complete."""
-    if _null(request):
-        return False, False
-    if _ours(request):
-        active = request.state in ("active", "broken")  # a broken one raises
-        return active, active and bool(request.Get_status(status))
-    try:
-        index, done = MPI.Request.Get_status_any([request], status)
-    except (NotImplementedError, MPI.Exception):
-        return True, bool(request.Get_status(status))
-    return index != MPI.UNDEFINED or not done, bool(done and index != MPI.UNDEFINED)
+def _question(verb: str, of_some: str) -> Question:
+    """By a verb of a request, and what MPI has for some requests: of one it tells whether it was
+    inactive, or is complete, and nothing else does."""
 
+    def ask(request: Any, status: MPI.Status | None) -> tuple[bool, bool]:
+        if _null(request):
+            return False, False
+        look = getattr(request, verb)
+        if _ours(request):
+            active = request.state in ("active", "broken")  # a broken one raises
+            return active, active and bool(look(status))
+        try:
+            index, done = getattr(MPI.Request, of_some)([request], status)
+        except (NotImplementedError, MPI.Exception):  # MPICH 5.0 refuses persistent collectives
+            return True, bool(look(status))
+        return index != MPI.UNDEFINED or not done, bool(done and index != MPI.UNDEFINED)
 
-def _tested(request: Any, status: MPI.Status | None) -> tuple[bool, bool]:
-    """Local. Whether a request was active, and whether it has been completed now."""
-    if _null(request):
-        return False, False
-    if _ours(request):
-        active = request.state in ("active", "broken")  # a broken one raises
-        return active, active and bool(request.Test(status))
-    try:  # of one request: MPI tells an inactive one from one that is complete in no other way
-        index, done = MPI.Request.Testany([request], status)
-    except MPI.Exception:  # MPICH 5.0 refuses persistent collectives here
-        return True, bool(request.Test(status))
-    return index != MPI.UNDEFINED or not done, bool(done and index != MPI.UNDEFINED)
+    return ask
 
 
 def _null(request: Any) -> bool:
     return bool(not _ours(request) and request == MPI.REQUEST_NULL)
+
+
+_asked, _tested = _question("Get_status", "Get_status_any"), _question("Test", "Testany")
 
 
 def _rest(spins: int) -> int:

@@ -82,7 +82,7 @@ class _Reduction:
         self.sent[:] = self._data(turn, self.rank)
         self.request.Start()
         self.request.Wait()
-        whole = sum(self._data(turn, rank) for rank in self.ranks)
+        whole: Any = sum(self._data(turn, rank) for rank in self.ranks)
         wanted = whole[self.first : self.first + ENTRIES] if len(self.ranks) else self.got
         if not np.array_equal(self.got, wanted):
             raise AssertionError(f"round {turn}: {self.got}, not {wanted}")

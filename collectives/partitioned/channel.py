@@ -164,11 +164,13 @@ class PartitionedMethod:
 
     def sender(self) -> type[Sender]:
         """Local. The class of the sending end."""
-        return self._find("Send")
+        found: type[Sender] = self._find("Send")
+        return found
 
     def receiver(self) -> type[Receiver]:
         """Local. The class of the receiving end."""
-        return self._find("Receive")
+        found: type[Receiver] = self._find("Receive")
+        return found
 
     def _find(self, what: str) -> Any:
         module, _, prefix = self.module.partition(":")

@@ -110,8 +110,8 @@ class Counter:
 
         Where some are marked already, or occur twice, it changes nothing and returns such a one.
         """
-        if which.__class__ is not int:
-            return self._mark_many(np.asarray(which))
+        if not isinstance(which, int):
+            return self._mark_many(which)
         if self._flag[which]:
             return which
         self._flag[which] = 1

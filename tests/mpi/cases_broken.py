@@ -140,6 +140,8 @@ def case_between_open_and_ready(comm, method, where, everywhere, slots):
     if where == "may_open":
         may_open = request.transport.may_open
         request.transport.may_open = lambda rounds: may_open(rounds) and once(bool)()
+    request.Release()
+    comm.Barrier()  # into one slot, too, all may write now
     try:
         opened = request.direct and mine and request.Open()
     except Boom:
