@@ -118,8 +118,8 @@ class PFFT:
     two dtypes: one for each grid axis that is transposed, one more for both directions together
     (none where nothing is transposed; one for a real backward transform, unless that may
     overwrite its input); one more where
-    ``transposed_out=False`` goes back over the same grid axis. ``p2p``, ``rma-fence-paper`` and
-    ``rma-lock-paper`` pack blocks on both sides of every exchange beside that.
+    ``transposed_out=False`` goes back over the same grid axis. ``p2p`` packs
+    blocks on both sides of every exchange beside that.
 
     A plan owns requests and window memory: leave it with ``with`` or :meth:`destroy`. One that is
     dropped warns, and is freed by the next plan that is made or destroyed on its communicator.

@@ -87,10 +87,9 @@ class Counter:
         self._full = np.full(grouping.groups, grouping.per, np.int64)
         self._full[-1] = grouping.last
         self._pending = np.zeros(grouping.groups, np.bool_)
-        self._flag: Any = memoryview(self._flags)
-        self._count: Any = memoryview(self._counts)
-        self._whole: Any = memoryview(self._full)
-        self._waits: Any = memoryview(self._pending)
+        arrays: tuple[Any, ...] = (self._flags, self._counts, self._full, self._pending)
+        views: list[memoryview] = [memoryview(array) for array in arrays]
+        self._flag, self._count, self._whole, self._waits = views
         self.missing = 0  # partitions that are not ready
         self.waiting = 0  # complete groups that have not left
 

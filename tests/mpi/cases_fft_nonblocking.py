@@ -108,7 +108,7 @@ def case_misuse(comm):
 
 
 @ranks(at_least=2)
-@parameters(method=["rma-fence", "rma-lock-paper"])
+@parameters(method=["rma-fence", "rma-fence-hier"])
 def case_methods_of_one_order(comm, method):
     with PFFT(comm, SHAPE, **{**OPTIONS, "method": method}) as plan:
         u = newDistArray(plan, False, val=1)
