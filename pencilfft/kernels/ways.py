@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.scripts import Part, Place, PythonScript, Step, copy_array
+from onesided.collectives.scripts import Between, Part, Place, PythonScript, copy_array
 from onesided.pencilfft.decomposition import array_in
 from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task, aligned
 
@@ -28,7 +28,7 @@ SOURCE, TARGET = Part(0), Part(1)
 class Chain:
     """Local. A call that is several ones; its ``steps`` are between SOURCE, TARGET and scratch."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[Between]) -> None:
         self.steps = steps
         self._run = PythonScript(steps)
 
@@ -36,14 +36,13 @@ class Chain:
         self._run((source, target))
 
 
-def expanded(run: Run, reads: Place, writes: Place) -> list[Step]:
+def expanded(run: Run, reads: Place, writes: Place) -> list[Between]:
     """Local. A call between two places, or those that it consists of."""
     if not isinstance(run, Chain):
         return [(run, reads, writes)]
     ends = reads, writes
-    steps: list[Step] = []
-    for step in run.steps:
-        inner, *sides = step
+    steps: list[Between] = []
+    for inner, *sides in run.steps:
         here, there = (ends[s.end] if isinstance(s, Part) else s for s in sides)
         steps += expanded(inner, here, there)
     return steps
@@ -69,7 +68,7 @@ def in_scratch(kernel: Kernel, task: Task, effort: str) -> Run | None:
     if inner is None:
         return None
 
-    steps: list[Step] = [(copy_array, SOURCE, scratch), (inner, scratch, scratch)]
+    steps: list[Between] = [(copy_array, SOURCE, scratch), (inner, scratch, scratch)]
     return Chain([*steps, (copy_array, scratch, TARGET)])
 
 
