@@ -48,7 +48,7 @@ u[:] = np.random.default_rng(MPI.COMM_WORLD.rank).random(u.shape)
 back = fft.backward(fft.forward(u, newDistArray(fft)), newDistArray(fft, False))
 assert np.allclose(back, u)
 ours = [isinstance(each, kind) for each, kind in ((fft, same), (fft, PFFT))]
-print(type(u).__module__.split(".")[0], ours, sys.argv[1:], flush=True)
+sys.stdout.write(f"{type(u).__module__.split('.')[0]} {ours} {sys.argv[1:]}\\n")  # at once
 """
 
 
