@@ -157,7 +157,9 @@ def iteration(run: Run) -> Iterator[Iteration]:
     """Collective. What makes the iterations of this run: a script where there can be one, kept with
     the matrix until that has other values."""
     A: Any = run.A
-    M: Any = run.M.map if isinstance(run.M, Function) else run.M
+    M: Any = run.M
+    if isinstance(M, Function) and M.map is not None:
+        M = M.map
     if not (
         isinstance(A, DistMatrix) and _has_steps(A, run.space)
         and (M is None or (_is_diagonal(M, run.space) if type(M) is Jacobi

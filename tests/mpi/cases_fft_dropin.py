@@ -10,7 +10,7 @@ from importlib import import_module
 import numpy as np
 from cases import need, parameters, ranks
 
-from onesided.collectives import PatternError, RequestError, UnsupportedError, memory
+from onesided.collectives import PatternError, RequestError, UnsupportedError, arena
 from onesided.collectives.context import Context
 from onesided.pencilfft import (
     PFFT,
@@ -322,12 +322,12 @@ def case_many_plans_share_windows(comm):
     """None costs MPI a communicator, and hundreds a window or two."""
     made = []
 
-    class Counted(memory.Region):
+    class Counted(arena.Region):
         def __init__(self, *arguments):
             made.append(1)
             super().__init__(*arguments)
 
-    region, memory.Region = memory.Region, Counted
+    region, arena.Region = arena.Region, Counted
     try:
         plans = [PFFT(comm, (4, 6, 8), dtype="fdFD"[k % 4], **OPTIONS) for k in range(60)]
         for k, plan in enumerate(plans):
@@ -335,7 +335,7 @@ def case_many_plans_share_windows(comm):
         for plan in plans[::2] + plans[1::2]:
             plan.destroy()
     finally:
-        memory.Region = region
+        arena.Region = region
     assert 0 < len(made) < 16, made
 
 
