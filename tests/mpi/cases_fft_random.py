@@ -22,7 +22,7 @@ WAYS = [(a, b) for a in (False, True) for b in (False, True)]
 METHODS = [name for name in names() if name != "auto"]
 
 #: These keep packed blocks of their own, on both sides of every exchange.
-PACKING = ["p2p"]
+PACKING = ["p2p", "rma-fence-paper", "rma-lock-paper"]
 
 #: Older versions of NumPy have buffers of their own where complex arrays take a real factor.
 OLD = np.lib.NumpyVersion(np.__version__) < "2.4.0"
