@@ -56,7 +56,7 @@ BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT
 PATIENCE = 10.0
 
 #: Memory of a rank that is alone on its node.
-PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+ALONE = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS
 
 #: Where MPIs share memory.
 SHARED = "/dev/shm"
@@ -145,7 +145,7 @@ class Region:
         try:
             comm.Dup().Free()  # MPICH 5.0 crashes in Allocate_shared where this fails
             if comm.size == 1:
-                self._own = memoryview(mmap.mmap(-1, nbytes, PRIVATE))
+                self._own = memoryview(mmap.mmap(-1, nbytes, ALONE))
                 self.window = MPI.Win.Create(self._own, 1, MPI.INFO_NULL, comm)
             else:
                 self.window = MPI.Win.Allocate_shared(nbytes, 1, info, comm)

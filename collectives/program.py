@@ -346,6 +346,8 @@ class PythonRounds:
             return
         self._refuse_inside()
         with self._lock:
+            if self._state != ACTIVE:  # another thread has given the round up meanwhile
+                self._refuse("told that a chunk is ready")
             self._unready = 0
             with self._unbroken():
                 self._launch()

@@ -455,7 +455,7 @@ class Request(Persistent):
         ready already or does not exist.
         """
         known = 0 <= chunk < len(self._written) and not self._written[chunk]
-        if not self._unready or not known or in_forked_child():
+        if self._state != ACTIVE or not self._unready or not known or in_forked_child():
             raise self._unexpected(chunk)
         try:
             self._written[chunk] = 1
@@ -538,7 +538,7 @@ class Request(Persistent):
 
     def _unexpected(self, chunk: int) -> RequestError:
         self._check_process("told that a chunk is ready")
-        if not self._unready:
+        if self._state != ACTIVE or not self._unready:
             return RequestError(f"chunk {chunk} of {self!r}, which has no chunk to be written")
         count = len(self._written)
         known = "is ready already" if 0 <= chunk < count else f"does not exist, there are {count}"

@@ -890,6 +890,10 @@ static PyObject *fill_chunk(Rounds *self, PyObject *Py_UNUSED(nothing))
     }
     if (lock(self) < 0)
         return NULL;
+    if (self->state != ACTIVE) { /* another thread has given the round up meanwhile */
+        unlock(self);
+        return refuse(self, "told that a chunk is ready");
+    }
     self->unready = 0;
     if (launch(self) < 0 || (!is_done(self) && enlist(self) < 0))
         return give_up(self);

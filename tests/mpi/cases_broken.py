@@ -53,6 +53,7 @@ def refuses_all_but_free(request):
     for verb in ("Start", "Wait", "Test", "Get_status", "Open", "Release"):
         error = raises(RequestError, getattr(request, verb), "broken", "Boom", "as it was wanted")
         assert isinstance(error.__cause__, Boom), error.__cause__
+    raises(RequestError, lambda: request.Ready(0))
 
 
 def exchange(comm, method, memory="own", info=None):
@@ -166,6 +167,7 @@ def case_between_open_and_ready(comm, method, where, everywhere, slots):
     comm.Barrier()
     request.Free()
     assert request.state == "freed"
+    raises(RequestError, lambda: request.Ready(0))
     again = exchange(comm, method)
     for turn in range(3):
         again.round(turn)
