@@ -123,6 +123,8 @@ class Assembler:
         All three are broadcast against each other, and copied; ``ValueError`` where they cannot be.
         """
         given = np.broadcast_arrays(rows, cols, values)
+        if not given[0].size:  # an empty list has no integers
+            return
         self._added.append(tuple(np.array(part).reshape(-1) for part in given))
 
     def assemble(self, values: ArrayLike | None = None) -> DistMatrix:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,15 @@ def save(array: Any, filename: str, global_slice: Any = None) -> None:
     Every rank writes its own block. PatternError on every rank for elements that are no numbers and
     for a global slice, FileError where the system fails.
     """
-    comm, new, shape = array.comm, filename + ".new", tuple(array.global_shape)
+    comm, shape = array.comm, tuple(array.global_shape)
     agree(comm, what=("a write", filename, shape, array.dtype.str))
     with agreed(comm):
         if array.dtype.hasobject:
             raise PatternError(f"{filename}: elements of {array.dtype} are no numbers")
         if global_slice is not None:
             raise PatternError(f"{filename}: a global slice goes to HDF5; here the array is whole")
+    # several may write one file, such as all ranks an array that each of them has whole
+    new = f"{filename}.{comm.bcast(secrets.token_hex(4))}.new"
 
     def begin() -> int:
         with naming(new), open(new, "wb") as stream:

@@ -31,6 +31,9 @@ def preconditioner(M: Any, A: Linear) -> Preconditioner | None:
     Linear may be Collective. ``TypeError`` for anything else, ``ValueError`` for another shape.
     """
     if M is None or callable(getattr(M, "apply", None)):
+        made_of = getattr(M, "matrix", None)
+        if isinstance(made_of, DistMatrix) and made_of.row_range != A.row_range:
+            raise ValueError(f"M is made of {made_of!r}, whose rows are not those of the matrix")
         return M  # type: ignore[no-any-return]
     if isinstance(M, Linear):
         if M.col_range != A.row_range or M.row_range != A.col_range:

@@ -181,6 +181,8 @@ def iteration(run: Run) -> Iterator[Iteration]:
 def _has_steps(matrix: DistMatrix, space: Space) -> bool:
     """Local. Whether the matrix multiplies vectors of a run by steps of a script; the same on all
     ranks."""
+    if type(matrix) is not DistMatrix:  # it may multiply in its own way
+        return False
     none = np.empty(0, space.dtype)
     return matrix.dtype == space.dtype and matrix.steps(none, none, _GHOSTS) is not None
 

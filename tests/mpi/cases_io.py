@@ -498,3 +498,9 @@ def case_files_of_numpy(comm, shape, dtype, rank):
         )
         file = folder / "no" / "u.npy"
         assert "u.npy" in same_error(comm, lambda: write(block, file), FileError)
+        comm.Barrier()
+        alone = Blocks.part_of(MPI.COMM_SELF, whole, rank)  # by every rank, at once
+        write(alone, folder / "each.npy")
+        comm.Barrier()
+        assert np.load(folder / "each.npy").tobytes() == whole.tobytes()
+        comm.Barrier()

@@ -9,7 +9,7 @@ from cases import parameters
 from mpi4py import MPI
 from scipy import sparse
 
-from onesided.sparse import from_scipy, stencil27
+from onesided.sparse import DistMatrix, Partition, from_scipy, stencil27
 from onesided.sparse import solvers as ours
 from onesided.sparse.preconditioners import SSOR, BlockILU, Jacobi
 from onesided.sparse.vector import DistVector
@@ -329,3 +329,43 @@ def case_distributed_vectors(comm, solver, seed):
     plain = solve(A, mine, mine.copy(), rtol=1e-8)
     assert np.array_equal(plain.x, found.x.array)
     A.Free()
+
+
+@parameters(kind=[Jacobi, SSOR, BlockILU])
+def case_a_preconditioner_of_other_rows_is_refused(comm, kind):
+    """On every rank, also where some have the same rows of both."""
+    whole = stencil27(3)
+    even = Partition.even(27, comm.size).lengths()
+    other = even.copy()
+    other[0], other[-1] = other[0] + 1, other[-1] - 1  # of one rank the same
+    A = from_scipy(comm, whole)
+    B = from_scipy(comm, whole, partition=Partition.from_lengths(other))
+    b = np.ones(A.row_range[1] - A.row_range[0])
+    if comm.size == 1:
+        assert ours.cg(A, b, M=kind(B)).converged
+        return
+    try:
+        ours.cg(A, b, M=kind(B))
+    except ValueError as error:
+        assert "rows" in str(error)
+    else:
+        raise AssertionError("it was taken")
+
+
+class Twice(DistMatrix):
+    """Another map than its entries."""
+
+    def multiply(self, x, y=None):
+        super().multiply(x, y)
+        y *= 2
+
+
+def case_a_matrix_that_multiplies_in_its_own_way(comm):
+    whole = stencil27(4) + sparse.eye_array(64)
+    A = from_scipy(comm, whole)
+    b = np.ones(A.row_range[1] - A.row_range[0])
+    A.__class__ = Twice
+    solution = ours.cg(A, b, rtol=1e-10, M=Jacobi(A))
+    assert solution.converged, solution.reason
+    expected = serial.spsolve(2 * sparse.csc_array(whole), np.ones(64))
+    np.testing.assert_allclose(solution.x, expected[slice(*A.row_range)], rtol=1e-8)

@@ -251,7 +251,8 @@ def entries_of_each_rank(cell, way):
     given = {"shape": shape} if way == "added" else {"rows": i, "cols": j, "shape": shape}
     assembler = ours.Assembler(cell.comm, dtype=cell.dtype, **given, **cell.how)
     for factor in (1, 2):
-        if way == "added":  # one by one, then the rest
+        if way == "added":  # nothing, one by one, then the rest
+            assembler.add([], [], [])
             for part in (slice(0, 1), slice(1, None)) if len(values) else ():
                 assembler.add(i[part], j[part], np.asarray(values)[part] * factor)
             made = assembler.assemble()
