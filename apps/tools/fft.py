@@ -176,7 +176,7 @@ PEER, FFTW_MPI = "mpi4py-fft", "FFTW-MPI"
 OPPONENTS = {"mpi4py-fft": PEER, "fftw-mpi": FFTW_MPI}
 DIRECTIONS = ("forward", "backward")
 #: Kernels of mpi4py-fft, and the modules that they need.
-KERNELS = {"fftw": "mpi4py_fft.fftw", "scipy": "scipy", "numpy": "numpy", "mkl_fft": "mkl_fft"}
+KERNELS = {"fftw": "mpi4py_fft", "scipy": "scipy", "numpy": "numpy", "mkl_fft": "mkl_fft"}
 #: The calls of a transpose that move data, and wait for it.
 MOVING = ("open", "start", "ready", "wait", "release")
 COMMUNICATION = "communication"
