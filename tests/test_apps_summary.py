@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import given
@@ -27,6 +29,7 @@ from onesided.apps.cli.statistics import (
     quartiles,
     ratio,
 )
+from onesided.apps.tools.fft import KERNELS
 from onesided.collectives.tuning.defects import DEFECTS, known_defects
 
 TIMES = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30)
@@ -212,3 +215,10 @@ def test_rows_are_columns_for_other_programs(kind, capsys):
     first = {"columns": "# bytes", "csv": "bytes,method", "markdown": "| bytes | method"}[kind]
     assert lines[0].startswith(first)
     assert "8_B" in lines[1] or kind != "columns"
+
+
+def test_what_mpi4py_fft_has_is_looked_for_without_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mpi4py_fft", None)
+    found = {name: find_spec(needs) is not None for name, needs in KERNELS.items()}
+    assert found["scipy"]
+    assert not found["fftw"]
