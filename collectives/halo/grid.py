@@ -308,7 +308,7 @@ class Grid(Decomposition, Scoped):
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
         """
         try:
-            wanted = (op, ghosts, kinds(boundary))
+            wanted = ("accumulate", op, ghosts, kinds(boundary))
         except PatternError:  # which all ranks raise that have to plan as well
             self._backwards(fields, op, boundary, ghosts)
             raise

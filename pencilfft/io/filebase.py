@@ -34,7 +34,7 @@ def naming(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise FileError(f"{error.filename or path}: {error.strerror or error}") from error
-    except (KeyError, RuntimeError, ValueError) as error:
+    except (EOFError, KeyError, RuntimeError, ValueError) as error:
         words = error.args[0] if error.args else type(error).__name__
         raise FileError(f"{path}: {words}") from error
 

@@ -492,6 +492,10 @@ def case_files_of_numpy(comm, shape, dtype, rank):
         short = Blocks.new(comm, shape, bool, components)
         assert "cannot" in same_error(comm, lambda: read(short, folder / "u.npy"), PatternError)
         assert "gone" in same_error(comm, lambda: read(found, folder / "gone.npy"), FileError)
+        if comm.rank == 0:
+            (folder / "empty.npy").touch()
+        comm.Barrier()
+        assert "empty" in same_error(comm, lambda: read(found, folder / "empty.npy"), FileError)
         chosen = [0] * len(shape)
         assert "global slice" in same_error(
             comm, lambda: write(block, folder / "u.npy", "u", 0, chosen), PatternError
