@@ -884,14 +884,14 @@ def case_bad_fields(comm):
         everywhere(comm, PatternError, "", grid.halo, u,
                    neighbors=[(0, ((1, 2), (1, 2)), None)] if last else ())
     everywhere(comm, PatternError, "no operation 'mean'", grid.accumulate, u, op="mean")
-    grid.update(u)  # which is kept by its name
-    everywhere(comm, PatternError, "no operation 'update'", grid.accumulate, u, op="update")
     everywhere(comm, PatternError, "|S3 has no sum", grid.accumulate, grid.zeros((), "S3"))
     everywhere(comm, PatternError, "2 boundary conditions for 1 fields", grid.update, u,
                boundary=("copy", "copy"))
     everywhere(comm, PatternError, "antireflect has no max", other.accumulate, wrong, op="max",
                boundary="antireflect")
     assert not grid._plans
+    grid.update(u)  # which is kept by its name
+    everywhere(comm, PatternError, "no operation 'update'", grid.accumulate, u, op="update")
     grid.update(u)
     grid.update(u, v)
     grid.accumulate(u)
