@@ -128,10 +128,10 @@ class Attachment:
 
     _keyval = MPI.KEYVAL_INVALID
     _lock = threading.Lock()
+    mailbox: Any = None
 
     def __init__(self) -> None:
         self.context: Context | None = None
-        self.mailbox: Any = None
 
     @classmethod
     def of(cls, comm: MPI.Comm) -> Attachment:

@@ -41,6 +41,9 @@ enum { CREDIT = 0, HEAD = 8, TOLD = 9, TAIL = 16, ENTRIES = 24, ROOM = 64 };
    Python takes up to 5 ms. */
 enum { ALONE = 1 << 18 };
 
+/* This process is the child of one that has requests. */
+extern int forked;
+
 static inline int64_t cell_load(const int64_t *cell)
 {
     return atomic_load_explicit((const _Atomic int64_t *)cell, memory_order_acquire);

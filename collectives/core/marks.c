@@ -227,7 +227,7 @@ static PyObject *refused(PyObject *bound, PyObject *const *args, Py_ssize_t coun
 /* Pready: mark one partition, and let go what is complete. */
 static PyObject *pready(Counter *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    if (count != 1 || names != NULL)
+    if (count != 1 || names != NULL || forked)
         return refused(self->bound[REFUSE], args, count, names);
     Py_ssize_t index = as_index(self, args[0]), before = self->waiting;
     if (index < 0 || self->flags[index])
@@ -243,7 +243,7 @@ static PyObject *pready_range(Counter *self, PyObject *const *args, Py_ssize_t c
                               PyObject *names)
 {
     Py_ssize_t low = -1, high = -1, before = self->waiting;
-    if (count == 2 && names == NULL) {
+    if (count == 2 && names == NULL && !forked) {
         low = as_index(self, args[0]);
         high = as_index(self, args[1]);
     }
@@ -267,10 +267,13 @@ static PyObject *reset(Counter *self, PyObject *Py_UNUSED(nothing))
     Py_RETURN_NONE;
 }
 
+/* Whether the round lacked partitions: it is over then. */
 static PyObject *close_marks(Counter *self, PyObject *Py_UNUSED(nothing))
 {
-    close_round(self);
-    Py_RETURN_NONE;
+    int lacks = self->missing > 0;
+    if (lacks)
+        close_round(self);
+    return PyBool_FromLong(lacks);
 }
 
 static PyObject *unmarked(Counter *self, PyObject *Py_UNUSED(nothing))

@@ -364,7 +364,7 @@ static pthread_cond_t late_left = PTHREAD_COND_INITIALIZER;
 static Rounds *late_rounds; /* linked; this and the next ones are guarded by late_guard */
 static Rounds *late_now;    /* the round that the thread is at: it stays in the list */
 static int late_thread, late_stop;
-static int forked;          /* this process is the child of one that has requests */
+int forked;
 
 /* A pass of a late round, unless another thread is at it: whether something has moved. */
 static int help(Rounds *self)

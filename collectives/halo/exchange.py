@@ -234,37 +234,45 @@ def _place(comm: MPI.Comm) -> Place:
 class Plans:
     """Requests that are planned once, by what they do and the memory of their fields.
 
-    They keep their fields alive, so no other memory has the same address.
+    They keep their fields alive, so no other memory has the same address. Ranks keep and find them
+    in the same order.
     """
 
     def __init__(self) -> None:
-        self._plans: dict[tuple[Wanted, Any], Any] = {}
-        self._warned = False
+        self._plans: dict[tuple[Wanted, Any], tuple[int, Any]] = {}  # the last one found is last
+        self._kept, self._warned = 0, False
 
     def __len__(self) -> int:
         return len(self._plans)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._plans.values())
+        return (plan for _, plan in self._plans.values())
 
-    def find(self, wanted: Wanted, fields: Sequence[Any]) -> Any:
+    def find(
+        self, wanted: Wanted, fields: Sequence[Any], check: Callable[[int], object] | None = None
+    ) -> Any:
         """Local. The request for these arrays, or views of the same memory; None where there is
-        none, or it has been freed by somebody else who keeps it."""
-        known = self._plans.get((wanted, _places(fields)))
-        if known is not None and known.state == "freed":
-            del self._plans[wanted, _places(fields)]
-            return None
-        return known
-
-    def number(self, plan: Any) -> int:
-        """Local. The place of a request, the same on all ranks."""
-        return [id(each) for each in self].index(id(plan))
+        none, or it has been freed by somebody else who keeps it. ``check`` is told its number
+        before, the same on all ranks, 0 for none."""
+        name = wanted, _places(fields)
+        number, plan = self._plans.get(name, (0, None))
+        if plan is not None and plan.state == "freed":
+            del self._plans[name]
+            number, plan = 0, None
+        if check is not None:
+            check(number)
+        if plan is not None:
+            self._plans[name] = self._plans.pop(name)
+        return plan
 
     def keep(self, wanted: Wanted, fields: Sequence[Any], plan: Any) -> None:
-        """Collective. Keep a request; of too many the one that is longest there is freed, which a
-        warning tells once."""
-        self._plans[wanted, _places(fields)] = plan
-        if len(self._plans) <= MOST_PLANS:
+        """Collective. Keep a request; of too many the one that has not been used for longest is
+        freed, which a warning tells once."""
+        self._kept += 1
+        self._plans[wanted, _places(fields)] = self._kept, plan
+        *others, _ = self._plans.items()
+        idle = [name for name, (_, each) in others if each.state != "active"]
+        if len(self._plans) <= MOST_PLANS or not idle:
             return
         if not self._warned:
             self._warned = True
@@ -272,7 +280,7 @@ class Plans:
                 f"more than {MOST_PLANS} lists of fields of one grid: requests are planned anew, "
                 "which is slow; keep fields, and write into them", stacklevel=4,
             )  # fmt: skip
-        self._plans.pop(next(iter(self._plans))).Free()
+        self._plans.pop(idle[0])[1].Free()
 
     def Free(self) -> None:
         """Collective. Give all back."""

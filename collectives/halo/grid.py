@@ -53,7 +53,6 @@ from onesided.collectives.halo.faces import (
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine
 from onesided.collectives.halo.redistribution import (
-    P2P,
     Part,
     Placed,
     Redistribution,
@@ -156,7 +155,7 @@ class Grid(Decomposition, Scoped):
             block_faces(self._links(self.layers), (), (), self._place, ghosts, corners)
         self._plans = Plans()
         self._migration: Migration | None = None
-        self._fields: list[NDArray[Any]] = []
+        self._regions: list[Region] = []  # of fields
         self._compares = debug.enabled()
 
     def __repr__(self) -> str:
@@ -181,11 +180,19 @@ class Grid(Decomposition, Scoped):
             field = empty(self.comm, shape, dtype, links=0)
         except ResourceError:
             return np.empty(shape, dtype)
-        self._fields.append(field)
+        self._regions = [each for each in self._regions if _in_use(each)]
         region = find_region(field)
         if region is not None:
+            self._regions.append(region)
             _MADE[region] = self._form, self._axes(staggered)
         return field
+
+    def _plain(
+        self, components: Sequence[int], dtype: DTypeLike, staggered: Sequence[int] = ()
+    ) -> NDArray[Any]:
+        """Collective. A field in memory of this rank's own, which nobody has to give back."""
+        with agreed(self._context.comm, "memory of a field"):
+            return np.empty((*components, *self._extents(staggered)), dtype)
 
     def zeros(
         self, components: int | Sequence[int] = (), dtype: DTypeLike = float,
@@ -339,11 +346,12 @@ class Grid(Decomposition, Scoped):
         """Collective. Bring a field to another grid of the same shape, however that is cut, and
         with whatever ghosts, which are not filled; or to a distributed array, or from one.
 
-        ``out`` is a field of the other grid, a new one by default. A distributed array tells where
-        it belongs by ``global_shape`` and ``local_slice()``, as
+        ``out`` is a field of the other grid, a new one in plain memory by default. A distributed
+        array tells where it belongs by ``global_shape`` and ``local_slice()``, as
         :class:`onesided.pencilfft.DistArray` does. It may be ``other``, and is filled then, or
         take the place of ``field``. Returns what is filled. The exchange for two arrays is planned
-        once and kept; later calls only wait for ranks that share cells.
+        once and kept, but where the second one is new; later calls only wait for ranks that share
+        cells.
 
         Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks
         differ.
@@ -357,15 +365,16 @@ class Grid(Decomposition, Scoped):
         """
         there: Grid = other if isinstance(other, Grid) else self
         into: Any = out if isinstance(other, Grid) else other
-        if into is None:
+        once = into is None
+        if once:
             shape = self._shape_of(field)
             lead = max(0, len(shape) - len(there.shape))
             cells = there.shape if isinstance(field, Placed) else self.shape
             more = [axis for axis, (n, m) in enumerate(zip(shape[lead:], cells, strict=False))
                     if n == m + 1]
-            into = there.empty(shape[:lead], field.dtype, more)
+            into = there._plain(shape[:lead], field.dtype, more)
         wanted = ("redistribute", self._name_of(field), there._name_of(into))
-        plan: Redistribution | None = self._planned(wanted, (field, into))
+        plan: Redistribution | None = None if once else self._planned(wanted, (field, into), there)
         if plan is None:
             shapes = [self._shape_of(field), there._shape_of(into)]
             with agreed(self._context.comm, f"redistribute {shapes} {field.dtype} {into.dtype}"):
@@ -375,25 +384,24 @@ class Grid(Decomposition, Scoped):
                 if forms[0] != forms[1]:
                     raise PatternError(f"a field of {forms[0]}, and one of {forms[1]}")
             held, wants = self._part_of(field, shapes[0]), there._part_of(into, shapes[0])
-            plan = Redistribution(self.comm, held, wants, self._info)
-            for plans in (self._plans, there._plans):  # whichever is freed first gives it back
-                plans.keep(wanted, (field, into), plan)
+            plan = Redistribution(self.comm, held, wants, self._info, once)
+            self._keep(plan, wanted, (field, into), there)
         plan.exchange()
         return into
 
     def refine(
         self, field: NDArray[Any], fine: Grid, out: NDArray[Any] | None = None, *,
-        order: int = 1, boundary: Any = None,
+        order: int = 1, boundary: Any = None, t: Any = None,
     ) -> NDArray[Any]:
         """Collective. Bring a field to a grid with twice the cells along every axis.
 
         With order 0 a fine cell has the value of the cell that it is a part of, with order 1 that
         of linear interpolation between the middles of cells. For this the ghosts of the field,
-        one layer at least on every side, are filled first, as by :meth:`update` with
-        ``boundary``; at ends without a condition they are taken as they are. ``out`` is a field of
-        the fine grid, a new one by default, and returned; its ghosts are not filled. However the
-        grids are cut, cells come from where they are; where fine blocks are those of the coarse
-        grid, twice as large, nothing else moves. Planned as by :meth:`redistribute`.
+        one layer at least on every side, are filled first, as by :meth:`update` with ``boundary``
+        and ``t``; at ends without a condition they are taken as they are. ``out`` is a field of the
+        fine grid, a new one in plain memory by default, and returned; its ghosts are not filled.
+        However the grids are cut, cells come from where they are; where fine blocks are those of
+        the coarse grid, twice as large, nothing else moves. Planned as by :meth:`redistribute`.
 
         Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks do not
         fit, and for fields that are staggered, or neither real nor complex.
@@ -407,7 +415,7 @@ class Grid(Decomposition, Scoped):
         """
         plan = self._between("refine", self, field, fine, out, order)
         if order:
-            self.update(field, boundary=boundary, ghosts="all")
+            self.update(field, boundary=boundary, ghosts="all", t=t)
         return plan.exchange()
 
     def coarsen(
@@ -428,6 +436,7 @@ class Grid(Decomposition, Scoped):
         found = plan.exchange()
         if order:
             coarse.accumulate(found, boundary=boundary, ghosts="all")
+            coarse._clear_ghosts(found)  # at ends without a condition
         return found
 
     def _between(
@@ -436,9 +445,8 @@ class Grid(Decomposition, Scoped):
     ) -> Refinement:
         """Collective. What refines or coarsens a field of this grid."""
         wanted = (name, order, self._form, other._form)
-        plan: Refinement | None = None
-        if out is not None:
-            plan = self._planned(wanted, (field, out))
+        once = out is None
+        plan: Refinement | None = None if once else self._planned(wanted, (field, out), other)
         if plan is not None:
             return plan
         fine, shape = other if coarse is self else self, self.global_shape(field)
@@ -449,21 +457,31 @@ class Grid(Decomposition, Scoped):
                 raise PatternError("a field that is not in the middles of cells")
             check_refined(coarse.shape, fine.shape, coarse.layers, order, field.dtype)
         if out is None:
-            out = other.empty(shape[:lead], field.dtype)
+            out = other._plain(shape[:lead], field.dtype)
         there, ((staggered,), _) = other.global_shape(out), other._forms([out], None)
         with agreed(self._context.comm, f"{name} to {there}"):
             if there != (*shape[:lead], *other.shape) or any(staggered) or out.dtype != field.dtype:
                 raise PatternError(f"a field of {out.dtype} of shape {there} for one of "
                                    f"{field.dtype} of shape {shape}")
         held, wants = self._part_of(field, shape), other._part_of(out, there)
-        plan = Refinement(self.comm, held, wants, name == "refine", order, lead, self._info)
-        for plans in (self._plans, other._plans):
-            plans.keep(wanted, (field, out), plan)
+        plan = Refinement(self.comm, held, wants, name == "refine", order, lead, self._info, once)
+        self._keep(plan, wanted, (field, out), other)
         return plan
+
+    def _keep(
+        self, plan: Redistribution | Refinement, wanted: Wanted, fields: Sequence[Any], other: Grid
+    ) -> None:
+        """Collective. Whichever of the two grids is freed first gives it back."""
+        if not plan.once:
+            for plans in (self._plans, other._plans):
+                plans.keep(wanted, fields, plan)
 
     def _name_of(self, array: Any) -> Any:
         """Local. What tells fields of this grid from those of others, and distributed arrays."""
-        return id(array) if isinstance(array, Placed) else self._form
+        if not isinstance(array, Placed):
+            return self._form
+        here = array.local_slice()
+        return tuple(array.global_shape), tuple([(part.start, part.stop) for part in here])
 
     def _shape_of(self, array: Any) -> tuple[int, ...]:
         """Collective. The global shape of a field, or of a distributed array."""
@@ -493,8 +511,7 @@ class Grid(Decomposition, Scoped):
             here = wanted if comm.rank == root else empty_box(len(shape))
             found: NDArray[Any] = np.empty(extents(here), field.dtype)
         target = Part.of_one(comm.size, root, found, wanted)
-        with Redistribution(self.comm, self._part_of(field, shape), target, self._info, P2P) as way:
-            way.exchange()
+        Redistribution(self.comm, self._part_of(field, shape), target, self._info, True).exchange()
         return found if comm.rank == root else None
 
     def scatter(self, whole: NDArray[Any] | None, field: NDArray[Any], root: int = 0) -> None:
@@ -512,8 +529,7 @@ class Grid(Decomposition, Scoped):
         if whole is None or comm.rank != root:
             whole = np.empty([0] * len(shape), field.dtype)
         source = Part.of_one(comm.size, root, whole, full_box((), shape, ""))
-        with Redistribution(self.comm, source, self._part_of(field, shape), self._info, P2P) as way:
-            way.exchange()
+        Redistribution(self.comm, source, self._part_of(field, shape), self._info, True).exchange()
 
     # -- items that move --------------------------------------------------------------------------
 
@@ -557,10 +573,11 @@ class Grid(Decomposition, Scoped):
         if self._migration is not None:
             self._migration.Free()
             self._migration = None
-        while self._fields:
-            field = self._fields.pop()
-            if find_region(field) is not None:
-                free(field)
+        while self._regions:
+            region = self._regions[-1]
+            if _in_use(region):
+                free(region.part(region.node.comm.rank)[: region.nbytes])
+            self._regions.pop()
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -677,17 +694,32 @@ class Grid(Decomposition, Scoped):
             partial(all_fills, self, fields, forms, shown, (combine, empties)), shown,
         )  # fmt: skip
 
-    def _planned(self, wanted: Wanted, fields: Sequence[Any]) -> Any:
+    def _planned(self, wanted: Wanted, fields: Sequence[Any], *others: Grid) -> Any:
         """Local, in debug mode collective: whether all ranks mean the same request.
 
-        The request of these arrays, or of views of the same memory; None where there is none, or
-        another grid that has kept it is freed.
+        The request of these arrays, or of views of the same memory, which ``others`` keep, too;
+        None where there is none, or another grid that has kept it is freed.
         """
-        known = self._plans.find(wanted, fields)
-        if self._compares:
-            which = "a new request" if known is None else f"request {self._plans.number(known)}"
-            agree(self._context.comm, None, f"{which}: {wanted[0]} of {self.shape}")
-        return known
+        for other in others:
+            other._plans.find(wanted, fields)
+        return self._plans.find(wanted, fields, partial(self._compare, wanted[0])
+                                if self._compares else None)
+
+    def _compare(self, name: str, number: int) -> None:
+        """Collective."""
+        which = f"request {number}" if number else "a new request"
+        agree(self._context.comm, None, f"{which}: {name} of {self.shape}")
+
+    def _clear_ghosts(self, field: NDArray[Any]) -> None:
+        """Local."""
+        for axis, (low, high) in enumerate(self.layers, field.ndim - len(self.shape)):
+            layers = np.moveaxis(field, axis, 0)
+            layers[:low] = layers[len(layers) - high :] = 0
+
+
+def _in_use(region: Region) -> bool:
+    """Whether the memory of a field has not been given back."""
+    return region.key in region.context.allocations
 
 
 def _first(field: Any) -> NDArray[Any]:

@@ -34,7 +34,7 @@ SPARE, LEAST = 1.5, 16
 REVIEW, TOO_MUCH = 64, 4
 
 #: What is wrong with the arguments of a rank; the worst of all ranks is what they all raise.
-FINE, ASTRAY, ODD = range(3)
+FINE, ASTRAY, ODD, LACKING = range(4)
 
 #: What is done with items beyond an end of the grid.
 OUTSIDE = ("raise", "drop")
@@ -96,9 +96,10 @@ class Records(Scoped):
         self, arrays: Sequence[NDArray[Any]], items: NDArray[Any], counts: NDArray[Any]
     ) -> list[NDArray[Any]]:
         """Collective. The same, to any rank, by an exchange of this call alone."""
-        out = np.empty((len(items), self.width), np.uint8)
-        self._pack(arrays, items, out, slice(None))
-        came = np.empty((int(counts[1].sum()), self.width), np.uint8)
+        with agreed(self._context.comm, "memory for items"):
+            out = np.empty((len(items), self.width), np.uint8)
+            self._pack(arrays, items, out, slice(None))
+            came = np.empty((int(counts[1].sum()), self.width), np.uint8)
         record = MPI.BYTE.Create_contiguous(self.width).Commit()
         try:
             self._context.comm.Alltoallv([out, counts[0].tolist(), record],
@@ -173,24 +174,25 @@ class Migration(Scoped):
 
     def move(self, arrays: Any, positions: Any, outside: str) -> list[NDArray[Any]]:
         """Collective. See :meth:`~.grid.Grid.migrate`."""
-        form, state, items = None, FINE, np.zeros(0, np.int64)
-        owner, given = items, []
+        form, state, count = None, ODD, 0
+        given: list[NDArray[Any]] = []
+        counts = self._counts
+        counts[0] = 0
         try:
             given = [np.asarray(array) for array in (*arrays, positions)]
             form = self._form(given)
+            if form is not None and outside in OUTSIDE:
+                given[-1] = given[-1].copy()
+                items, owner = self._leaving(given[-1])
+                goes = owner >= 0
+                counts[0] = np.bincount(owner[goes], minlength=self._size)
+                state, count = FINE, len(given[-1])
+                if outside == "raise" and not goes.all():
+                    state = ASTRAY
         except (TypeError, ValueError):
             pass
-        if form is None or outside not in OUTSIDE:
-            state = ODD
-        else:
-            given[-1] = given[-1].copy()
-            items, owner = self._leaving(given[-1])
-            if outside == "raise" and (owner < 0).any():
-                state = ASTRAY
-        goes = owner >= 0
-        counts = self._counts
-        counts[0] = np.bincount(owner[goes], minlength=self._size)
-        count = 0 if state == ODD else len(given[-1])
+        except MemoryError:
+            state = LACKING
         records, alone, again = self._agreed(state, form, outside, count)
         if records is None:
             return given
@@ -267,7 +269,7 @@ class Migration(Scoped):
         shapes = _name((outside, None if form is None else [shape for shape, _ in form]))
         name = _name((outside, form)) if count else 0
         known, leaving = self._records.get(name), self._counts[0]
-        room = np.zeros(self._size, int) if known is None else known.room[0]
+        room: Any = 0 if known is None else known.room[0]
         short = bool((leaving > room)[self._near].any())
         again = short and known is not None and known.late
         self._calls += 1
@@ -292,7 +294,7 @@ class Migration(Scoped):
         records.late = bool(short)
         return records, bool(far or short), bool(again)
 
-    def _wrong(self, state: int, shapes: int, name: int) -> PatternError:
+    def _wrong(self, state: int, shapes: int, name: int) -> Exception:
         """Collective. What is wrong with the arguments of the first rank that gives such."""
         said = self._context.comm.allgather((state, shapes, name))
         for rank, (each, _, _) in enumerate(said):
@@ -302,6 +304,8 @@ class Migration(Scoped):
                     f"rows of {len(self._edges)} real numbers, or an outside that is none of "
                     f"{', '.join(OUTSIDE)}; nothing has moved"
                 )
+            if each == LACKING:
+                return MemoryError(f"rank {rank} has no memory for items; nothing has moved")
             if each == ASTRAY:
                 return PatternError(f"rank {rank} has items beyond an end of the grid, or at no "
                                     "number; nothing has moved")

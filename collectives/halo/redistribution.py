@@ -17,15 +17,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import words_of_all
-from onesided.collectives.context import Scoped
+from onesided.collectives.agreement import agreed, words_of_all
+from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallw_init
 from onesided.collectives.halo.faces import Layers, common, empty_box, extents, is_empty
 from onesided.collectives.pattern import Box, one_piece
-
-#: The method of exchanges that are used once.
-P2P = "p2p"
 
 
 @runtime_checkable
@@ -87,25 +84,27 @@ def part_of(comm: MPI.Intracomm, array: Any) -> Part:
 
 
 class Redistribution(Scoped):
-    """The way from one part to another; :meth:`exchange` goes it."""
+    """The way from one part to another; :meth:`exchange` goes it, ``once`` or again and again."""
 
     def __init__(
-        self, comm: MPI.Comm, source: Part, target: Part, info: Any = None, method: str = "auto"
+        self, comm: MPI.Comm, source: Part, target: Part, info: Any = None, once: bool = False
     ) -> None:
         """Collective."""
         rank = comm.Get_rank()
-        self._source, self._target = source, target
+        self._source, self._target, self.once = source, target, once
         self._beside: tuple[NDArray[Any], NDArray[Any]] | None = None
-        if not one_piece(target.array):  # what comes is received beside it
-            here = extents(target.boxes[rank])
-            view = target.array[_inside(target.origin, here, [0] * len(here))]
-            target = Part(np.empty(here, view.dtype), [0] * len(here), target.boxes)
-            self._beside = view, target.array
+        with agreed(Context.of(comm).comm, "memory of a redistribution"):
+            if not one_piece(target.array):  # what comes is received beside it
+                here = extents(target.boxes[rank])
+                view = target.array[_inside(target.origin, here, [0] * len(here))]
+                target = Part(np.empty(here, view.dtype), [0] * len(here), target.boxes)
+                self._beside = view, target.array
         out = source.shared(source.boxes[rank], target.boxes)
         into = target.shared(target.boxes[rank], source.boxes)
         self._request = Alltoallw_init(
-            comm, [source.array, out], [target.array, into], method=method, info=info
-        )
+            comm, [source.array, out], [target.array, into], method="p2p" if once else "auto",
+            info=info,
+        )  # fmt: skip
 
     def exchange(self) -> NDArray[Any]:
         """Collective in the sense of MPI. Fill the target, and return it."""
@@ -114,6 +113,8 @@ class Redistribution(Scoped):
         if self._beside is not None:
             view, come = self._beside
             view[...] = come
+        if self.once:
+            self.Free()
         return self._target.array
 
     @property
@@ -127,38 +128,40 @@ class Redistribution(Scoped):
 
 
 class Refinement(Scoped):
-    """The way from a coarse field to a fine one, or back; :meth:`exchange` goes it."""
+    """The way from a coarse field to a fine one, or back; :meth:`exchange` goes it, ``once`` or
+    again and again."""
 
     def __init__(
         self, comm: MPI.Comm, source: Part, target: Part, refines: bool, order: int, lead: int,
-        info: Any = None,
+        info: Any = None, once: bool = False,
     ) -> None:
         """Collective. The axes after the first ``lead`` ones are refined. Where a coarse field is
         read or written, so are ``order`` layers of ghosts."""
         coarse, fine = (source, target) if refines else (target, source)
         self._refines, self._order, self._result = refines, order, target.array
-        self.state = "inactive"
-        here = extents(coarse.boxes[comm.Get_rank()])
+        self.state, self.once = "inactive", once
+        rank = comm.Get_rank()
+        here, there = extents(coarse.boxes[rank]), extents(fine.boxes[rank])
+        boxes = [_doubled(box, lead) for box in coarse.boxes]
+        moves = boxes != list(fine.boxes)
         layers = [0] * lead + [order] * (len(here) - lead)
         view = coarse.array[_inside(coarse.origin, here, layers)]
-        boxes = [_doubled(box, lead) for box in coarse.boxes]
-        self._way: Redistribution | None = None
-        if boxes == list(fine.boxes):
-            there = extents(fine.boxes[comm.Get_rank()])
-            last = fine.array[_inside(fine.origin, there, [0] * len(there))]
-        else:
-            shape = extents(boxes[comm.Get_rank()])
-            last = np.zeros(shape, coarse.array.dtype)
-            between = Part(last, [0] * len(shape), boxes)
-            ways = (between, fine) if refines else (fine, between)
-            self._way = Redistribution(comm, *ways, info)
+        last = fine.array[_inside(fine.origin, there, [0] * len(there))]
         #: By axis, the field before it is refined, and after that, with this axis first.
         self._steps: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        for axis in range(lead, view.ndim):
-            shape = (*last.shape[: axis + 1], *view.shape[axis + 1 :])
-            fresh = last if axis == view.ndim - 1 else np.zeros(shape, view.dtype)
-            self._steps.append((np.moveaxis(view, axis, 0), np.moveaxis(fresh, axis, 0)))
-            view = fresh
+        with agreed(Context.of(comm).comm, "memory of a refinement"):
+            if moves:
+                last = np.zeros(extents(boxes[rank]), view.dtype)
+            for axis in range(lead, view.ndim):
+                shape = (*last.shape[: axis + 1], *view.shape[axis + 1 :])
+                fresh = last if axis == view.ndim - 1 else np.zeros(shape, view.dtype)
+                self._steps.append((np.moveaxis(view, axis, 0), np.moveaxis(fresh, axis, 0)))
+                view = fresh
+        self._way: Redistribution | None = None
+        if moves:
+            between = Part(last, [0] * last.ndim, boxes)
+            ways = (between, fine) if refines else (fine, between)
+            self._way = Redistribution(comm, *ways, info, once)
 
     def exchange(self) -> NDArray[Any]:
         """Collective in the sense of MPI. Fill the target, and return it."""
@@ -172,6 +175,8 @@ class Refinement(Scoped):
                 self._result[...] = 0
             for before, after in reversed(self._steps):
                 _collect(after, before, self._order)
+        if self.once:
+            self.Free()
         return self._result
 
     def Free(self) -> None:

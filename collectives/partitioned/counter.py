@@ -100,11 +100,15 @@ class Counter:
         self._pending[:] = False
         self.missing, self.waiting = self._grouping.partitions, 0
 
-    def close(self) -> None:
-        """There is no round: nothing can be marked, nothing leaves."""
-        self._flags[:] = 1
-        self._pending[:] = False
-        self.missing = self.waiting = 0
+    def close(self) -> bool:
+        """There is no round any more that lacks partitions: nothing can be marked, nothing leaves.
+        Whether there was one."""
+        lacks = self.missing > 0
+        if lacks:
+            self._flags[:] = 1
+            self._pending[:] = False
+            self.missing = self.waiting = 0
+        return lacks
 
     def mark(self, which: int | NDArray[np.int64]) -> int:
         """Mark a partition, or many, and return -1.

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -35,6 +34,7 @@ from onesided.collectives.errors import OnesidedError, PatternError, ResourceErr
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import BOARD, Region, find_region
 from onesided.collectives.partitioned.counter import Grouping
+from onesided.collectives.partitioned.guard import Guard
 from onesided.collectives.pattern import as_bytes
 
 Info = Mapping[str, str] | MPI.Info | None
@@ -139,8 +139,6 @@ Position = tuple[Queue, int]
 #: A communicator, the sending peer, the slot of the receive, the parameters of the sender.
 LeftOver = tuple[MPI.Intracomm, int, int, Parameters]
 
-_making = threading.Lock()
-
 
 class Matching:
     """The parameters that have come, and the slots in use, of one communicator on this rank.
@@ -153,7 +151,7 @@ class Matching:
         self._tag = highest_tag()
         self._slots: defaultdict[int, set[int]] = defaultdict(set)  # in use, by peer
         self._next = 0
-        self._lock = threading.Lock()
+        self.guard = Guard()
         self._asked: defaultdict[Queue, int] = defaultdict(int)
         self._came: defaultdict[Queue, int] = defaultdict(int)
         self._waiting: dict[Position, tuple[Parameters, bool]] = {}
@@ -169,12 +167,11 @@ class Matching:
     def of(cls, comm: MPI.Comm) -> Matching:
         """Local. That of a communicator; :class:`OnesidedError` for what is none."""
         attachment = Attachment.of(comm)
-        if attachment.mailbox is None:
-            with _making:
-                if attachment.mailbox is None:
-                    attachment.mailbox = cls(comm, attachment)  # type: ignore[arg-type]
-        matching: Matching = attachment.mailbox
-        return matching
+        found: Matching | None = attachment.mailbox
+        if found is None:  # of several threads the first one has made it for all
+            made = cls(comm, attachment)  # type: ignore[arg-type]
+            found = vars(attachment).setdefault("mailbox", made)
+        return found
 
     def _private(self) -> MPI.Intracomm | None:
         """Local. The package's own duplicate, where there is one already."""
@@ -183,23 +180,26 @@ class Matching:
 
     def post(self, parameters: Parameters, peer: int) -> Position:
         """Local. Tell the peer; returns the position at which its answer arrives."""
-        with self._lock:
-            other = RECEIVER if parameters.side == SENDER else SENDER
-            queue = (peer, other, parameters.tag)
-            position = (queue, self._asked[queue])
-            self._asked[queue] += 1
-            private = self._private()
-            if private is not None:
-                self._mine_private.add(position)
-            self._send((position[1], parameters, private is not None), peer, private)
+        position: Position = self.guard.run(self._post, parameters, peer)
+        return position
+
+    def _post(self, parameters: Parameters, peer: int) -> Position:
+        other = RECEIVER if parameters.side == SENDER else SENDER
+        queue = (peer, other, parameters.tag)
+        position = (queue, self._asked[queue])
+        self._asked[queue] += 1
+        private = self._private()
+        if private is not None:
+            self._mine_private.add(position)
+        self._send((position[1], parameters, private is not None), peer, private)
         return position
 
     def tell_failure(self, position: Position, error: Exception) -> None:
         """Local. This side of a matched pair has failed, and the peer cannot see it."""
         (peer, side, tag), number = position
         mine = RECEIVER if side == SENDER else SENDER
-        with self._lock:
-            self._send((mine, tag, number, *portable(error)), peer, self._private())
+        words = (mine, tag, number, *portable(error))
+        self.guard.run(self._send, words, peer, self._private())
 
     def _send(self, what: object, peer: int, private: MPI.Intracomm | None) -> None:
         self._posted = [request for request in self._posted if not request.Test()]
@@ -208,23 +208,25 @@ class Matching:
 
     def take(self, position: Position) -> tuple[Parameters, MPI.Intracomm] | None:
         """Local. The peer's parameters and the communicator of the pair, where they have come."""
-        with self._lock:
-            self._receive()
-            found = self._waiting.pop(position, None)
-            if found is None:
-                return None
-            theirs, private = found[0], self._private()
-            both = found[1] and position in self._mine_private
-            self._mine_private.discard(position)
-            return theirs, private if both and private is not None else self.comm
+        found: tuple[Parameters, MPI.Intracomm] | None = self.guard.attempt(self._take, position)
+        return found
+
+    def _take(self, position: Position) -> tuple[Parameters, MPI.Intracomm] | None:
+        self._receive()
+        found = self._waiting.pop(position, None)
+        if found is None:
+            return None
+        return found[0], self._comm_of(position, found[1])
+
+    def _comm_of(self, position: Position, theirs: bool) -> MPI.Intracomm:
+        """Local. That of a pair: the private one where both sides had it."""
+        private = self._private() if theirs and position in self._mine_private else None
+        self._mine_private.discard(position)
+        return self.comm if private is None else private
 
     def probe(self, source: int = MPI.ANY_SOURCE, tag: int = 0) -> None:
         """Local. Drive MPI on this communicator, and take what has come."""
-        if self._lock.acquire(blocking=False):
-            try:
-                self._receive()
-            finally:
-                self._lock.release()
+        self.guard.attempt(self._receive)
 
     def _receive(self) -> None:
         private = self._private()
@@ -249,17 +251,17 @@ class Matching:
 
     def leave(self, position: Position, slot: int) -> None:
         """Local. Nobody will take the parameters at this position."""
-        with self._lock:
-            found = self._waiting.pop(position, None)
-            if found is None:
-                self._left[position] = slot
-            else:
-                self._give_up(position, slot, *found)
+        self.guard.run(self._leave, position, slot)
+
+    def _leave(self, position: Position, slot: int) -> None:
+        found = self._waiting.pop(position, None)
+        if found is None:
+            self._left[position] = slot
+        else:
+            self._give_up(position, slot, *found)
 
     def _give_up(self, position: Position, slot: int, theirs: Parameters, private: bool) -> None:
-        own = self._private() if private and position in self._mine_private else None
-        self._mine_private.discard(position)
-        self.give_up(self.comm if own is None else own, position[0][0], slot, theirs)
+        self.give_up(self._comm_of(position, private), position[0][0], slot, theirs)
 
     def give_up(self, comm: MPI.Intracomm, peer: int, slot: int, theirs: Parameters) -> None:
         """Local. Messages of this sender may still come, and nobody will receive them."""
@@ -280,35 +282,38 @@ class Matching:
         one would take them for its own; and what has come for receives that were given up. Waits
         for a second where a peer never answers.
         """
-        with self._lock:
-            given_up = time.monotonic() + 1
-            while True:
-                for each in (self._private(), comm):
-                    if each is not None:
-                        self._receive_from(each)
-                unanswered = any(self._came[queue] < n for queue, n in self._asked.items())
-                if not unanswered or time.monotonic() > given_up:
-                    break
-            for given in self._given_up:
-                if given[0] != MPI.COMM_NULL:
-                    self._receive_left_over(*given)
+        self.guard.run(self._close, comm)
+
+    def _close(self, comm: MPI.Comm) -> None:
+        given_up = time.monotonic() + 1
+        while True:
+            for each in (self._private(), comm):
+                if each is not None:
+                    self._receive_from(each)
+            unanswered = any(self._came[queue] < n for queue, n in self._asked.items())
+            if not unanswered or time.monotonic() > given_up:
+                break
+        for given in self._given_up:
+            if given[0] != MPI.COMM_NULL:
+                self._receive_left_over(*given)
 
     def take_slot(self, peer: int) -> int:
         """Local. A number that no other receive from this peer has."""
-        with self._lock:
-            used = self._slots[peer]
-            for number in range(self._next, self._next + SLOTS):
-                slot = number % SLOTS
-                if slot not in used:
-                    used.add(slot)
-                    self._next = slot + 1
-                    return slot
-            raise ResourceError(f"a rank has at most {SLOTS} receives from another at a time")
+        slot: int = self.guard.run(self._take_slot, self._slots[peer])
+        return slot
+
+    def _take_slot(self, used: set[int]) -> int:
+        for number in range(self._next, self._next + SLOTS):
+            slot = number % SLOTS
+            if slot not in used:
+                used.add(slot)
+                self._next = slot + 1
+                return slot
+        raise ResourceError(f"a rank has at most {SLOTS} receives from another at a time")
 
     def give_slot(self, peer: int, slot: int) -> None:
         """Local. All that was sent to this receive has come."""
-        with self._lock:
-            self._slots[peer].discard(slot)
+        self._slots[peer].discard(slot)
 
 
 # -- what one side was given ----------------------------------------------------------------------

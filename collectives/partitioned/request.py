@@ -12,7 +12,8 @@ not possible at once, the progress thread does it (:mod:`..progress`). It calls 
 ``MPI_THREAD_MULTIPLE`` is needed: under a lower level, and with ``progress=manual``, only calls of
 this library advance anything.
 
-*Threads.* A lock of the request guards all that it holds, so any thread may mark and ask. MPI is
+*Threads.* A lock of the request guards all that it holds, so any thread may mark and ask; a signal
+handler, too, but where it has interrupted a call of the same request, which refuses it. MPI is
 called by the thread at hand under ``MPI_THREAD_MULTIPLE``, and by MPI's main thread only under a
 lower level: marks of other threads only count then, and what they complete leaves in the next
 ``Pready``, ``Test`` or ``Wait`` of the main thread. No lock is held while a thread waits.
@@ -20,10 +21,10 @@ lower level: marks of other threads only count then, and what they complete leav
 
 from __future__ import annotations
 
-import threading
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
 from onesided.collectives.context import retire_at_end
-from onesided.collectives.errors import OnesidedError, RequestError
+from onesided.collectives.errors import OnesidedError, RequestError, in_forked_child
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.partitioned.channel import (
     AUTO,
@@ -44,6 +45,7 @@ from onesided.collectives.partitioned.channel import (
     chosen,
 )
 from onesided.collectives.partitioned.counter import Counter, compiled_counter
+from onesided.collectives.partitioned.guard import Guard
 from onesided.collectives.partitioned.handshake import (
     RECEIVER,
     SENDER,
@@ -65,6 +67,9 @@ class _NoMarks:
 
     waiting = missing = 0
 
+    def close(self) -> bool:
+        return False
+
 
 class PartitionedRequest(Persistent):
     """One side of a partitioned send; made by ``Psend_init`` and ``Precv_init``.
@@ -84,9 +89,9 @@ class PartitionedRequest(Persistent):
         self.matching, self.parameters = matching, arguments.parameters
         self.memory, self.peer, self._given = arguments.memory, arguments.peer, arguments.given
         self.method = self.parameters.method  # as asked for; the transport taken, once it is known
-        self._guard = threading.Lock()
+        self._guard = Guard()
         self._opened = self._begun = 0  # the round for which that has been done
-        self._enlisted = self._leaving = False
+        self._enlisted = False
         self._channel: Channel | None = None
         self._end = None
         self._end_owes: Callable[[], bool] | None = None  # of ends that may owe something
@@ -171,17 +176,12 @@ class PartitionedRequest(Persistent):
         """
         self._check_process("freed")
         self._refuse_inside()  # a signal handler, or a step, which may hold the guard
-        with self._guard:
-            if self._leaving:
-                return
-            given_up = self._state == ACTIVE and self._counter.missing > 0
-            if self._state == ACTIVE and not given_up:
-                self._refuse("freed")
-            broken = given_up or self._state == BROKEN
-            self._leaving = True
+        self.matching.guard.run(bool)  # nor by what has interrupted that
+        broken = self._guard.run(self._end_by_free)
+        if broken is None:
+            return
         # without the guard: another thread may be executing the round, and want it
         matching, position, cause = self.matching, self._position, self._cause
-        self._retire()
         if broken and position is not None and not isinstance(self._error, OnesidedError):
             why = "" if cause is None else f" after {type(cause).__name__}"
             error = RequestError(f"a partitioned round was given up{why}")
@@ -197,14 +197,24 @@ class PartitionedRequest(Persistent):
         if not broken and self.parameters.side == RECEIVER:  # else messages may be under way
             matching.give_slot(self.peer, slot)
 
+    def _end_by_free(self) -> bool | None:
+        """From now on the request is freed, and takes no mark. Whether its round is given up; None
+        where it was freed before."""
+        if self._state == FREED:
+            return None
+        given_up = self._state == ACTIVE and self._counter.close()
+        if self._state == ACTIVE and not given_up:
+            self._refuse("freed")
+        broken = given_up or self._state == BROKEN
+        self._retire()
+        return broken
+
     def retire(self) -> None:
         """Local. MPI ends: the memory of the peer goes, and from now on the request raises."""
-        with self._guard:
-            if self._leaving:
-                return
-            broken, self._leaving = self._state != INACTIVE, True
-        self._retire()
-        self._release(broken)
+        if self._state != FREED:
+            broken = self._state != INACTIVE
+            self._retire()
+            self._release(broken)
 
     def _release(self, broken: bool) -> Channel | None:
         """Local. Give back what was made for rounds; ``broken``: one of them is under way."""
@@ -230,21 +240,32 @@ class PartitionedRequest(Persistent):
         if self._error is not None:
             raise self._error
 
+    def advance(self, level: int) -> bool:
+        """Local. Execute what can be, unless another thread, or what this one has interrupted, is
+        at it. The guard is taken first: no thread waits for it inside of the round."""
+        if in_forked_child():
+            return False
+        with self._guard.lock:
+            return not self._guard.busy and super().advance(level)
+
     def _advance(self) -> bool:
         """What a round consists of: called until it is true."""
-        with self._guard:
-            self._hear()
-            begins = self._begun != self.rounds
+        done: bool = self._guard.run(self._go_on)
+        return done
+
+    def _go_on(self) -> bool:
+        self._hear()
+        begins = self._begun != self.rounds
+        if begins:
+            begun = self._begin()
+            if self._error is not None:
+                raise self._error
+            if begun and self._end_owes is None and not self._counter.waiting:
+                return False  # mostly
+        if self._begun != self.rounds or not self._step():
             if begins:
-                begun = self._begin()
-                if self._error is not None:
-                    raise self._error
-                if begun and self._end_owes is None and not self._counter.waiting:
-                    return False  # mostly
-            if self._begun != self.rounds or not self._step():
-                if begins:
-                    self._enlist_if_owing()
-                return False
+                self._enlist_if_owing()
+            return False
         if self._enlisted:
             self._enlisted = False
             progress.delist(self)
@@ -356,7 +377,9 @@ class PartitionedSend(PartitionedRequest):
         super().__init__(arguments)
         self._reset = self._counter.reset
         if self._compiled is not None:
-            self._compiled.bind(self._completed, self._mark, self._mark_range)
+            run = self._guard.run
+            self._compiled.bind(self._completed, partial(run, self._mark),
+                                partial(run, self._mark_range))
             if self._sums is None:
                 self.__dict__["Pready"] = self._compiled.pready
                 self.__dict__["Pready_range"] = self._compiled.pready_range
@@ -379,41 +402,37 @@ class PartitionedSend(PartitionedRequest):
         Raises :class:`RequestError`, and changes nothing, where the request is not active, the
         partition is ready already or does not exist.
         """
-        self._mark(partition)
+        self._guard.run(self._mark, partition)
 
     def _mark(self, partition: int) -> None:
-        self._guard.acquire()  # "with" takes longer, and this is called for every partition
-        try:
-            self._check_markable()
-            if partition.__class__ is not int or not 0 <= partition < self.partitions:
-                partition = _as_index(partition, self.partitions, self)
-            self._add(partition if self._compiled is None else np.array([partition], np.int64))
-        finally:
-            self._guard.release()
+        self._check_markable()
+        partition = _as_index(partition, self.partitions, self)
+        self._add(partition if self._compiled is None else np.array([partition], np.int64))
 
     def Pready_range(self, low: int, high: int) -> None:
         """Local. The partitions from ``low`` to ``high``, both included, are ready.
 
         Raises as :meth:`Pready` does, and :class:`RequestError` where ``low`` exceeds ``high``.
         """
-        self._mark_range(low, high)
+        self._guard.run(self._mark_range, low, high)
 
     def _mark_range(self, low: int, high: int) -> None:
-        with self._guard:
-            self._check_markable()
-            low, high = (_as_index(value, self.partitions, self) for value in (low, high))
-            if low > high:
-                raise RequestError(f"no partitions from {low} to {high}: {self!r}")
-            self._add(np.arange(low, high + 1, dtype=np.int64))
+        self._check_markable()
+        low, high = (_as_index(value, self.partitions, self) for value in (low, high))
+        if low > high:
+            raise RequestError(f"no partitions from {low} to {high}: {self!r}")
+        self._add(np.arange(low, high + 1, dtype=np.int64))
 
     def Pready_list(self, partitions: Iterable[int]) -> None:
         """Local. These partitions are ready. Raises as :meth:`Pready` does."""
         if not isinstance(partitions, np.ndarray):
             partitions = np.array(list(partitions))
-        with self._guard:
-            self._check_markable()
-            if partitions.size:
-                self._add(self._ids(partitions))
+        self._guard.run(self._mark_list, partitions)
+
+    def _mark_list(self, partitions: NDArray[Any]) -> None:
+        self._check_markable()
+        if partitions.size:
+            self._add(self._ids(partitions))
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -437,7 +456,7 @@ class PartitionedSend(PartitionedRequest):
         return np.ascontiguousarray(partitions, np.int64)
 
     def _check_markable(self) -> None:
-        """The caller holds the guard. Another thread may be in the middle of ``Start``."""
+        """Another thread may be in the middle of ``Start``."""
         if self._state != ACTIVE:
             self._refuse("marked ready")
         if self._opened != self.rounds:
@@ -445,9 +464,11 @@ class PartitionedSend(PartitionedRequest):
 
     def _completed(self) -> None:
         """The compiled counter has a group that it cannot send."""
-        with self._guard:
-            if self._state == ACTIVE:
-                self._push()
+        with self._guard.lock:
+            if self._guard.busy:  # a signal handler has marked
+                self._enlist_if_owing()
+            elif self._state == ACTIVE:
+                self._guard.run(self._push)
 
     def _push(self) -> None:
         """Let go what is complete, where this thread may call MPI and the peer is known."""
@@ -556,31 +577,30 @@ class PartitionedReceive(PartitionedRequest):
         Raises :class:`RequestError` where there is no such partition, on a freed request, and where
         the peer has given up; the error of the handshake comes from :meth:`Wait` and :meth:`Test`.
         """
-        if self._arrived(partition):
+        if self._guard.run(self._arrived, partition):
             return True
         if self._may_call():
             progress.drive(self._probe, self)
         return False
 
     def _arrived(self, partition: int) -> bool:
-        with self._guard:
-            if self._state in (BROKEN, FREED):
-                self._refuse("asked for a partition")
-            index = _as_index(partition, self.partitions, self)
-            if self._state != ACTIVE:
-                return True
-            if self._failures:
-                self._hear()
-            calls = self._may_call()
-            if self._begun != self.rounds and not (calls and self._begin()):
-                return False
-            channel, end = self._channel, self._end
-            if channel is None or end is None:
-                return False
-            part = self.memory.size // self.partitions
-            first, stop = channel.grouping.covering(index * part, (index + 1) * part)
-            there = end.arrived(first, stop) if calls else end.arrivals.all(first, stop)
-            return bool(there)
+        if self._state in (BROKEN, FREED):
+            self._refuse("asked for a partition")
+        index = _as_index(partition, self.partitions, self)
+        if self._state != ACTIVE:
+            return True
+        if self._failures:
+            self._hear()
+        calls = self._may_call()
+        if self._begun != self.rounds and not (calls and self._begin()):
+            return False
+        channel, end = self._channel, self._end
+        if channel is None or end is None:
+            return False
+        part = self.memory.size // self.partitions
+        first, stop = channel.grouping.covering(index * part, (index + 1) * part)
+        there = end.arrived(first, stop) if calls else end.arrivals.all(first, stop)
+        return bool(there)
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -236,31 +236,68 @@ def case_one_side_fails_alone(comm, method, culprit):
     free(target)
 
 
-@parameters(method=METHODS, who=["a step", "another thread"])
-def case_freed_in_the_middle_of_a_call(comm, method, who):
-    """A step, or a signal handler, is refused; what another thread waits for ends there."""
-    if who != "a step" and MPI.Query_thread() != MPI.THREAD_MULTIPLE:
+@parameters(inside=["a mark", "a step", "the matching", "Free"], compiled=[True, False])
+def case_in_the_middle_of_a_call(comm, inside, compiled):
+    """A signal handler, or a step, is refused, or does what it wants, but waits for nothing; and
+    what it has interrupted ends as if nothing had been."""
+    pair, said = Pair(comm, "auto", 4, 4, count=64, aggregate=0, compiled=compiled), []
+    send, matching = pair.send, pair.send.matching
+    owner, name = {"a mark": (send, "_check_markable"), "a step": (send, "_step"),
+                   "the matching": (matching, "_receive"), "Free": (send, "_retire")}[inside]
+    real = getattr(owner, name)
+
+    def interrupted():
+        setattr(owner, name, real)
+        for call in (send.Free, lambda: send.Pready(3), lambda: pair.receive.Parrived(0),
+                     matching.probe, lambda: send.advance(2),
+                     lambda: matching.give_slot(pair.left, matching.take_slot(pair.left))):
+            try:
+                call()
+            except RequestError as error:
+                said.append(str(error))
+        return real()
+
+    pair.start()
+    pair.fill(0)
+    setattr(owner, name, interrupted)
+    if inside == "a mark":
+        send.Pready_list([0])
+    while inside != "Free" and not said:
+        send.Test()
+        matching.probe()
+    if inside == "Free":
+        send.Free()
+        raises(RequestError, pair.receive.Wait, "was given up")
+    else:
+        assert send.state == "active"
+        send.Pready_list(send._counter.unmarked())
+        pair.complete()
+        pair.check(0)
+    assert "in the middle of a call" in said[0], said
+    assert all("in the middle of a call" in text or "was given up" in text for text in said), said
+    pair.free()
+
+
+@parameters(method=METHODS)
+def case_freed_while_another_thread_waits(comm, method):
+    """What it waits for ends there."""
+    if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
         skip("the thread level is below multiple")
     pair, found = Pair(comm, method, 4, 4, count=64), []
     pair.send.Start()
-    if who == "a step":
-        pair.send._step = pair.send.Free
-        raises(RequestError, lambda: fail_started(pair.send), "in the middle of a call of it")
-        assert pair.send.state == "broken"
-    else:
-        def wait():
-            try:
-                pair.send.Wait()
-            except RequestError as error:
-                found.append(str(error))
 
-        thread = threading.Thread(target=wait)
-        thread.start()
-        time.sleep(0.01)
+    def wait():
+        try:
+            pair.send.Wait()
+        except RequestError as error:
+            found.append(str(error))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.01)
     pair.send.Free()
-    if who != "a step":
-        thread.join(10)
-        assert "freed" in found[0], found
+    thread.join(10)
+    assert "freed" in found[0], found
     pair.free()
 
 

@@ -342,6 +342,12 @@ def refused_in_child(comm, requests):
             except OnesidedError:
                 continue
             return 6
+        for verb, *given in (("Pready", 0), ("Pready_range", 0, 0), ("Pready_list", [0])):
+            try:
+                getattr(request, verb, lambda *_, request=request: request.Start())(*given)
+            except OnesidedError:
+                continue
+            return 4
         if request.advance(2):
             return 7
     try:
@@ -351,15 +357,14 @@ def refused_in_child(comm, requests):
     return 8
 
 
-@parameters(cell=cells("inactive", "active", rows=[row for row in REQUESTS if row != "partitioned"],
-                       keep=any_order, lengths=SHORT))  # fmt: skip
+@parameters(cell=cells("inactive", "active", rows=REQUESTS, keep=any_order, lengths=SHORT))
 def case_a_forked_child(comm, cell, options):
     """MPI belongs to the parent: the child is refused everything, and the parent goes on."""
     subject = make(comm, cell, options)
     subject.round(0)
     subject.fill(1)
     if cell.way == "active" and comm.rank == 0:
-        subject.request.Start()
+        Startall(subject.requests)
     child = os.fork()
     if child == 0:
         code = 9
@@ -373,6 +378,8 @@ def case_a_forked_child(comm, cell, options):
     assert codes == [5] * comm.size, codes
     if not subject.request.active:
         subject.request.Start()
+    elif cell.row == "partitioned":
+        subject.request.mark()
     subject.check(1, subject.request.Wait())
     subject.round(2)
     subject.free()

@@ -1,0 +1,41 @@
+"""A lock of a partitioned send, under which no call is made inside of another one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from onesided.collectives.errors import RequestError, in_forked_child
+
+
+class Guard:
+    """One thread at a time is inside. A signal handler, or a step, that has interrupted what is
+    inside is not let in, and does not wait for it either."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.busy = False  # to be looked at by who has the lock
+
+    def run(self, act: Callable[..., Any], *arguments: Any, **names: Any) -> Any:
+        """Local. What ``act`` returns, from the inside.
+
+        Raises :class:`RequestError` in the middle of another call, and in a forked child, where
+        the lock may be that of a thread that is not there.
+        """
+        if in_forked_child():
+            raise RequestError("partitioned sends belong to the parent of this forked child")
+        with self.lock:
+            if self.busy:
+                raise RequestError("a partitioned send cannot be used in the middle of a call of "
+                                   "it, by a signal handler or a step")
+            self.busy = True
+            try:
+                return act(*arguments, **names)
+            finally:
+                self.busy = False
+
+    def attempt(self, act: Callable[..., Any], *arguments: Any) -> Any:
+        """Local. The same; None where it raises for itself."""
+        with self.lock:
+            return None if self.busy else self.run(act, *arguments)
