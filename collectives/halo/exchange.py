@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -231,6 +232,15 @@ def _place(comm: MPI.Comm) -> Place:
     return Place(tuple(dims), tuple(map(bool, periods)), tuple(coords))
 
 
+@dataclass
+class _Kept:
+    """A request, its number, the same on all ranks, and when it was looked for last."""
+
+    plan: Any
+    number: int
+    used: int
+
+
 class Plans:
     """Requests that are planned once, by what they do and the memory of their fields.
 
@@ -239,40 +249,40 @@ class Plans:
     """
 
     def __init__(self) -> None:
-        self._plans: dict[tuple[Wanted, Any], tuple[int, Any]] = {}  # the last one found is last
-        self._kept, self._warned = 0, False
+        self._plans: dict[tuple[Wanted, Any], _Kept] = {}
+        self._clock, self._warned = 0, False
 
     def __len__(self) -> int:
         return len(self._plans)
 
     def __iter__(self) -> Iterator[Any]:
-        return (plan for _, plan in self._plans.values())
+        return (kept.plan for kept in self._plans.values())
 
     def find(
         self, wanted: Wanted, fields: Sequence[Any], check: Callable[[int], object] | None = None
     ) -> Any:
         """Local. The request for these arrays, or views of the same memory; None where there is
         none, or it has been freed by somebody else who keeps it. ``check`` is told its number
-        before, the same on all ranks, 0 for none."""
+        before, 0 for none."""
         name = wanted, _places(fields)
-        number, plan = self._plans.get(name, (0, None))
-        if plan is not None and plan.state == "freed":
+        kept = self._plans.get(name)
+        if kept is not None and kept.plan.state == "freed":
             del self._plans[name]
-            number, plan = 0, None
+            kept = None
         if check is not None:
-            check(number)
-        if plan is not None:
-            self._plans[name] = self._plans.pop(name)
-        return plan
+            check(0 if kept is None else kept.number)
+        if kept is None:
+            return None
+        self._clock += 1
+        kept.used = self._clock
+        return kept.plan
 
     def keep(self, wanted: Wanted, fields: Sequence[Any], plan: Any) -> None:
         """Collective. Keep a request; of too many the one that has not been used for longest is
         freed, which a warning tells once."""
-        self._kept += 1
-        self._plans[wanted, _places(fields)] = self._kept, plan
-        *others, _ = self._plans.items()
-        idle = [name for name, (_, each) in others if each.state != "active"]
-        if len(self._plans) <= MOST_PLANS or not idle:
+        self._clock += 1
+        self._plans[wanted, _places(fields)] = _Kept(plan, self._clock, self._clock)
+        if len(self._plans) <= MOST_PLANS:
             return
         if not self._warned:
             self._warned = True
@@ -280,7 +290,8 @@ class Plans:
                 f"more than {MOST_PLANS} lists of fields of one grid: requests are planned anew, "
                 "which is slow; keep fields, and write into them", stacklevel=4,
             )  # fmt: skip
-        self._plans.pop(idle[0])[1].Free()
+        idle = [name for name, kept in self._plans.items() if kept.plan.state != "active"]
+        self._plans.pop(min(idle, key=lambda name: self._plans[name].used)).plan.Free()
 
     def Free(self) -> None:
         """Collective. Give all back."""

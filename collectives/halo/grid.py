@@ -71,6 +71,9 @@ OPERATIONS: dict[str, tuple[Combine, Any]] = {
     "sum": (np.add, 0), "min": (np.minimum, None), "max": (np.maximum, None),
 }  # fmt: skip
 
+#: By form of a grid a number, which takes its place where plans are looked for.
+_FORMS: dict[tuple[Any, ...], int] = {}
+
 #: The grids that memory has been made for.
 _MADE: WeakKeyDictionary[Region, tuple[Any, ...]] = WeakKeyDictionary()
 
@@ -153,6 +156,7 @@ class Grid(Decomposition, Scoped):
             read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
             block_faces(self._links(self.layers), (), (), self._place, ghosts, corners)
+        self._number = _FORMS.setdefault(self._form, len(_FORMS))
         self._plans = Plans()
         self._migration: Migration | None = None
         self._regions: list[Region] = []  # of fields
@@ -444,7 +448,7 @@ class Grid(Decomposition, Scoped):
         out: NDArray[Any] | None, order: int,
     ) -> Refinement:
         """Collective. What refines or coarsens a field of this grid."""
-        wanted = (name, order, self._form, other._form)
+        wanted = (name, order, self._number, other._number)
         once = out is None
         plan: Refinement | None = None if once else self._planned(wanted, (field, out), other)
         if plan is not None:
@@ -479,7 +483,7 @@ class Grid(Decomposition, Scoped):
     def _name_of(self, array: Any) -> Any:
         """Local. What tells fields of this grid from those of others, and distributed arrays."""
         if not isinstance(array, Placed):
-            return self._form
+            return self._number
         here = array.local_slice()
         return tuple(array.global_shape), tuple([(part.start, part.stop) for part in here])
 

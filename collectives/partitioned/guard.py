@@ -11,7 +11,10 @@ from onesided.collectives.errors import RequestError, in_forked_child
 
 class Guard:
     """One thread at a time is inside. A signal handler, or a step, that has interrupted what is
-    inside is not let in, and does not wait for it either."""
+    inside is not let in, and does not wait for it either.
+
+    ``run`` has the whole call in one frame: an exception of a handler leaves nothing taken.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
