@@ -183,7 +183,7 @@ class Grid(Decomposition, Scoped):
         try:
             field = empty(self.comm, shape, dtype, links=0)
         except ResourceError:
-            return np.empty(shape, dtype)
+            return self._plain(parts, dtype, self._axes(staggered))
         self._regions = [each for each in self._regions if _in_use(each)]
         region = find_region(field)
         if region is not None:

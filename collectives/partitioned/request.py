@@ -439,7 +439,7 @@ class PartitionedSend(PartitionedRequest):
     def _add(self, which: int | NDArray[np.int64]) -> None:
         """Mark a partition, or many. The caller holds the guard."""
         counter = self._counter
-        before = counter.waiting
+        before = counter.waiting if self._compiled is None else 0  # C takes no guard
         ready = counter.mark(which)
         if ready >= 0:
             raise RequestError(f"partition {ready} is marked ready twice: {self!r}")

@@ -999,9 +999,9 @@ def case_many_plans(comm):
         u = np.full(10, float(comm.rank + turn))
         grid.update(u)
         assert (u[0], u[-1]) == tuple((comm.rank + step) % comm.size + turn for step in (-1, 1))
-        if turn % 31 == 0:  # what is found is not what goes for the update in the same call
+        if turn % 30 == 0:  # what is found is not what goes for the update in the same call
             often[...] = turn
-            grid.refine(often, fine, out, boundary=("copy", 0, None)[turn // 31])
+            grid.refine(often, fine, out, boundary=("copy", 0, None)[turn // 30])
             assert (out[fine.owned] == turn).all()
     assert len(grid._plans) == 32
     both = grid.zeros(2)
