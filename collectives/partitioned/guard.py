@@ -39,6 +39,17 @@ class Guard:
                 self.busy = False
 
     def attempt(self, act: Callable[..., Any], *arguments: Any) -> Any:
-        """Local. The same; None where it raises for itself."""
-        with self.lock:
-            return None if self.busy else self.run(act, *arguments)
+        """Local. The same; None where it raises for itself, and where another thread is inside.
+
+        Only the main thread waits for that one. What it has interrupted may be inside of this, and
+        it may want a lock that the caller has: others must not wait for it then.
+        """
+        if threading.current_thread() is threading.main_thread():
+            with self.lock:  # an exception of a handler leaves nothing behind that this has taken
+                return None if self.busy else self.run(act, *arguments)
+        if not self.lock.acquire(blocking=False):
+            return None
+        try:
+            return self.run(act, *arguments)
+        finally:
+            self.lock.release()
