@@ -245,8 +245,7 @@ class PythonRounds:
         self._listed = False
         self.in_start, self.in_wait, self.waiting, self.helped = 0.0, 0.0, 0.0, 0
         self._by_thread = self._by_python = 0
-        self._needs_calls = self._blocks = False
-        self._calling = 0
+        self._needs_calls = self._blocks = self._calling = False
         self._plans: list[Plan] = []
         self._answers: tuple[Any, ...] = ()
         self._credit: PythonCredit | None = None
@@ -505,11 +504,11 @@ class PythonRounds:
         return True
 
     def _call(self, function: Callable[[], Any]) -> Any:
-        self._calling = 1
+        self._calling = True
         try:
             return function()
         finally:
-            self._calling = 0
+            self._calling = False
 
     def _complete(self) -> None:
         if self._done or self._pass(ALL_CALLS):
