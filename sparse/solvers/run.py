@@ -19,6 +19,7 @@ import numpy as np
 from onesided.collectives import sums
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
+from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse.alike import block, columns
 from onesided.sparse.linear import Linear
 from onesided.sparse.moving import shared_dtype
@@ -114,8 +115,10 @@ class Run:
             given = [each.dtype for each in (right, guess) if each is not None and len(each)]
             dtype = np.result_type(dtype, *given)
         dtype = shared_dtype(comm, dtype)
-        calls = largest(comm, None, "callback", [int(rules.callback is not None)])
-        self._calls_back = bool(calls[0])
+        words = [int(rules.callback is not None), int(broken_sums(comm))]
+        self._calls_back, broken = largest(comm, None, "callback", words)
+        if broken:
+            drop_broken_sums(comm)
         self._hermitian = hermitian
         self.A, self.M, self.comm, self.rules = A.promoted(dtype), made, comm, rules
         refresh = getattr(made, "refresh", None)
@@ -294,9 +297,18 @@ class Run:
     def call_back(self) -> None:
         """Collective where any rank has a callback: call it with x, and agree on its errors."""
         if self._calls_back:
+            before = self._versions()
             with agreed(self.comm):
                 if self.rules.callback is not None:
                     self.rules.callback(self._wrapped)
+                if self._versions() != before:
+                    raise ValueError(f"a callback of {self.name} changed values of the matrix")
+
+    def _versions(self) -> tuple[Any, ...]:
+        """Local. Numbers that change with the values of the matrix, or of one that is M."""
+        return tuple(
+            getattr(each, "version", None) for each in (self.A, getattr(self.M, "map", None))
+        )
 
     # -- the null space --------------------------------------------------------------------------
 
