@@ -972,10 +972,29 @@ def least_squares(cell, solver):
 
 @row("cg", "gmres")
 def several_right_hand_sides(cell, solver):
-    b, whole = cell.vector(seed=7, k=3)
-    found = getattr(ours, solver)(cell.A, b, rtol=1e-5, M=ours.Jacobi(cell.A))
-    assert found.converged
-    cell.close(found.x, np.linalg.solve(cell.whole.toarray(), whole), 1e-3)
+    """Solved for together, or one by one, each column ends as it does alone."""
+    b, whole = cell.vector(seed=7, k=4)
+    b[:, 1], whole[:, 1] = 0, 0
+    x0 = cell.vector(seed=8, k=4)[0]
+    solve = getattr(ours, solver)
+    for make, first in ((lambda A: None, x0), (ours.Jacobi, None), (ours.SSOR, x0)):
+        how = {"rtol": 1e-5, "M": make(cell.A)}
+        found = solve(cell.A, b, first, **how)
+        assert found.converged
+        cell.close(found.x, np.linalg.solve(cell.whole.toarray(), whole), 1e-3)
+        for j, column in enumerate(found.columns):
+            alone = solve(cell.A, b[:, j], None if first is None else first[:, j], **how)
+            assert abs(column.iterations - alone.iterations) <= 1
+            atol = 1e-4 * alone.residuals.max()
+            for pair in zip(column.residuals[:3], alone.residuals[:3], strict=False):
+                np.testing.assert_allclose(*pair, rtol=1e-3, atol=atol)
+    if solver == "cg" and cell.n > 4:
+        sign = np.where(np.arange(*cell.rows.range(cell.comm.rank)) % 2, 1, -1)
+        cell.A.scale_rows(sign)
+        found = solve(cell.A, b, x0, maxiter=3)
+        assert found.columns[1].converged
+        assert not found.converged
+        assert np.all(np.isfinite(found.x))
 
 
 @row(*(f"{name} {precond}" for name in SQUARE for precond in ("none", "Jacobi", "AMG")))
