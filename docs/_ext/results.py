@@ -61,7 +61,7 @@ def lines_of(table: Mapping[str, Any], results: Mapping[str, Result]) -> Iterato
         return
     name = table["each"]
     for text in dict.fromkeys(entry.label(name) for entry in results[table["file"]].timed):
-        yield {"name": text, "labels": {name: text}}
+        yield {"name": table.get("renamed", {}).get(text, text), "labels": {name: text}}
 
 
 def entry_of(spec: Mapping[str, Any], results: Mapping[str, Result]) -> Entry | None:
@@ -97,7 +97,7 @@ def cell(spec: Mapping[str, Any], results: Mapping[str, Result]) -> tuple[str, s
 
 
 def joined(texts: Sequence[str]) -> str:
-    """Those of several MPIs; one where they are alike and short of a number."""
+    """Those of several MPIs; nothing where none has any."""
     return " / ".join(text or "-" for text in texts) if any(texts) else ""
 
 
