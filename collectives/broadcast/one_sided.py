@@ -168,7 +168,8 @@ class Links:
         self._comm.Recv([self._said, MPI.BYTE], child, self._tag, self._status)
         if self._status.Get_count(MPI.BYTE):
             self._gone.add(child)
-        self._came[child] += 1
+        else:
+            self._came[child] += 1
 
     def _complete(self, group: list[int], i: int) -> None:
         """Data, then counters, each at all ranks of a group at the same time.
