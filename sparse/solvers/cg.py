@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from onesided.sparse.linear import Linear
-from onesided.sparse.solvers.iteration import iteration
 from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.solvers.iteration import iteration
 from onesided.sparse.solvers.run import (
     Callback,
     Rules,
