@@ -23,13 +23,13 @@ from onesided.collectives.memory import Region, find_region
 from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import (
     Block,
-    Copy,
     Cuts,
     blocks_of_counts,
     copies_between,
     row_strides,
     whole,
 )
+from onesided.collectives.program import Chain, copy
 from onesided.collectives.registry import Method
 from onesided.collectives.transport import Outlet, Transport
 
@@ -291,17 +291,17 @@ class Exchange(Operation):
         view: NDArray[Any] = self.send.array[block.box]
         return view
 
-    def to_itself(self, arrays: Sequence[NDArray[Any]]) -> list[list[Copy]]:
-        """Local. By slot, how the blocks that this rank sends to itself are copied."""
-        copies: list[list[Copy]] = [[] for _ in arrays]
+    def to_itself(self, arrays: Sequence[NDArray[Any]]) -> list[Chain]:
+        """Local. By slot, the steps of the blocks that this rank sends to itself."""
+        steps: list[Chain] = [[] for _ in arrays]
         pairs = zip(self.blocks_to(self.rank), self.blocks_from(self.rank), strict=True)
         for out, into in pairs:
             for turn, array in enumerate(arrays):
                 source = self.source(out)
                 if source.dtype != array.dtype:  # the same bytes, described in another way
                     source = source.view(array.dtype)
-                copies[turn] += copies_between(array[into.box], source)
-        return copies
+                steps[turn] += [copy(*each) for each in copies_between(array[into.box], source)]
+        return steps
 
     def parts(self, block: Block) -> list[tuple[slice, ...]]:
         """The parts of the send array that are the chunks of a block."""
@@ -320,7 +320,7 @@ class Outlets:
         self.by_slot: list[list[list[Outlet]]] = [
             [[] for _ in range(exchange.chunks)] for _ in range(slots)
         ]
-        self.copies: list[list[Copy]] = [[] for _ in range(slots)]
+        self.copies: list[Chain] = [[] for _ in range(slots)]
 
     def put(self, block: Block, slot: int, arrays: Sequence[NDArray[Any]]) -> None:
         """The chunks of a block go to these arrays."""
@@ -347,7 +347,8 @@ class Outlets:
                     self.into(out, slot, array[into.box])
                 else:
                     self.in_send_array(out, slot)
-                    self.copies[slot] += copies_between(array[into.box], exchange.source(out))
+                    pairs = copies_between(array[into.box], exchange.source(out))
+                    self.copies[slot] += [copy(*pair) for pair in pairs]
 
 
 class ExchangeTransport(Transport):
