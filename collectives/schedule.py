@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from onesided.collectives.agreement import swapped
 from onesided.collectives.arena import ControlMemory, Share, cell_of
 from onesided.collectives.context import Resources, refusal
-from onesided.collectives.exchange import Exchange, ExchangeTransport, Outlets, Wanted
+from onesided.collectives.exchange import Described, Exchange, ExchangeTransport, Outlets
 from onesided.collectives.memory import ALIGNMENT, aligned, region_with_key
 from onesided.collectives.pattern import (
     LARGEST_PIECE,
@@ -211,8 +211,8 @@ class OneSided(ExchangeTransport):
         }  # fmt: skip
 
     def _path(
-        self, peer: int, sent: tuple[int, ...], wanted: Wanted | None, owned: bool, visible: bool,
-        total: int, cuts: Cuts | None,
+        self, peer: int, sent: tuple[int, ...], wanted: Described | None, owned: bool,
+        visible: bool, total: int, cuts: Cuts | None,
     ) -> str:  # fmt: skip
         """The same on both sides; ``wanted`` is None where it is wanted as it is sent; ``total``:
         bytes between the two ranks."""
