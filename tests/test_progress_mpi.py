@@ -66,9 +66,9 @@ def test_a_child_forked_while_a_round_is_filled():
 
 
 @pytest.mark.parametrize("method", ["auto", "rma-notify", "rma-fence", "p2p", "mpi-persistent"])
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_arrays_and_requests_after_finalize(method, ranks):
-    assert passes(ranks, "after finalize", method).stdout.count("goes on") == ranks
+@pytest.mark.parametrize(("ranks", "memory_of"), [(1, "node"), (2, "MPI"), (3, "node")])
+def test_arrays_and_requests_after_finalize(method, ranks, memory_of):
+    assert passes(ranks, "after finalize", method, memory_of).stdout.count("goes on") == ranks
 
 
 @pytest.mark.parametrize("form", ["table", "json", "no"])
@@ -106,7 +106,7 @@ def unshared(size):
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
-    ("how", "ranks"), [("twice", 2), ("at once", 4), ("slots", 2)])
+    ("how", "ranks"), [("twice", 2), ("at once", 4), ("slots", 2), ("plain", 2), ("no windows", 2)])
 def test_small_shared_memory(monkeypatch, how, ranks):
     """ResourceError on all ranks instead of a bus error in the middle of a round.
 

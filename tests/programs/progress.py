@@ -5,11 +5,13 @@ Each of them is a whole program, because what is looked at comes after its last 
 
 import atexit
 import contextlib
+import gc
 import os
 import signal
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 from mpi4py import MPI
@@ -24,7 +26,9 @@ from onesided.collectives import (
     ResourceError,
     empty,
     free,
+    node_memory,
 )
+from onesided.pencilfft import PFFT
 
 COMM = MPI.COMM_WORLD
 keep = []
@@ -256,11 +260,31 @@ def two_requests():
     return False
 
 
+def windows_of_mpi():
+    """From now on a node has no memory but that of MPI's windows."""
+    def refused(_):
+        raise OSError("no files without names here")
+    node_memory._made = refused
+
+
+def plans():
+    """Of 12 MB and more on each rank; nobody is refused."""
+    for method in ("p2p", "auto", "mpi"):
+        with PFFT(COMM, (64, 64, 64 * 6 * COMM.size // 2), dtype=complex, method=method) as plan:
+            there = np.full(plan.shape(False), 1.0 + COMM.rank, complex)
+            if not np.allclose(plan.backward(plan.forward(there)), there):
+                raise AssertionError("wrong data")
+    return False
+
+
 def small_shm(how):
-    """64 MB are free, or 16 MB for slots: what does not fit is refused on all ranks alike."""
+    """64 MB are free, or 16 MB for slots: what does not fit is refused on all ranks alike; memory
+    of the node's own does not lie there, and plans do without."""
+    if how != "no windows":
+        windows_of_mpi()
     part = COMM.Split(COMM.rank % 2)
     small = empty(COMM, 10)  # what MPI makes at the first window is there
-    with room_left(16 * MB if how == "slots" else 64 * MB):
+    with room_left(64 * MB if how in ("twice", "at once") else 16 * MB):
         if how == "twice":  # the second allocation sees what the first one has reserved
             refused = [too_much(COMM, 40 * MB // COMM.size) for _ in range(2)]
             allowed = [[False, True]]
@@ -271,6 +295,10 @@ def small_shm(how):
                 raise AssertionError("not agreed")
             if not any(COMM.allgather(refused[0])):
                 raise AssertionError("80 MB were given away of 64 MB")
+        elif how == "plain":
+            refused, allowed = [plans()], [[False]]
+        elif how == "no windows":
+            refused, allowed = [too_much(COMM, 20 * MB), two_requests(), plans()], [3 * [False]]
         else:  # 12 MB, twice; a request may also do without shared memory
             refused = [two_requests() for _ in range(2)]
             allowed = [[False, True], [False, False]]
@@ -304,8 +332,11 @@ def profiled(when):
     print("has done its rounds", flush=True)
 
 
-def after_finalize(method):
-    """What Wait has returned is where it was, and the requests raise."""
+def after_finalize(method, memory_of):
+    """What Wait has returned is where it was, and the requests raise; that of a request which
+    nobody has any more, too."""
+    if memory_of == "MPI":
+        windows_of_mpi()
     send = np.arange(5000 * COMM.size) + COMM.rank
     requests = [Alltoallv_init(COMM, send, into, method=method, info=info)
                 for into in (None, np.zeros_like(send)) for info in (None, {"slots": "1"})]
@@ -317,6 +348,10 @@ def after_finalize(method):
         request.Start()
         got.append(request.Wait())
     want = [array.copy() for array in got]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        del requests[0], request
+        gc.collect()
     MPI.Finalize()
     for array, values in zip(got, want, strict=True):
         np.testing.assert_array_equal(array, values)
