@@ -27,7 +27,8 @@ PIP := bin/python -m pip install --quiet --disable-pip-version-check
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-serial test-mpi test-all test-lowest test-sanitize test-petsc lint docs gallery \
+.PHONY: demo test test-serial test-mpi test-all test-lowest test-sanitize test-petsc test-mpis \
+	test-pythons lint docs gallery \
 	bench clean
 
 demo: $(DEMO)/ready
@@ -57,6 +58,14 @@ test-lowest: $(LOWEST)/ready
 test-sanitize: $(TEST)/ready
 	$(TEST)/bin/python tests/sanitize.py address -- $(PYTEST_ARGS)
 	$(TEST)/bin/python tests/sanitize.py thread -- $(PYTEST_ARGS)
+
+# the wheel, installed, with MPIs that are not embedded ones (Debian's packages mpich, libmpich-dev
+# and openmpi-bin; Intel's from the package index), and with other Pythons, and nothing compiled
+test-mpis: $(LINT)/ready
+	$(LINT)/bin/python tests/environments.py debian-openmpi debian-mpich intel standard-abi
+
+test-pythons: $(LINT)/ready
+	$(LINT)/bin/python tests/environments.py python3.12 python3.13 not-compiled
 
 # PETSc's solvers on our matrices, with the package python3-petsc4py
 test-petsc: $(PETSC)/ready

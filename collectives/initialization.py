@@ -65,6 +65,7 @@ def initialize(
         else:
             kind, hints = registry.find(before.method, call.kind), before.hints
             said = f" like request {before.number}"
+        kind.load()  # where it cannot be loaded on some rank, no rank makes it
         read = call.read(context, *buffers)
         said += f" {call.words(read)}"
     except Exception as problem:

@@ -245,7 +245,7 @@ class PythonRounds:
         self._listed = False
         self.in_start, self.in_wait, self.waiting, self.helped = 0.0, 0.0, 0.0, 0
         self._by_thread = self._by_python = 0
-        self._needs_calls = self._blocks = False
+        self._needs_calls = self._blocks = self._calling = False
         self._plans: list[Plan] = []
         self._answers: tuple[Any, ...] = ()
         self._credit: PythonCredit | None = None
@@ -498,10 +498,17 @@ class PythonRounds:
                 if step[1][0] < number * step[2] + step[3]:
                     return False
                 fence()
-            elif not _may_call(step[2], level) or step[1]() is False:
+            elif not _may_call(step[2], level) or self._call(step[1]) is False:
                 return False
             self._here[index] += 1
         return True
+
+    def _call(self, function: Callable[[], Any]) -> Any:
+        self._calling = True
+        try:
+            return function()
+        finally:
+            self._calling = False
 
     def _complete(self) -> None:
         if self._done or self._pass(ALL_CALLS):

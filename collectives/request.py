@@ -180,6 +180,8 @@ class Persistent(Rounds, Scoped):
         inside: Exception | None = None
         try:
             self._refuse_inside()
+            if self._calling and not self.any_order:
+                self._refuse("freed while another thread waits in it for other ranks")
         except RequestError as problem:
             inside = problem
         agree(comm, inside, name)  # of two words, as every first one: others may be elsewhere
@@ -365,8 +367,9 @@ class Request(Persistent):
         Any other call afterwards raises :class:`RequestError`. So does this one, on every rank,
         while the request is active on any: it can be completed, and freed then. But where it is
         broken, or was opened and not filled, on any rank, its round is given up on all; another
-        thread that is in it leaves with :class:`RequestError`, which this call waits for. Memory
-        that the caller still looks at stays mapped.
+        thread that is in it leaves with :class:`RequestError`, which this call waits for. Out of a
+        call of MPI that waits for other ranks (in strictly ordered methods) it cannot: this one
+        raises then, on every rank. Memory that the caller still looks at stays mapped.
         """
         if self._state == FREED:
             return

@@ -190,7 +190,7 @@ def test_what_is_generated_can_be(pages):
         assert f"`{name}`" in found["docs/guides/broadcast.md"]
     misses = json.loads((DOCS / "results" / "halo.json").read_text())
     assert misses["rows"][-1]["wanted"][-1] == "1.5"  # 2.9 and 3.3 were reached
-    assert "**2.9 / 3.3** (1.5)" in found["docs/performance.md"]
+    assert "**2.9 / 3.3** (1.5)" in found["docs/targets.md"]
 
 
 def test_tables_in_pages_are_those_of_the_results_and_the_registry(pages):

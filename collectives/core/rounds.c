@@ -63,6 +63,7 @@ typedef struct Rounds {
     int by_python;           /* a thread of Python has to: a call is ahead, or there is no other */
     int needs_calls;         /* of some round, a late one may need calls */
     int blocks;              /* some step waits for other ranks */
+    int calling;             /* the thread that is inside is in a CALL */
     atomic_int done;
     atomic_uintptr_t locked; /* 0, or the thread that is inside */
     struct Rounds *next_late;
@@ -214,7 +215,9 @@ static int run_chain(Rounds *self, Chain *chain, int level, PyThreadState **rele
             PyThreadState *state = *released;
             if (state != NULL)
                 PyEval_RestoreThread(state);
+            self->calling = 1;
             PyObject *said = PyObject_CallNoArgs(step->call);
+            self->calling = 0;
             int blocked = said == Py_False;
             int failed = said == NULL;
             Py_XDECREF(said);
@@ -1332,6 +1335,7 @@ static PyMemberDef rounds_members[] = {
     {"_by_python", T_INT, offsetof(Rounds, by_python), 0, NULL},
     {"_needs_calls", T_INT, offsetof(Rounds, needs_calls), READONLY, NULL},
     {"_blocks", T_INT, offsetof(Rounds, blocks), READONLY, NULL},
+    {"_calling", T_INT, offsetof(Rounds, calling), READONLY, NULL},
     {"in_start", T_DOUBLE, offsetof(Rounds, in_start), READONLY, NULL},
     {"in_wait", T_DOUBLE, offsetof(Rounds, in_wait), READONLY, NULL},
     {"waiting", T_DOUBLE, offsetof(Rounds, waiting), READONLY, NULL},

@@ -193,8 +193,9 @@ class StoreAndSend(Stored):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        far = [peer for peer in self.exchange.peers if not self._near(peer)]
-        self._messages = Messages(self.exchange, resources, self.arrays, far)
+        self._far = [peer for peer in self.exchange.peers if not self._near(peer)]
+        self._messages = Messages(self.exchange, resources, self.arrays, self._far)
+        self.arrivals = {p: cell for p, cell in self.arrivals.items() if self._near(p)}
 
     def outlets(self) -> list[list[list[Outlet]]]:
         return self.filling().by_slot
@@ -218,6 +219,11 @@ class StoreAndSend(Stored):
 
     def send_chunk(self, slot: int, chunk: int) -> bool:
         return self._messages.send_chunk(chunk)
+
+    def waiting_for(self, number: int) -> str:
+        far = ", ".join(f"rank {peer}" for peer in self._far)
+        words = [super().waiting_for(number), f"messages from or to {far}" if far else ""]
+        return ", ".join(filter(None, words))
 
     def forget(self) -> None:
         super().forget()

@@ -68,10 +68,15 @@ def _choose(wanted: Operation, kind: str, situation: Situation) -> Request:
             if method.candidate and (method.any_order or hints.strict)
             and method.name not in without]  # fmt: skip
     able.sort(key=lambda method: place.get(method.name, len(place)))
-    by_name = {method.name: method for method in able}
-    agree(context.comm, None, f"auto among {', '.join(by_name)}; {situation.key}")
+    by_name, error = {method.name: method for method in able}, None
     record, by = Record({}, {}), USUAL
     try:
+        for method in able:
+            method.load()  # where it cannot be loaded on some rank, no rank makes it
+    except Exception as problem:
+        error = problem
+    try:
+        agree(context.comm, error, f"auto among {', '.join(by_name)}; {situation.key}")
         if hints.effort != ESTIMATE:
             known = recall(context.comm, situation.key)
             if known is not None and known.covers(by_name):
