@@ -139,6 +139,7 @@ class Sides:
     keys: Sequence[int] = ()
     cuts: Cuts | None = None
     by_boxes: bool = False
+    sparse: bool = True  # there is nothing for some other rank
 
     @cached_property
     def words(self) -> tuple[dict[int, Words], Words]:
@@ -409,13 +410,15 @@ def match(
     method: Method,
     context: Context,
     hints: Hints,
-    before: Exchange | None = None,
+    before: Exchange | None,
+    sparse: int,
 ) -> Exchange:
     """Collective. Tell the peers, compare every receive block with the sender's, and agree.
 
-    With an exchange of the same pattern ``before``, the blocks are compared with those alone, and
-    peers are told only where the memory is of another kind. Raises :class:`PatternError` on every
-    rank, naming the pair of ranks and both numbers.
+    ``sparse``: some rank has nothing for some other one. With an exchange of the same pattern
+    ``before``, the blocks are compared with those alone, and peers are told only where the memory
+    is of another kind. Raises :class:`PatternError` on every rank, naming the pair of ranks and
+    both numbers.
     """
     if before is not None:
         return _matched_before(before, sides, method)
@@ -427,7 +430,7 @@ def match(
         mine[peer] = nothing
         return nothing
 
-    theirs = told(comm, number, mine, answer)
+    theirs = told(comm, number, mine, answer) if sparse else swapped(comm, number, mine)
     count = 1 if cuts is None else len(cuts.stops)
     error: Exception | None = None
     try:

@@ -657,6 +657,7 @@ if TYPE_CHECKING:
     class CreditCells(PythonCredit): ...
 
 else:
+    address = _core.address if COMPILED else address
     Rounds = _core.Rounds if COMPILED else PythonRounds
     CreditCells = _core.Credit if COMPILED else PythonCredit
 
@@ -678,8 +679,7 @@ def interpreter() -> str:
 
 
 def stop_thread() -> None:
-    """Local. At exit: end the thread of the compiled core, which looks at memory that is about to
-    be unmapped."""
+    """Local. At exit: end the core's thread, which looks at memory that is about to be unmapped."""
     if _core is not None:
         _core.stop_thread()
         while _core.thread_exists():

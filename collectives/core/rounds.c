@@ -488,7 +488,19 @@ static PyObject *profile(PyObject *Py_UNUSED(module), PyObject *on)
     Py_RETURN_NONE;
 }
 
+/* address(array): where the first element of an array lies in memory. */
+static PyObject *address(PyObject *Py_UNUSED(module), PyObject *array)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(array, &view, PyBUF_STRIDES) < 0)
+        return NULL;
+    PyObject *place = PyLong_FromVoidPtr(view.buf);
+    PyBuffer_Release(&view);
+    return place;
+}
+
 static PyMethodDef functions[] = {
+    {"address", address, METH_O, NULL},
     {"profile", profile, METH_O, NULL},
     {"stop_thread", stop_thread, METH_NOARGS, NULL},
     {"thread_exists", thread_exists, METH_NOARGS, NULL},

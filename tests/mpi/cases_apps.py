@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -70,6 +71,12 @@ def case_a_race_ends_in_time(comm):
     slow = Variant(lambda: time.sleep(0.02), WHY, "slow")
     found = interleaved(comm, [slow], iterations=1000, seconds=0.1)
     assert 1 <= len(found.times["slow"]) <= 5
+    numbers = count()
+    call = lambda: time.sleep(0.0 if next(numbers) < timing.WARM_UP else 0.02)  # noqa: E731
+    later = Variant(call, WHY, "later", warm_up=0.01)  # as the machine has got something else to do
+    found = interleaved(comm, [later], iterations=1000, seconds=0.1)
+    assert 1 <= len(found.times["later"]) <= 5
+    assert len(set(comm.allgather(len(found.times["later"])))) == 1
 
 
 def case_what_rank_0_does_alone(comm):

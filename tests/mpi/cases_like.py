@@ -43,11 +43,11 @@ def case_neighbors_are_told_of_other_memory_alone(comm):
         return agreement.swapped(*words)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exchange, "swapped", counted)
         sent = np.ones(4 * comm.size)
         with collectives.Alltoallv_init(
             comm, [sent, counts], [np.empty(4 * comm.size), counts], method="p2p"
         ) as request:
+            patch.setattr(exchange, "swapped", counted)
             with request.like([sent.copy(), counts], [np.empty(4 * comm.size), counts]):
                 assert not heard
             mine = None if comm.rank else [np.empty(4 * comm.size), counts]
