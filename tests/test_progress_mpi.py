@@ -54,7 +54,7 @@ def test_a_child_forked_while_a_round_is_filled():
 
 
 @pytest.mark.parametrize("end", ["by hand", "at exit"])
-@pytest.mark.parametrize("state", ["inactive", "active", "broken", "lost"])
+@pytest.mark.parametrize("state", ["inactive", "active", "broken"])
 @pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=pytest.mark.full)])
 def test_every_row_of_the_table_at_the_end_of_a_program(state, end, ranks):
     """Nothing is freed; MPI is finalized by the program or by nobody."""
@@ -62,6 +62,11 @@ def test_every_row_of_the_table_at_the_end_of_a_program(state, end, ranks):
     outcome = mpi_harness.run(program, ranks, state, end, timeout=100)
     assert outcome.kind == "pass", outcome.report()
     assert outcome.stdout.count("arrays are as they were") == ranks
+
+
+@pytest.mark.parametrize("memory_of", ["node", "MPI"])
+def test_arrays_of_lost_requests_after_finalize(memory_of):
+    assert passes(2, "lost", memory_of).stdout.count("goes on without MPI") == 2
 
 
 @pytest.mark.parametrize("form", ["table", "json", "no"])

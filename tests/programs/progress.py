@@ -5,11 +5,13 @@ Each of them is a whole program, because what is looked at comes after its last 
 
 import atexit
 import contextlib
+import gc
 import os
 import signal
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 from mpi4py import MPI
@@ -279,6 +281,25 @@ def small_shm(how):
     print(f"rank {COMM.rank} was refused {refused}", flush=True)
 
 
+def lost(memory_of):
+    """What Wait has returned is where it was, where nobody has the request any more."""
+    if memory_of == "MPI":
+        windows_of_mpi()
+    send = np.arange(5000 * COMM.size) + COMM.rank
+    request = Alltoallv_init(COMM, send, None, method="rma-notify")
+    request.Start()
+    got = request.Wait()
+    want = got.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        del request
+        gc.collect()
+    MPI.Finalize()
+    np.testing.assert_array_equal(got, want)
+    got[...] = 0
+    print("goes on without MPI", flush=True)
+
+
 def profiled(when):
     """Rounds, of requests that are freed or not; what is printed is the library's."""
     for method in ("p2p", "rma-notify"):
@@ -298,5 +319,6 @@ if __name__ == "__main__":
     programs = {"left over": left_over, "left active": left_active,
                 "interrupted end": interrupted_end,
                 "fork while filling": fork_while_filling,
-                "attributes": attributes, "small shm": small_shm, "profiled": profiled}
+                "attributes": attributes, "small shm": small_shm, "lost": lost,
+                "profiled": profiled}
     programs[sys.argv[1]](*sys.argv[2:])
