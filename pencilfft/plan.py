@@ -12,7 +12,6 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
 from onesided.pencilfft.commons import Commons
@@ -21,7 +20,7 @@ from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.execution import Execution
 from onesided.pencilfft.kernels.registry import resolve_backend
 from onesided.pencilfft.kernels.selection import BRIEF, ESTIMATE, Selection
-from onesided.pencilfft.pencil import Communicators, Pencil, Subcomm
+from onesided.pencilfft.pencil import Communicators, Pencil, Subcomm, near
 from onesided.pencilfft.planner import AUTO, Planner
 from onesided.pencilfft.redistribution import Transfer
 from onesided.pencilfft.settings import (
@@ -191,7 +190,7 @@ class PFFT:
             error = problem
         agree(whole, error, name)
         if sizes is not None and grid is None and slab is False and given is None:
-            sizes = on_nodes(sizes, settings.shape, _near(whole, hints))
+            sizes = on_nodes(sizes, settings.shape, near(whole, hints.ranks_per_node))
         self._settings, self._comm = settings, whole
         self._given = given if isinstance(given, Subcomm) else None
         self.batch = settings.batch
@@ -439,15 +438,6 @@ def _per_axis(name: str, given: Any, count: int, usual: Any) -> list[Any]:
     if len(entries) != count:
         raise PatternError(f"{name} has {len(entries)} entries for {count} axes")
     return entries
-
-
-def _near(comm: MPI.Intracomm, hints: Hints) -> int:
-    """Collective on the first call. How many consecutive ranks are a node, 0 where they are not
-    alike, or where there is only one node."""
-    firsts = Context.of(comm).node(hints.ranks_per_node).firsts
-    near = int(np.count_nonzero(firsts == firsts[0]))
-    alike = np.array_equal(firsts, np.arange(len(firsts)) // near * near)
-    return near if alike and near < len(firsts) else 0
 
 
 def _side(engine: Engine, settings: Settings, pencil: Any, output: bool) -> Side:

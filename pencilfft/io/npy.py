@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from typing import Any
@@ -57,7 +58,8 @@ def save(array: Any, filename: str, global_slice: Any = None) -> None:
         at_root(comm, end)
     except Exception:  # agreed: nobody writes any more
         if comm.rank == 0:
-            remove([new])
+            with contextlib.suppress(OSError):  # the first error counts
+                remove([new])
         raise
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 
 import numpy as np
 import scipy.fft
 from cases import parameters, ranks, skip_if_known
+from mpi4py import MPI
 
 from onesided.collectives import PatternError, UnsupportedError, methods
 from onesided.collectives.context import Context
@@ -15,6 +17,7 @@ from onesided.collectives.memory import find_region
 from onesided.pencilfft import (
     PFFT,
     DistArray,
+    distarray,
     fftshift,
     ifftshift,
     newDistArray,
@@ -22,6 +25,7 @@ from onesided.pencilfft import (
     workspace,
 )
 from onesided.pencilfft.blocking import Blocking
+from onesided.pencilfft.pencil import near
 
 TOLERANCE = {"f": 2e-5, "d": 1e-12}
 METHOD = "rma-notify"  # of the cases that are not about methods
@@ -418,6 +422,15 @@ def case_one_of_two_transposes_stays_on_a_node(comm, ranks_per_node, options):
             assert here <= node or not possible
         if "grid" in options:
             assert plan.grid == (comm.size, 1, 1)
+    if not options and comm.size == MPI.COMM_WORLD.size:  # arrays that are made without a plan
+        kept, distarray.near = distarray.near, partial(near, ranks_per_node=ranks_per_node)
+        try:
+            for shape in ((12, 12, 12), (1, 8, 8), (12, 12)):
+                with planned(comm, shape, info=info, effort="estimate") as plan:
+                    assert tuple(DistArray(shape).commsizes) == plan.grid
+                    assert DistArray(shape).local_slice() == plan.local_slice(False)
+        finally:
+            distarray.near = kept
 
 
 @parameters(shape=[(5, 6, 7), (1, 8), (36,)], batch=[(), (2,)], axes=[None, 0, (-1, 0), ()])
