@@ -14,6 +14,7 @@ from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.decomposition import PencilGeometry, array_in, memory_order
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import Builder, Leg
+from onesided.pencilfft.passes import End
 from onesided.pencilfft.pencil import Pencil
 from onesided.pencilfft.settings import NORMS, PLAN_ORDER, Settings
 from onesided.pencilfft.stages import Stage, plan_stages
@@ -68,8 +69,9 @@ class Engine:
                     self._legs[forward] = builder.legs(forward)
                     for leg in self._legs[forward]:
                         # kernels are planned, each rank's own
-                        leg.prepare(*((first, last) if forward else (last, first)), scale)
-                del first, last
+                        sides = (first, last) if forward else (last, first)
+                        leg.prepare(*map(End.of, sides), scale)
+                del first, last, sides
             self._workspace.share()
         except Exception:
             self.free()
@@ -128,8 +130,8 @@ class Flight:
         if engine.ends is not None and error is None:
             self._end = engine.ends[forward]
             source, target = engine.ends[not forward].load(source), self._end.room(target)
-        self._arrays = source, target
-        self.error = self._legs[0].begin(source, target, scale, error)
+        self._arrays = End.of(source), End.of(target)
+        self.error = self._legs[0].begin(*self._arrays, scale, error)
 
     def test(self) -> bool:
         """Local. Go on as far as can be without waiting; whether it is complete."""

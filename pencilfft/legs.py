@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.operations import Operation, chains
-from onesided.pencilfft.passes import Pass, Scratch
+from onesided.pencilfft.passes import End, Pass, Scratch
 from onesided.pencilfft.stages import Stage
 from onesided.pencilfft.transpose import DIRECT, STAGED, Transpose
 from onesided.pencilfft.workspace import Workspace
@@ -27,8 +27,8 @@ class Leg:
     """
 
     local: Pass
-    reads: NDArray[Any] | None = None
-    writes: NDArray[Any] | None = None
+    reads: End | None = None
+    writes: End | None = None
     source: Transpose | None = None
     transpose: Transpose | None = None
     follows: bool = False
@@ -36,11 +36,7 @@ class Leg:
     before: Callable[[NDArray[Any]], None] | None = None
 
     def begin(
-        self,
-        source: NDArray[Any],
-        target: NDArray[Any],
-        scale: int,
-        error: Exception | None,
+        self, source: End, target: End, scale: int, error: Exception | None
     ) -> Exception | None:
         """Local. Transform the blocks of this rank and hand them on; :meth:`wait` follows.
 
@@ -53,7 +49,7 @@ class Leg:
             try:
                 reads, writes = self._ends(source, target)
                 if self.before is not None:
-                    self.before(reads)
+                    self.before(reads.array)
                 if transpose is None:
                     self.local(reads, writes, scale)
                 else:
@@ -78,14 +74,12 @@ class Leg:
         """Local. Whether other ranks have handed on what this leg waits for."""
         return self.transpose is None or bool(self.transpose.test())
 
-    def prepare(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
+    def prepare(self, source: End, target: End, scale: int) -> None:
         """Local. Plan the pass for user's arrays of these memory layouts."""
         reads, writes = self._ends(source, target)
-        self.local.prepare(reads, scale, writes if self.transpose is None else None, [DIRECT])
+        self.local.prepare(reads, scale, writes if self.transpose is None else None, DIRECT)
 
-    def _ends(
-        self, source: NDArray[Any], target: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _ends(self, source: End, target: End) -> tuple[End, End]:
         reads = source if self.reads is None else self.reads
         if self.follows:
             reads = target
@@ -146,7 +140,7 @@ class Builder:
             return self._local_legs(forward)
         legs: list[Leg] = []
         source: Transpose | None = None
-        reads: NDArray[Any] | None = None
+        reads: End | None = None
         for local in passes if forward else reversed(passes):
             k = len(legs) if forward else len(passes) - 2 - len(legs)  # of what follows
             transpose = None
@@ -157,7 +151,7 @@ class Builder:
                 local.add_route(STAGED, routes[STAGED])
             legs.append(Leg(local, reads, None, source, transpose))
             if transpose is not None:
-                reads, source = self.workspace.received(k, forward), transpose
+                reads, source = End.of(self.workspace.received(k, forward)), transpose
         return legs
 
     def _local_legs(self, forward: bool) -> list[Leg]:
@@ -175,7 +169,7 @@ class Builder:
         if len(groups) == 1:
             return [self._local_leg(steps, shape, blocking, self.overwrites)]
         legs: list[Leg] = []
-        reads: NDArray[Any] | None = None
+        reads: End | None = None
         ours, follows, dtype = self.overwrites, False, steps[0].dtypes[0]
         for k, group in enumerate(groups):
             leg = self._local_leg(group, shape, blocking, ours)
@@ -186,7 +180,7 @@ class Builder:
                 leg.stays = ours and (shape, dtype) == before
                 if leg.stays:
                     continue
-                leg.writes = self.workspace.intermediate(shape, dtype)
+                leg.writes = End.of(self.workspace.intermediate(shape, dtype))
             reads, ours, follows = leg.writes, True, leg.writes is None
         return legs
 

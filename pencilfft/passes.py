@@ -14,9 +14,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.program import address
@@ -48,6 +49,19 @@ Outlet = tuple[tuple[slice, ...], NDArray[Any]]
 _SOURCE, _TARGET = 0, 1
 _Place = NDArray[Any] | int
 _BlockStep = tuple[Run, _Place, _Place]
+
+
+class End(NamedTuple):
+    """Local. An array that a pass reads or writes, and where it begins."""
+
+    array: NDArray[Any]
+    place: int
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> End:
+        """Local. What NumPy says of the place takes ten times as long."""
+        quick = array.flags.c_contiguous and array.size
+        return cls(array, MPI.Get_address(array) if quick else address(array))
 
 
 class Scratch:
@@ -147,38 +161,34 @@ class Pass:
         """
         self._routes[name] = outlets, ready
 
-    def __call__(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
+    def __call__(self, source: End, target: End, scale: int) -> None:
         """Local. From ``source`` to ``target``; each axis is divided by sqrt(modes)**scale.
 
         The two may be one array where operations change neither shape nor dtype.
         """
         if not self._empty:
-            ends = source, target
-            call, addresses = self._script(ends, scale, None)
-            call(ends, addresses)
+            self._run(source, target, scale, None)
 
-    def deliver(self, source: NDArray[Any], scale: int, route: str) -> None:
+    def deliver(self, source: End, scale: int, route: str) -> None:
         """Local. From ``source`` to the arrays of a route."""
         if not self._empty:
-            ends = source, source
-            call, addresses = self._script(ends, scale, route)
-            call(ends, addresses)
+            self._run(source, source, scale, route)
             return
         _, ready = self._routes[route]
         for chunk in range(len(self.stops)):
             if ready is not None:
                 ready(chunk)
 
-    def prepare(
-        self, source: NDArray[Any], scale: int, target: NDArray[Any] | None, routes: Sequence[str]
-    ) -> None:
+    def prepare(self, source: End, scale: int, target: End | None, route: str) -> None:
         """Local. Plan for these memory layouts; otherwise the first call does.
 
-        Without a target for :meth:`deliver` by these routes.
+        Without a target for :meth:`deliver` by this route.
         """
-        for route in [None] if target is not None else routes:
-            if not self._empty:
-                self._script((source, source if target is None else target), scale, route)
+        if not self._empty:
+            if target is None:
+                self._script(source, source, scale, route)
+            else:
+                self._script(source, target, scale, None)
 
     def describe(self) -> list[str]:
         """Local. Each operation, with the kernels that do it, as far as it has been planned."""
@@ -196,21 +206,24 @@ class Pass:
 
     # -- planning ------------------------------------------------------------------------------
 
+    def _run(self, source: End, target: End, scale: int, route: str | None) -> None:
+        call = self._script(source, target, scale, route)
+        call((source.array, target.array), (source.place, target.place))
+
     def _script(
-        self, ends: tuple[NDArray[Any], NDArray[Any]], scale: int, route: str | None
-    ) -> tuple[Callable[..., object], tuple[int, int]]:
-        """What runs for ends of these memory layouts, and where these begin."""
-        source, target = ends
-        here = address(source)
-        there = here if target is source else address(target)
+        self, source: End, target: End, scale: int, route: str | None
+    ) -> Callable[..., object]:
+        """What runs for ends of these memory layouts."""
+        (reads, here), (writes, there) = source, target
         key = (
-            scale, route, source.strides, target.strides,
-            here % KERNEL_ALIGNMENT, there % KERNEL_ALIGNMENT, target is source,
+            scale, route, reads.strides, writes.strides,
+            here % KERNEL_ALIGNMENT, there % KERNEL_ALIGNMENT, writes is reads,
         )  # fmt: skip
         found = self._scripts.get(key)
         if found is None:
+            ends = reads, writes
             found = self._scripts[key] = script(self._plan(ends, scale, route), ends)
-        return found, (here, there)
+        return found
 
     def _plan(
         self, ends: tuple[NDArray[Any], NDArray[Any]], scale: int, route: str | None
@@ -275,11 +288,11 @@ class Pass:
                 here, ours = there, True
             reads = _array(here, ends)
             if step.fits_in_place and ours:
-                steps.append((self._run(step, Layout.of(reads), None, scale), here, here))
+                steps.append((self._call(step, Layout.of(reads), None, scale), here, here))
                 continue
             place = 1 - place
             there = self._place(k >= into, place, after, step.dtypes[1])
-            run = self._run(step, Layout.of(reads), _array(there, ends), scale)
+            run = self._call(step, Layout.of(reads), _array(there, ends), scale)
             steps.append((run, here, there))
             here = there
         return steps, here
@@ -322,7 +335,9 @@ class Pass:
             return _TARGET
         return self._scratch.view(place, shape, dtype, self._order)
 
-    def _run(self, step: Operation, source: Layout, target: NDArray[Any] | None, scale: int) -> Run:
+    def _call(
+        self, step: Operation, source: Layout, target: NDArray[Any] | None, scale: int
+    ) -> Run:
         orthogonal = scale == ORTHONORMAL and step.transform.kind in REAL_KINDS
         if not step.is_kernel:
             return resizer(step, orthogonal)

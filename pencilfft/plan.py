@@ -194,10 +194,9 @@ class PFFT:
         self._settings, self._comm = settings, whole
         self._given = given if isinstance(given, Subcomm) else None
         self.batch = settings.batch
-        commons = Commons.of(whole)
-        commons.collect()
+        Commons.of(whole).collect()
         planner = Planner(whole, settings, selection, method, info, hints, given)
-        self._execution = execution = Execution(commons, planner, selection, sizes)
+        self._execution = execution = Execution(whole, planner, selection, sizes)
         engine, self._selection = execution.engine, selection
         #: The sub-communicators over which the axes of the input are split.
         self.subcomm = Communicators(engine.comms[0])
