@@ -17,7 +17,6 @@ from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.decomposition import (
     PencilGeometry,
-    array_in,
     choose_grid,
     on_nodes,
 )
@@ -103,7 +102,11 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         ``order`` is the order of its axes in memory, outermost first; C order where it is None.
         """
         shape = (*components, *pencil.subshape)
-        self = cls.over(array_in(None, shape, np.dtype(dtype), order), pencil, len(components))
+        axes = range(len(shape)) if order is None else order
+        # memory of this class: the base of a plain view tells whose it is, as mpi4py-fft's does
+        memory = np.ndarray.__new__(cls, [shape[axis] for axis in axes], dtype)
+        self = memory.transpose(np.argsort(axes))
+        self._p0, self._rank = pencil, len(components)
         if val is not None:
             self.fill(val)
         return self

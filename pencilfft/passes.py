@@ -60,7 +60,7 @@ class End(NamedTuple):
     @classmethod
     def of(cls, array: NDArray[Any]) -> End:
         """Local. What NumPy says of the place takes ten times as long."""
-        quick = array.flags.c_contiguous and array.size
+        quick = array.flags.c_contiguous
         return cls(array, MPI.Get_address(array) if quick else address(array))
 
 
@@ -117,7 +117,7 @@ class Pass:
         self._selection, self._operations = selection, list(steps)
         self._scratch = scratch
         self._in_source = blocking.in_source and consumes
-        self._in_target = blocking.in_target
+        self._in_target, self._straight = blocking.in_target, blocking.straight
         self._shapes = [tuple(shape)]
         for step in steps:
             changed = list(self._shapes[-1])
@@ -282,7 +282,8 @@ class Pass:
         for k, step in enumerate(self._operations):
             before, after = shapes[k : k + 2]
             ours = self._in_source or here is not _SOURCE
-            if step.fits_in_place and not ours and step.axis != len(before) - 1:
+            copied = not ours and not self._straight and step.axis != len(before) - 1
+            if step.fits_in_place and copied:
                 there = self._place(k >= into, place, before, step.dtypes[0])
                 steps.append((copy_array, here, there))
                 here, ours = there, True

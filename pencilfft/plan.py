@@ -393,7 +393,8 @@ class PFFT:
             f"process grid {choice.grid}, {self.nbytes} bytes, made in {self.setup_time:.3f} s",
             f"blocks of {choice.blocking.nbytes} bytes"
             + ", transformed where they are read" * choice.blocking.in_source
-            + ", transformed where they are written" * choice.blocking.in_target,
+            + ", transformed where they are written" * choice.blocking.in_target
+            + ", straight from one to the other" * choice.blocking.straight,
         ]
         for forward in (True, False):
             lines.append("forward:" if forward else "backward:")

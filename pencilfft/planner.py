@@ -214,6 +214,7 @@ def _read(text: str | None) -> Choice | None:
                 int(words["blocking"]["nbytes"]),
                 bool(words["blocking"]["in_source"]),
                 bool(words["blocking"]["in_target"]),
+                bool(words["blocking"]["straight"]),
             ),
         )
     except (ValueError, TypeError, KeyError):
@@ -273,6 +274,7 @@ def candidate_ways(best: Blocking, size: int) -> list[Blocking]:
         return [best]
     both = (False, True)
     ways = [replace(best, in_source=a, in_target=b) for a in both for b in both]
+    ways += [replace(way, straight=True) for way in ways if not way.in_source]
     return sorted(ways, key=lambda way: way != best)
 
 

@@ -163,6 +163,7 @@ class Transform:
         self._arrays, self._execution, self._scale = arrays, execution, scale
         self._overwrites, self._real_axis = settings.overwrite_input, settings.real_axis
         self._forward = name == "forward"
+        self._alike: dict[Side, Any] = {}  # the last other pencil of the same blocks
         self._begun: tuple[Any, NDArray[Any], bool] | None = None  # by Start: where results go
 
     @property
@@ -303,7 +304,7 @@ class Transform:
         side = self.input
         if given is None:
             return _plain(self._arrays.source(side))
-        if isinstance(given, np.ndarray) and _fits(given, side):
+        if isinstance(given, np.ndarray) and self._fits(given, side):
             if not self._overwrites or _can_be_overwritten(given):
                 return _plain(given)
         own = self._arrays.fresh(self.input)
@@ -327,7 +328,7 @@ class Transform:
             raise PatternError(f"the output is a {type(given).__name__}, not a NumPy array")
         if not given.flags.writeable:
             raise PatternError(f"the output of {self.name} is read-only")
-        if _fits(given, side):
+        if self._fits(given, side):
             return _plain(given), True
         block = side.shape
         while len(block) > given.ndim and block[0] == 1:
@@ -342,6 +343,21 @@ class Transform:
                 f"block of {side.shape} (of {side.global_shape}), {side.dtype}, cannot be assigned"
             )
         return _plain(self._arrays.fresh(side)), False
+
+    def _fits(self, array: NDArray[Any], side: Side) -> bool:
+        """Whether an array has the form of this rank's block; PatternError for another plan's."""
+        pencil = getattr(array, "_p0", None)
+        if pencil is not None and pencil is not side.pencil and pencil is not self._alike.get(side):
+            here, wanted = pencil.local_slice(), side.pencil.local_slice()
+            alike = here == wanted and pencil.shape == side.pencil.shape
+            if array.shape == side.shape and not alike:
+                raise PatternError(
+                    f"the array belongs to another plan: it is the block {here} of "
+                    f"{pencil.shape}, not {wanted} of {side.pencil.shape}"
+                )
+            if alike:
+                self._alike[side] = pencil
+        return array.shape == side.shape and array.dtype == side.dtype
 
     def _check_overlap(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         if not np.may_share_memory(source, target):
@@ -377,16 +393,3 @@ def _can_be_overwritten(array: NDArray[Any]) -> bool:
             return False
         span += step * (extent - 1)
     return array.flags.writeable
-
-
-def _fits(array: NDArray[Any], side: Side) -> bool:
-    """Whether an array has the form of this rank's block; PatternError for another plan's block."""
-    pencil = getattr(array, "_p0", None)
-    if pencil is not None and pencil is not side.pencil:
-        here, wanted = pencil.local_slice(), side.pencil.local_slice()
-        if array.shape == side.shape and (here != wanted or pencil.shape != side.pencil.shape):
-            raise PatternError(
-                f"the array belongs to another plan: it is the block {here} of {pencil.shape}, "
-                f"not {wanted} of {side.pencil.shape}"
-            )
-    return array.shape == side.shape and array.dtype == side.dtype
