@@ -113,7 +113,7 @@ class Flight:
     A rank that has one computes nothing more, but gives the others what they wait for.
     """
 
-    __slots__ = ("_arrays", "_end", "_leg", "_legs", "_scale", "_target", "error")
+    __slots__ = ("_arrays", "_end", "_fields", "_leg", "_legs", "_scale", "_target", "error")
 
     def __init__(
         self,
@@ -123,15 +123,16 @@ class Flight:
         target: NDArray[Any],
         scale: int,
         error: Exception | None = None,
+        fields: int = 0,
     ) -> None:
-        """Local. Begin."""
+        """Local. Begin. ``fields``: of the first axis only so many, 0 is all."""
         self._legs, self._leg, self._scale = engine.legs(forward), 0, scale
-        self._end, self._target = None, target
+        self._end, self._target, self._fields = None, target, fields
         if engine.ends is not None and error is None:
             self._end = engine.ends[forward]
             source, target = engine.ends[not forward].load(source), self._end.room(target)
         self._arrays = End.of(source), End.of(target)
-        self.error = self._legs[0].begin(*self._arrays, scale, error)
+        self.error = self._legs[0].begin(*self._arrays, scale, error, fields)
 
     def test(self) -> bool:
         """Local. Go on as far as can be without waiting; whether it is complete."""
@@ -153,7 +154,7 @@ class Flight:
         self._leg += 1
         if self._leg < len(self._legs):
             leg = self._legs[self._leg]
-            self.error = leg.begin(*self._arrays, self._scale, self.error)
+            self.error = leg.begin(*self._arrays, self._scale, self.error, self._fields)
         elif self._end is not None and self.error is None:
             self._end.store(self._target)
 

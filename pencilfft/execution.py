@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import sums
 from onesided.collectives.agreement import agree, from_root, largest
-from onesided.collectives.errors import RequestError
+from onesided.collectives.errors import PatternError, RequestError
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.engine import Flight
 from onesided.pencilfft.kernels.selection import Selection
@@ -45,8 +45,9 @@ class Execution:
         #: A transform that was begun and is not completed.
         self.flight: Flight | None = None
         self._left: Exception | None = None  # of one, which the other ranks do not know of
-        # of errors, over all ranks: a counter in shared memory takes a fifth of MPI's time
-        self._errors = sums(comm, 1, np.int64) if comm.size > 1 else None
+        # over all ranks errors, and fields with their squares: a counter in shared memory takes a
+        # fifth of MPI's time
+        self._sums = sums(comm, 3, np.int64) if comm.size > 1 else None
         selection.settle()
         self._keep(selection)
 
@@ -57,13 +58,15 @@ class Execution:
         target: NDArray[Any],
         scale: int,
         error: Exception | None,
+        fields: int,
     ) -> None:
         """Collective. Transform, or raise on every rank what one of them has to say.
 
         Ranks agree once, at the end, when the arguments and what the kernels did are known.
         """
         error = error or self._left
-        self._agree(Flight(self.engine, forward, source, target, scale, error).wait())
+        flight = Flight(self.engine, forward, source, target, scale, error, fields)
+        self._agree(flight.wait(), fields)
 
     def start(
         self,
@@ -72,11 +75,12 @@ class Execution:
         target: NDArray[Any],
         scale: int,
         error: Exception | None,
+        fields: int,
     ) -> None:
         """Collective. Begin a transform; raise on every rank what one of them has to say of the
         arguments, or of what the kernels did in one that was begun before."""
-        self._agree(error or self._left)
-        self.flight = Flight(self.engine, forward, source, target, scale)
+        self._agree(error or self._left, fields)
+        self.flight = Flight(self.engine, forward, source, target, scale, None, fields)
 
     def test(self) -> bool:
         """Local. Go on with the transform that was begun; whether it is complete."""
@@ -97,12 +101,15 @@ class Execution:
         both = (*self.engine.exchanges(True), *self.engine.exchanges(False))
         return all(each.request.any_order for each in both)
 
-    def _agree(self, error: Exception | None) -> None:
-        errors = self._errors
-        if errors is not None:
-            errors.own[0] = error is not None
-            errors.reduce()
-        if errors.total[0] if errors is not None else error is not None:
+    def _agree(self, error: Exception | None, fields: int) -> None:
+        failed = error is not None
+        if self._sums is not None:
+            self._sums.own[:] = failed, fields, fields * fields
+            self._sums.reduce()
+            failed, total, squares = self._sums.total.tolist()
+            if total * total != squares * self._comm.size and not failed:
+                failed, error = True, PatternError("ranks have different numbers of fields")
+        if failed:
             self._left = None
             agree(self._comm, error, "a transform")
 

@@ -36,12 +36,12 @@ class Leg:
     before: Callable[[NDArray[Any]], None] | None = None
 
     def begin(
-        self, source: End, target: End, scale: int, error: Exception | None
+        self, source: End, target: End, scale: int, error: Exception | None, fields: int
     ) -> Exception | None:
         """Local. Transform the blocks of this rank and hand them on; :meth:`wait` follows.
 
-        Returns the error of this rank. With one nothing is computed, but other ranks get what they
-        wait for.
+        Of the first axis only so many ``fields``, 0 is all. Returns the error of this rank. With
+        one nothing is computed, but other ranks get what they wait for.
         """
         transpose = self.transpose
         opened = transpose is not None and transpose.open()
@@ -51,9 +51,9 @@ class Leg:
                 if self.before is not None:
                     self.before(reads.array)
                 if transpose is None:
-                    self.local(reads, writes, scale)
+                    self.local(reads, writes, scale, fields)
                 else:
-                    self.local.deliver(reads, scale, DIRECT if opened else STAGED)
+                    self.local.deliver(reads, scale, DIRECT if opened else STAGED, fields)
             except Exception as problem:
                 error = problem
         if self.source is not None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -161,18 +162,19 @@ class Pass:
         """
         self._routes[name] = outlets, ready
 
-    def __call__(self, source: End, target: End, scale: int) -> None:
+    def __call__(self, source: End, target: End, scale: int, fields: int = 0) -> None:
         """Local. From ``source`` to ``target``; each axis is divided by sqrt(modes)**scale.
 
-        The two may be one array where operations change neither shape nor dtype.
+        The two may be one array where operations change neither shape nor dtype. ``fields``: of the
+        first axis only so many, 0 is all.
         """
         if not self._empty:
-            self._run(source, target, scale, None)
+            self._run(source, target, scale, None, fields)
 
-    def deliver(self, source: End, scale: int, route: str) -> None:
+    def deliver(self, source: End, scale: int, route: str, fields: int = 0) -> None:
         """Local. From ``source`` to the arrays of a route."""
         if not self._empty:
-            self._run(source, source, scale, route)
+            self._run(source, source, scale, route, fields)
             return
         _, ready = self._routes[route]
         for chunk in range(len(self.stops)):
@@ -186,9 +188,9 @@ class Pass:
         """
         if not self._empty:
             if target is None:
-                self._script(source, source, scale, route)
+                self._script(source, source, scale, route, 0)
             else:
-                self._script(source, target, scale, None)
+                self._script(source, target, scale, None, 0)
 
     def describe(self) -> list[str]:
         """Local. Each operation, with the kernels that do it, as far as it has been planned."""
@@ -206,27 +208,29 @@ class Pass:
 
     # -- planning ------------------------------------------------------------------------------
 
-    def _run(self, source: End, target: End, scale: int, route: str | None) -> None:
-        call = self._script(source, target, scale, route)
+    def _run(
+        self, source: End, target: End, scale: int, route: str | None, fields: int
+    ) -> None:
+        call = self._script(source, target, scale, route, fields)
         call((source.array, target.array), (source.place, target.place))
 
     def _script(
-        self, source: End, target: End, scale: int, route: str | None
+        self, source: End, target: End, scale: int, route: str | None, fields: int
     ) -> Callable[..., object]:
         """What runs for ends of these memory layouts."""
         (reads, here), (writes, there) = source, target
         key = (
-            scale, route, reads.strides, writes.strides,
+            scale, route, fields, reads.strides, writes.strides,
             here % KERNEL_ALIGNMENT, there % KERNEL_ALIGNMENT, writes is reads,
         )  # fmt: skip
         found = self._scripts.get(key)
         if found is None:
             ends = reads, writes
-            found = self._scripts[key] = script(self._plan(ends, scale, route), ends)
+            found = self._scripts[key] = script(self._plan(ends, scale, route, fields), ends)
         return found
 
     def _plan(
-        self, ends: tuple[NDArray[Any], NDArray[Any]], scale: int, route: str | None
+        self, ends: tuple[NDArray[Any], NDArray[Any]], scale: int, route: str | None, fields: int
     ) -> list[Step | Callable[[], object]]:
         """The steps of all blocks."""
         made: dict[tuple[int, int], tuple[Sequence[_BlockStep], _Place]] = {}
@@ -234,20 +238,25 @@ class Pass:
         outlets, ready = ((), None) if route is None else self._routes[route]
         steps: list[Step | Callable[[], object]] = []
         begin = 0
+        some = slice(0, fields) if fields else slice(None)  # of the first axis
+        parts = [(0, 0)]
+        if self._inner >= 0:
+            parts = self._chosen_of(self._inner, ranges(self._parts), fields)
         for start, stop in ranges(self._blocks):
             chunk = bisect_left(self.stops, stop)
-            for low, high in ranges(self._parts) if self._inner >= 0 else [(0, 0)]:
-                where = [slice(None)] * source.ndim
-                where[self.axis] = slice(start, stop)
+            blocks = self._chosen_of(self.axis, [(start, stop)], fields)
+            for (first, last), (low, high) in product(blocks, parts):
+                where = [some, *[slice(None)] * (source.ndim - 1)]
+                where[self.axis] = slice(first, last)
                 if self._inner >= 0:
                     where[self._inner] = slice(low, high)
                 places = Part(_SOURCE, tuple(where)), Part(_TARGET, tuple(where))
-                size = (stop - start, high - low)
+                size = (last - first, high - low)
                 if size not in made:
                     here, there = (
                         None if end is None else end[tuple(where)] for end in (source, target)
                     )
-                    made[size] = self._steps(size, here, there, scale)
+                    made[size] = self._steps(size, here, there, scale, fields)
                 calls, result = made[size]
                 for run, *sides in calls:
                     reads, writes = (places[s] if isinstance(s, int) else s for s in sides)
@@ -256,9 +265,9 @@ class Pass:
                 stays = result is _TARGET or (result is _SOURCE and target is source)
                 if target is not None and not stays:
                     steps.append((copy_array, left, places[_TARGET]))
-                spans = slice(start - begin, stop - begin), slice(low, high)
+                spans = slice(first - begin, last - begin), slice(low, high)
                 for outlet in outlets[chunk] if outlets else ():
-                    steps.append(self._copy_of(left, spans, *outlet))
+                    steps.append(self._copy_of(left, spans, some, *outlet))
             if stop == self.stops[chunk]:
                 begin = stop
                 if ready is not None:
@@ -271,9 +280,10 @@ class Pass:
         source: NDArray[Any] | None,
         target: NDArray[Any] | None,
         scale: int,
+        fields: int,
     ) -> tuple[Sequence[_BlockStep], _Place]:
         """The calls for blocks of one size, and where they leave their result."""
-        shapes = self._block_shapes(size)
+        shapes = self._block_shapes(size, fields)
         ends = (source, target)
         into = self._into(target)
         steps: list[_BlockStep] = []
@@ -298,11 +308,20 @@ class Pass:
             here = there
         return steps, here
 
-    def _block_shapes(self, size: tuple[int, int]) -> list[tuple[int, ...]]:
+    @staticmethod
+    def _chosen_of(
+        axis: int, spans: Sequence[tuple[int, int]], fields: int
+    ) -> list[tuple[int, int]]:
+        """Spans of an axis, of the first one as far as there are fields."""
+        if axis or not fields:
+            return list(spans)
+        return [(low, min(high, fields)) for low, high in spans if low < fields]
+
+    def _block_shapes(self, size: tuple[int, int], fields: int = 0) -> list[tuple[int, ...]]:
         """Before the first operation and after each, of a block of this size."""
         shapes = []
         for shape in self._shapes:
-            block = list(shape)
+            block = [fields or shape[0], *shape[1:]]
             block[self.axis] = size[0]
             if self._inner >= 0:
                 block[self._inner] = size[1]
@@ -362,16 +381,19 @@ class Pass:
         self,
         left: Place,
         spans: tuple[slice, slice],
+        some: slice,
         part: tuple[slice, ...],
         array: NDArray[Any],
     ) -> Step:
         """From where a block's result is to one of the arrays that take its chunk; ``spans``: where
-        the block lies in it, along the two axes that are cut."""
+        the block lies in it, along the two axes that are cut, and ``some``, along the first one."""
         inside = [slice(None)] * len(part)
         for axis, chosen in enumerate(part):
             if axis not in (self.axis, self._inner):
                 inside[axis] = chosen
         place = [slice(None)] * len(part)
+        if some.stop and 0 not in (self.axis, self._inner):
+            inside[0] = place[0] = some
         place[self.axis] = spans[0]
         if self._inner >= 0:
             place[self._inner] = spans[1]

@@ -81,7 +81,8 @@ class PFFT:
         "dct1" to "dct4", "dst1" to "dst4", "r2c", "c2c"; the last two by default.
     batch
         Extents of leading axes of all arrays that are neither transformed nor distributed; what
-        they hold travels in one message.
+        they hold travels in one message. Calls may have fewer entries of the first one, on all
+        ranks alike, and compute no more (one-dimensional plans may not).
     transposed_out
         Whether the output stays in the layout of the last stage (default, as in mpi4py-fft) or is
         distributed like the input. One-dimensional spectra are always in their natural order.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import tracemalloc
-from contextlib import contextmanager
 
 import numpy as np
 from cases import parameters, ranks
-from cases_fft_kinds import block, close, random, transformed
+from cases_fft_kinds import block, blocks, close, random, transformed
 from cases_random import examine
 from exchange_data import names
 from hypothesis import strategies as st
 
-from onesided.pencilfft import PFFT, newDistArray, planner
+from onesided.pencilfft import PFFT, newDistArray
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.decomposition import factorizations
 
@@ -27,17 +26,6 @@ PACKING = ["p2p", "rma-fence-paper", "rma-lock-paper"]
 #: Older versions of NumPy have buffers of their own where complex arrays take a real factor.
 OLD = np.lib.NumpyVersion(np.__version__) < "2.4.0"
 BUFFERS = 3 * 16 * np.getbufsize() if OLD else 0
-
-
-@contextmanager
-def blocks(nbytes, *way):
-    """Plans whose passes go about their blocks in this way, without measuring."""
-    usual = planner.USUAL
-    planner.USUAL = Blocking(nbytes, *way)
-    try:
-        yield
-    finally:
-        planner.USUAL = usual
 
 
 @st.composite
