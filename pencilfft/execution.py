@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from onesided.collectives import sums
 from onesided.collectives.agreement import agree, from_root, largest
 from onesided.collectives.errors import PatternError, RequestError
 from onesided.pencilfft.commons import Commons
-from onesided.pencilfft.engine import Flight
 from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.legs import Flight
 from onesided.pencilfft.planner import Planner
 
 
@@ -51,36 +49,23 @@ class Execution:
         selection.settle()
         self._keep(selection)
 
-    def run(
-        self,
-        forward: bool,
-        source: NDArray[Any],
-        target: NDArray[Any],
-        scale: int,
-        error: Exception | None,
-        fields: int,
-    ) -> None:
+    def run(self, forward: bool, flight: Flight) -> None:
         """Collective. Transform, or raise on every rank what one of them has to say.
 
         Ranks agree once, at the end, when the arguments and what the kernels did are known.
         """
-        error = error or self._left
-        flight = Flight(self.engine, forward, source, target, scale, error, fields)
-        self._agree(flight.wait(), fields)
+        flight.error = flight.error or self._left
+        flight.begin(self.engine, forward)
+        flight.wait()
+        self._agree(flight)
 
-    def start(
-        self,
-        forward: bool,
-        source: NDArray[Any],
-        target: NDArray[Any],
-        scale: int,
-        error: Exception | None,
-        fields: int,
-    ) -> None:
+    def start(self, forward: bool, flight: Flight) -> None:
         """Collective. Begin a transform; raise on every rank what one of them has to say of the
         arguments, or of what the kernels did in one that was begun before."""
-        self._agree(error or self._left, fields)
-        self.flight = Flight(self.engine, forward, source, target, scale, None, fields)
+        flight.error = flight.error or self._left
+        self._agree(flight)
+        flight.begin(self.engine, forward)
+        self.flight = flight
 
     def test(self) -> bool:
         """Local. Go on with the transform that was begun; whether it is complete."""
@@ -101,7 +86,8 @@ class Execution:
         both = (*self.engine.exchanges(True), *self.engine.exchanges(False))
         return all(each.request.any_order for each in both)
 
-    def _agree(self, error: Exception | None, fields: int) -> None:
+    def _agree(self, flight: Flight) -> None:
+        error, fields = flight.error, flight.fields
         failed = error is not None
         if self._sums is not None:
             self._sums.own[:] = failed, fields, fields * fields

@@ -35,35 +35,29 @@ class Leg:
     stays: bool = False
     before: Callable[[NDArray[Any]], None] | None = None
 
-    def begin(
-        self, source: End, target: End, scale: int, error: Exception | None, fields: int
-    ) -> Exception | None:
-        """Local. Transform the blocks of this rank and hand them on; :meth:`wait` follows.
-
-        Of the first axis only so many ``fields``, 0 is all. Returns the error of this rank. With
-        one nothing is computed, but other ranks get what they wait for.
-        """
+    def begin(self, flight: Flight) -> None:
+        """Local. Transform the blocks of this rank and hand them on; :meth:`wait` follows."""
         transpose = self.transpose
         opened = transpose is not None and transpose.open()
-        if error is None:
+        if flight.error is None:
             try:
-                reads, writes = self._ends(source, target)
+                reads, writes = self._ends(flight.source, flight.target)
                 if self.before is not None:
                     self.before(reads.array)
                 if transpose is None:
-                    self.local(reads, writes, scale, fields)
+                    self.local(reads, writes, flight.scale, flight.fields)
                 else:
-                    self.local.deliver(reads, scale, DIRECT if opened else STAGED, fields)
+                    route = DIRECT if opened else STAGED
+                    self.local.deliver(reads, flight.scale, route, flight.fields)
             except Exception as problem:
-                error = problem
+                flight.error = problem
         if self.source is not None:
             self.source.release()
         if transpose is not None:
             if not opened:
                 transpose.start()
-            elif error is not None:
+            elif flight.error is not None:
                 transpose.ready_all()
-        return error
 
     def wait(self) -> None:
         """Collective. Wait for what other ranks hand on."""
@@ -91,6 +85,56 @@ class Leg:
         """Local. Drop every view of the plan's memory."""
         self.local.forget()
         self.reads = self.writes = self.source = self.transpose = self.before = None
+
+
+class Flight:
+    """A transform: its ends, the power of its factor, how many ``fields`` of the first axis (0 is
+    all), and this rank's first ``error``.
+
+    A rank that has one computes nothing more, but gives the others what they wait for.
+    """
+
+    __slots__ = ("_end", "_leg", "_legs", "_result", "error", "fields", "scale", "source", "target")
+
+    def __init__(
+        self, source: NDArray[Any], target: NDArray[Any], scale: int, fields: int = 0
+    ) -> None:
+        self.source, self.target = End.of(source), End.of(target)
+        self.scale, self.fields = scale, fields
+        self.error: Exception | None = None
+        self._end: Any = None
+
+    def begin(self, engine: Any, forward: bool) -> None:
+        """Local. Begin the first leg."""
+        self._legs, self._leg = engine.legs(forward), 0
+        if engine.ends is not None and self.error is None:
+            self._end, self._result = engine.ends[forward], self.target.array
+            self.source = End.of(engine.ends[not forward].load(self.source.array))
+            self.target = End.of(self._end.room(self._result))
+        self._legs[0].begin(self)
+
+    def test(self) -> bool:
+        """Local. Go on as far as can be without waiting; whether it is complete."""
+        legs = self._legs
+        while self._leg < len(legs) and legs[self._leg].test():
+            self._next()
+        return self._leg == len(legs)
+
+    def wait(self) -> Exception | None:
+        """Collective. Complete it; the first error of this rank."""
+        legs = self._legs
+        while self._leg < len(legs):
+            legs[self._leg].wait()
+            self._next()
+        return self.error
+
+    def _next(self) -> None:
+        """The leg is complete: begin the next one, or end."""
+        self._leg += 1
+        if self._leg < len(self._legs):
+            self._legs[self._leg].begin(self)
+        elif self._end is not None and self.error is None:
+            self._end.store(self._result)
 
 
 @dataclass

@@ -27,9 +27,10 @@ from onesided.collectives.tuning.situations import FAR_ONLY, usual_order
 from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import array_in, choose_grid, factorizations
-from onesided.pencilfft.engine import Engine, Flight, PencilEngine
+from onesided.pencilfft.engine import Engine, PencilEngine
 from onesided.pencilfft.kernels.selection import ESTIMATE, MEASURE, Selection
 from onesided.pencilfft.kernels.wisdom import with_lengths
+from onesided.pencilfft.legs import Flight
 from onesided.pencilfft.line import LineEngine
 from onesided.pencilfft.pencil import Subcomm
 from onesided.pencilfft.settings import Settings
@@ -325,7 +326,9 @@ def seconds_of(comm: MPI.Intracomm, engine: Engine, lead: float = 0.0) -> float:
         comm.Barrier()
         began = time.perf_counter()
         for forward in (True, False):
-            error = Flight(engine, forward, sides[not forward], sides[forward], 0).wait()
+            flight = Flight(sides[not forward], sides[forward], 0)
+            flight.begin(engine, forward)
+            error = flight.wait()
             if error is not None:
                 raise error
         mine = time.perf_counter() - began

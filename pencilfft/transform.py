@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
 from onesided.collectives.program import address
 from onesided.pencilfft.distarray import DistArray
+from onesided.pencilfft.legs import Flight
 from onesided.pencilfft.settings import Settings
 
 #: Options of FFTW's plans that mpi4py-fft passes on at a call; here they mean nothing.
@@ -207,9 +208,9 @@ class Transform:
     ) -> Any:
         """Collective. Transform the blocks of all ranks and return ``output_array``.
 
-        The arrays have this rank's local shapes and the dtypes of the plan, in any memory order. Of a
-        batch the first axis may be shorter, on all ranks alike; what :attr:`output_array` has beyond
-        it is not defined then.
+        The arrays have this rank's local shapes and the dtypes of the plan, in any memory order. Of
+        a batch the first axis may be shorter, on all ranks alike; what :attr:`output_array` has
+        beyond it is not defined then.
         What is otherwise but can be assigned to such an array, and from one, as ``a[...] = b``
         does, goes through :attr:`input_array` and :attr:`output_array`. These are also what is read
         and returned where an array is not given, as in mpi4py-fft: the next call overwrites them.
@@ -225,10 +226,9 @@ class Transform:
         every rank, and so does an error in the middle of the transform its own class; what is in
         the output then is not defined.
         """
-        ends, taken, error, fields = self._arguments(input_array, output_array, options)
-        scale = self._scale if normalize is None else 2 * bool(normalize)
-        self._execution.run(self._forward, *ends, scale, error, fields)
-        return self._result(output_array, ends[1], taken)
+        flight, target, taken = self._flight(input_array, output_array, normalize, options)
+        self._execution.run(self._forward, flight)
+        return self._result(output_array, target, taken)
 
     def Start(
         self,
@@ -247,15 +247,14 @@ class Transform:
         is one that ranks have to use in one order.
         """
         execution = self._execution
-        ends, taken, error, fields = self._arguments(input_array, output_array, {})
-        if error is None and not execution.any_order:
-            error = UnsupportedError(
+        flight, target, taken = self._flight(input_array, output_array, normalize, {})
+        if flight.error is None and not execution.any_order:
+            flight.error = UnsupportedError(
                 f"the transposes of this plan ({execution.choice.method}) go on in one order on "
                 "all ranks; a transform can be begun with others, as rma-notify"
             )
-        scale = self._scale if normalize is None else 2 * bool(normalize)
-        execution.start(self._forward, *ends, scale, error, fields)
-        self._begun = output_array, ends[1], taken
+        execution.start(self._forward, flight)
+        self._begun = output_array, target, taken
 
     def Test(self) -> bool:
         """Local. Go on with the transform that was begun; true where it is complete, or where none
@@ -274,11 +273,10 @@ class Transform:
         self._execution.wait()
         return self._result(*begun)
 
-    def _arguments(
-        self, given: Any, output: Any, options: Mapping[str, Any]
-    ) -> tuple[tuple[NDArray[Any], NDArray[Any]], bool, Exception | None, int]:
-        """What is read and written, whether that is the caller's array, what is wrong, and how many
-        fields there are, 0 for all."""
+    def _flight(
+        self, given: Any, output: Any, normalize: bool | None, options: Mapping[str, Any]
+    ) -> tuple[Flight, NDArray[Any], bool]:
+        """What a call is about, what it writes to, and whether that is the caller's array."""
         execution = self._execution
         if not execution.alive:
             raise RequestError(f"{self.name} of a plan that was destroyed")
@@ -292,9 +290,12 @@ class Transform:
             target, taken = self._target(output, fields)
             if not execution.transposes:
                 self._check_overlap(source, target)
+            scale = self._scale if normalize is None else 2 * bool(normalize)
+            return Flight(source, target, scale, fields), target, taken
         except Exception as problem:
-            return (_NOTHING, _NOTHING), False, problem, 0
-        return (source, target), taken, None, fields
+            nothing = Flight(_NOTHING, _NOTHING, 0)
+            nothing.error = problem
+            return nothing, _NOTHING, False
 
     def _fields(self, given: Any, output: Any) -> int:
         """How many fields the arrays have, where that is less than the plan's; else 0."""
