@@ -165,7 +165,7 @@ class Transform:
         self._arrays, self._execution, self._scale = arrays, execution, scale
         self._overwrites, self._real_axis = settings.overwrite_input, settings.real_axis
         self._forward = name == "forward"
-        self._alike: dict[Any, Any] = {}  # to a pencil the last other one of the same blocks
+        self._alike = [None, None]  # the last other pencil of the same blocks as input and output
         self._fewer = bool(settings.batch) and len(settings.shape) > 1
         self._begun: tuple[Any, NDArray[Any], bool] | None = None  # by Start: where results go
 
@@ -371,8 +371,8 @@ class Transform:
     def _fits(self, array: NDArray[Any], side: Side) -> bool:
         """Whether an array has the form of this rank's block; PatternError for another plan's."""
         pencil = getattr(array, "_p0", None)
-        known = side.pencil, self._alike.get(side.pencil)
-        if pencil is not None and all(pencil is not each for each in known):
+        place = side.pencil is self.output.pencil
+        if pencil is not None and pencil is not side.pencil and pencil is not self._alike[place]:
             here, wanted = pencil.local_slice(), side.pencil.local_slice()
             alike = here == wanted and pencil.shape == side.pencil.shape
             if array.shape == side.shape and not alike:
@@ -381,7 +381,7 @@ class Transform:
                     f"{pencil.shape}, not {wanted} of {side.pencil.shape}"
                 )
             if alike:
-                self._alike[side.pencil] = pencil
+                self._alike[place] = pencil
         return array.shape == side.shape and array.dtype == side.dtype
 
     def _check_overlap(self, source: NDArray[Any], target: NDArray[Any]) -> None:
