@@ -187,6 +187,7 @@ class Context:
         self.shared: dict[object, Any] = {}  # of the communicator's own requests, by what they do
         self.orphaned = False
         self._lost: list[object] = []
+        self._blocking: MPI.Intracomm | None = None
         name = uuid.uuid4().int >> 66 if self.comm.rank == 0 else 0
         unknown, name = largest(self.comm, error, "context", [self._firsts is None, name])
         if unknown:
@@ -219,6 +220,13 @@ class Context:
                 self._firsts = _found_firsts(self.comm, self.group)
             self._nodes[ranks_per_node] = Node(self, self._firsts, ranks_per_node)
         return self._nodes[ranks_per_node]
+
+    def for_blocking(self) -> MPI.Intracomm:
+        """Collective on the first call. Another duplicate, for MPI's own blocking collectives: here
+        they would be matched with calls of this package, where another rank is in one."""
+        if self._blocking is None:
+            self._blocking = self.comm.Dup()
+        return self._blocking
 
     def world_rank(self, rank: int) -> int:
         """Local. The rank in ``MPI.COMM_WORLD`` of a rank of the communicator."""
@@ -293,6 +301,8 @@ class Context:
             if not node.alone:
                 node.comm.Free()
         self._nodes.clear()
+        if self._blocking is not None:
+            self._blocking.Free()
         self.group.Free()
         self.comm.Free()
 

@@ -23,10 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.program import (
-    BOX,
     CALL,
     COMPILED,
-    COPY,
     GATHER,
     KERNEL,
     SCALE,
@@ -34,6 +32,7 @@ from onesided.collectives.program import (
     _core,
     address,
     joined_axes,
+    lowered_copy,
 )
 
 #: Addresses that differ by a multiple of this many bytes are alike to all kernels.
@@ -202,12 +201,8 @@ class _Lowering:
         self.nbytes += target.nbytes
         alike = source.shape == target.shape and source.dtype == target.dtype
         if run is copy_array and alike:
-            axes = joined_axes(target.shape, target.strides, source.strides)
-            item = target.itemsize
-            if len(axes) == 1 and (axes[0][1] == axes[0][2] == item or axes[0][0] == 1):
-                return [(COPY, to_end, to_at, from_end, from_at, target.nbytes)]
-            sides = (tuple(int(axis[i]) for axis in axes) for i in range(3))
-            return [(BOX, to_end, to_at, from_end, from_at, item, *sides)]
+            return [(kind, to_end, to_at, from_end, from_at, *rest)
+                    for kind, _, _, *rest in lowered_copy(target, source)]
         if isinstance(run, Gather):
             if not target.size:
                 return []

@@ -98,7 +98,7 @@ class Spec:
                 yield Plot(title, self.x[1:], self.y[1:], lines, level=self.level)
             elif xs:
                 bars = {name: {self.y[1]: line[0][1]} for name, line in lines.items()}
-                at = FORMATS[self.x[2]](xs.pop())
+                at = FORMATS[self.x[2]](xs.pop()) + (" ranks" if self.x[2] == RANKS else "")
                 yield Plot(f"{title}, {at}", y=self.y[1:], bars=bars, level=self.level)
 
 
@@ -186,7 +186,7 @@ SPECS: Mapping[str, Sequence[Spec]] = {
     "bench broadcast": tuple(
         Spec(f"Broadcast {what} (as Figure {number} of paper 003)", x, SECONDS, (METHOD, "order"),
              panel, wanted=partial(_of_size, large))
-        for what, large, first in (("of 1 MiB and more", True, 13), ("of less", False, 15))
+        for what, large, first in (("of 1 MiB and more", True, 13), ("below 1 MiB", False, 15))
         for number, x, panel in ((first, OF_BYTES, ["ranks"]), (first + 1, OF_RANKS, ["bytes"]))
     ),
     "bench partitioned": (

@@ -31,6 +31,7 @@ from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import ESTIMATE, Hints
 from onesided.collectives.initialization import Call, Info, initialize
+from onesided.collectives.memory import find_region
 from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import check_root
 from onesided.collectives.reduction.folds import Element, Fold, Message
@@ -160,6 +161,10 @@ class ReductionTransport(Transport):
 
     def __init__(self, operation: Reduction, resources: Resources) -> None:
         super().__init__(operation, resources)
+        for side in (operation.out, operation.into):
+            region = None if side is None else find_region(side.memory)
+            if region is not None:
+                resources.use(region)
         self.arrays = [operation.target]
         self.answers = [operation.given]
         self.owns_slots = True

@@ -51,10 +51,13 @@ class Blocking(_OwnCalls):
     Strictly ordered: the call may wait until all ranks have entered it.
     """
 
+    def __init__(self, operation: Any, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        self._comm = operation.context.for_blocking()
+
     def plans(self) -> list[Plan]:
-        comm = self.operation.context.comm
         return [
-            [[call(partial(getattr(comm, name), *arguments), once=True)
+            [[call(partial(getattr(self._comm, name), *arguments), once=True)
               for name, arguments in calls]]
             for calls in self._calls
         ]

@@ -108,18 +108,6 @@ def everywhere_refused(comm, call):
 
 
 @ranks(at_least=2)
-@parameters(method=["rma-notify", "rma-lock", "p2p"])
-def case_free_of_memory_in_use(comm, method):
-    """By a request of all ranks."""
-    moved = Vector(comm, tables(comm.size)["uneven"] + 1, method, "window")
-    everywhere_refused(comm, lambda: free(moved.window))
-    moved.round(0)
-    everywhere_refused(comm, lambda: free(moved.window))
-    moved.round(1)
-    moved.free()
-
-
-@ranks(at_least=2)
 @parameters(method=["rma", "p2p"])
 def case_free_of_memory_in_use_on_one_rank(comm, method):
     """A partitioned receive is one rank's affair, and yet no rank may take its memory away."""

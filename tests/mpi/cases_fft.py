@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from functools import partial
 
@@ -77,66 +76,6 @@ def there_and_back(plan, values, expected, char, stays=True):
         np.testing.assert_array_equal(u_hat, kept_hat)
 
 
-SHAPES = [(16, 12, 8), (7, 11, 13), (9, 10, 15), (2, 3, 4), (1, 1, 5)]
-
-
-def triples():
-    """Every pair of shape, dtype and grid at least once; every triple if the run asks for it."""
-    for i, shape in enumerate(SHAPES):
-        for j, grid in enumerate(GRIDS):
-            full = os.environ.get("ONESIDED_FFT_CASES") == "all"
-            for char in "fdFD" if full else "fdFD"[(i + j) % 4]:
-                yield shape, char, grid
-
-
-@parameters(triple=triples)
-def case_three_dimensions(comm, triple, seed):
-    shape, char, grid = triple
-    values = whole(shape, char, seed)
-    with planned(comm, shape, dtype=char, grid=GRIDS[grid]) as plan:
-        there_and_back(plan, values, spectrum(values), char)
-
-
-@parameters(
-    shape=[(9, 14), (1, 3), (5, 6, 4, 7), (3, 4, 2, 3, 5)], char="dD", grid=["pencil", "slab"]
-)
-def case_other_dimensions(comm, shape, char, grid, seed):
-    values = whole(shape, char, seed)
-    with planned(comm, shape, dtype=char, grid=GRIDS[grid]) as plan:
-        there_and_back(plan, values, spectrum(values), char)
-
-
-@parameters(axes=[(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2), (1,), ((0,), (1, 2)), (-1, -3)])
-def case_axes(comm, axes, seed):
-    shape = (6, 10, 7)
-    values = whole(shape, "d", seed)
-    flat = [a for axis in axes for a in np.atleast_1d(axis)]
-    with planned(comm, shape, axes=axes) as plan:
-        there_and_back(plan, values, spectrum(values, flat), "d")
-        assert plan.axes[-1][-1] == flat[-1] % 3
-
-
-@parameters(method=lambda: list(methods()), grid=["pencil", "slab"], char=["d", "F"])
-def case_methods(comm, method, grid, char, seed):
-    """Every way to transpose, several calls in a row with other data each."""
-    shape = (10, 9, 8)
-    with planned(comm, shape, dtype=char, grid=GRIDS[grid], method=method) as plan:
-        for round_ in range(4):
-            values = whole(shape, char, seed + round_)
-            there_and_back(plan, values, spectrum(values), char)
-        used = {transpose.method for transpose in plan.transposes}
-        assert method == "auto" or used <= {method}
-
-
-@parameters(backend=["scipy", "ducc0", "pyfftw"], char="fD")
-def case_backends(comm, backend, char, seed):
-    shape = (12, 6, 9)
-    values = whole(shape, char, seed)
-    with planned(comm, shape, dtype=char, backend=backend) as plan:
-        assert plan.backend == backend
-        there_and_back(plan, values, spectrum(values), char)
-
-
 def count_opened(plan):
     """Of every round that follows, whether its blocks are written where they are read next."""
     opened = []
@@ -160,6 +99,7 @@ def case_delayed_ranks(comm, method, grid, seed):
     inputs = [whole(shape, "D", seed + k) for k in range(3)]
     spectra = [spectrum(values) for values in inputs]
     with planned(comm, shape, dtype="D", grid=GRIDS[grid], method=method) as plan:
+        assert method == "auto" or {each.method for each in plan.transposes} <= {method}
         mine = plan.local_slice(False)
         opened = count_opened(plan)
         for late in range(comm.size):
@@ -226,21 +166,6 @@ def case_norms(comm, norm, char, seed):
         close(plan.backward(unscaled / values.size, normalize=False), u, char)
 
 
-def case_parseval_and_shift(comm, seed):
-    shape, shift = (8, 9, 10), (3, 2, 7)
-    values = whole(shape, "D", seed)
-    with planned(comm, shape, dtype=complex, norm="ortho") as plan:
-        u_hat = plan.forward(values[plan.local_slice(False)])
-        energy = comm.allreduce(float(np.sum(np.abs(u_hat) ** 2)))
-        np.testing.assert_allclose(energy, np.sum(np.abs(values) ** 2), rtol=1e-12)
-        moved = np.roll(values, shift, (0, 1, 2))[plan.local_slice(False)]
-        turned = u_hat.v.copy()
-        for axis, (n, s, part) in enumerate(zip(shape, shift, plan.local_slice(), strict=True)):
-            phase = np.exp(-2j * np.pi * s * np.arange(n)[part] / n)
-            turned *= np.expand_dims(phase, tuple(i for i in range(3) if i != axis))
-        close(plan.forward(moved), turned, "d")
-
-
 def case_nothing_is_lost_with_nan(comm):
     """NaN comes out where it belongs and disturbs no later call."""
     shape = (6, 8, 10)
@@ -248,30 +173,6 @@ def case_nothing_is_lost_with_nan(comm):
     with planned(comm, shape) as plan:
         assert np.all(np.isnan(plan.forward(np.full(plan.shape(False), np.nan))))
         there_and_back(plan, values, spectrum(values), "d")
-
-
-@parameters(layout=["fortran", "sliced", "permuted"], char="fD")
-def case_arrays_in_other_memory_orders(comm, layout, char, seed):
-    shape = (6, 7, 8)
-    values = whole(shape, char, seed)
-
-    def array(local_shape, dtype):
-        if layout == "fortran":
-            return np.zeros(local_shape, dtype, order="F")
-        if layout == "sliced":
-            return np.zeros([n + 2 for n in local_shape], dtype)[1:-1, 1:-1, 1:-1]
-        return np.zeros([local_shape[i] for i in (1, 2, 0)], dtype).transpose(2, 0, 1)
-
-    with planned(comm, shape, dtype=char) as plan:
-        u = array(plan.shape(False), plan.dtype(False))
-        u_hat = array(plan.shape(), plan.dtype(True))
-        u[...] = values[plan.local_slice(False)]
-        kept = u.copy()
-        assert plan.forward(u, u_hat) is u_hat
-        close(u_hat, spectrum(values)[plan.local_slice()], char)
-        u[...] = 0
-        assert plan.backward(u_hat, u) is u
-        close(u, kept, char)
 
 
 @parameters(axes=[(0, 2), (0, 1, 2), (1, 2, 0)], char="dF", overwrite=[False, True])

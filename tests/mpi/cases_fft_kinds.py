@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -16,16 +15,6 @@ from onesided.pencilfft.blocking import Blocking
 
 METHOD = "rma-notify"
 OPTIONS = {"method": METHOD, "effort": "estimate"}
-KINDS = {
-    "cosines": "dct2",
-    "sines": "dst1",
-    "first axis": {0: "dct3"},
-    "last axis": {2: "dst4"},
-    "two axes": {1: "dct1", 2: "dct4"},
-    "all different": {0: "dst2", 1: "dct4", 2: "dst3"},
-}
-
-
 def random(shape, char, seed):
     """A global array of random numbers, the same on all ranks."""
     rng = np.random.default_rng(seed)
@@ -71,18 +60,6 @@ def transformed(values, kinds, norm, axes=None):
         else:
             values = scipy.fft.fft(values, axis=axis, norm=norm)
     return values
-
-
-@parameters(kinds=list(KINDS), char="dDf", norm=["backward", "ortho", "forward"])
-def case_cosines_and_sines(comm, kinds, char, norm, seed):
-    values = random((5, 8, 6), char, seed)
-    expected = transformed(values, KINDS[kinds], norm)
-    with PFFT(comm, values.shape, dtype=char, kinds=KINDS[kinds], norm=norm, **OPTIONS) as plan:
-        u = block(plan, values, False)
-        u_hat = plan.forward(u)
-        assert u_hat.dtype == expected.dtype
-        close(u_hat, expected[plan.local_slice()], char)
-        close(plan.backward(u_hat), u, char)
 
 
 @parameters(batch=[(3,), (2, 2)], shape=[(8, 9, 10), (5, 7)], char="dF")
@@ -222,42 +199,6 @@ def case_padding_of_one_axis(comm, seed):
         assert plan.global_shape(True) == (6, 8, 6)
         spectrum = plan.forward(block(plan, random((6, 16, 10), "d", seed), False))
         close(plan.forward(plan.backward(spectrum)), spectrum)
-
-
-@parameters(grid=[None, (-1,)], char="dD")
-def case_output_in_the_layout_of_the_input(comm, grid, char, seed):
-    values = random((6, 7, 8), char, seed)
-    function = scipy.fft.rfftn if char == "d" else scipy.fft.fftn
-    expected = function(values, norm="forward")
-    options = {"grid": grid, "transposed_out": False, "dtype": char, **OPTIONS}
-    with PFFT(comm, values.shape, **options) as plan:
-        parts = [[p.geometry.parts(axis) for axis in range(3)] for p in plan.pencil]
-        assert parts[0] == parts[1]
-        u = block(plan, values, False)
-        u_hat = plan.forward(u)
-        close(u_hat, expected[plan.local_slice()])
-        close(plan.backward(u_hat), u)
-
-
-@ranks(at_least=2)
-@parameters(late=[0, 1, 2, 3])
-def case_one_rank_is_late(comm, late, seed):
-    """In every row and column of the grid; others must neither overtake nor overwrite it."""
-    values = random((8, 6, 10), "d", seed)
-    expected = scipy.fft.rfftn(values, norm="forward")
-    with PFFT(comm, values.shape, **OPTIONS) as plan:
-        u, u_hat, back = block(plan, values, False), newDistArray(plan), newDistArray(plan, False)
-        for k in range(6):
-            factor = 1.0 + k
-            if comm.rank == late % comm.size:
-                time.sleep(0.01)
-            plan.forward(factor * u, u_hat)
-            close(u_hat, factor * expected[plan.local_slice()])
-            if comm.rank == (late + k) % comm.size:
-                time.sleep(0.005)
-            if k % 3:
-                plan.backward(u_hat, back)
-                close(back, factor * u)
 
 
 def case_arrays_of_the_plan(comm, seed):

@@ -28,16 +28,25 @@ OLD = np.lib.NumpyVersion(np.__version__) < "2.4.0"
 BUFFERS = 3 * 16 * np.getbufsize() if OLD else 0
 
 
+def array(shape, dtype, layout):
+    """Memory of the caller's, in another order or with gaps."""
+    if layout == "sliced":
+        return np.zeros([n + 2 for n in shape], dtype)[(slice(1, -1),) * len(shape)]
+    if layout == "permuted":
+        return np.moveaxis(np.zeros((*shape[1:], *shape[:1]), dtype), -1, 0)
+    return np.zeros(shape, dtype, order=layout)
+
+
 @st.composite
 def plans(draw, size):
     """Arguments of a plan, and what it shall transform."""
-    ndim = draw(st.integers(2, 4))
-    longest = {2: 23, 3: 13, 4: 7}[ndim]
-    shape = tuple(draw(st.lists(st.integers(2, longest), min_size=ndim, max_size=ndim)))
+    ndim = draw(st.integers(2, 5))
+    longest = {2: 23, 3: 13, 4: 7, 5: 5}[ndim]
+    shape = tuple(draw(st.lists(st.integers(1, longest), min_size=ndim, max_size=ndim)))
     axes = draw(st.permutations(range(ndim)))[: draw(st.integers(1, ndim))]
     char = draw(st.sampled_from("fdFD"))
     kinds = {a: draw(st.sampled_from([None, *REAL])) for a in axes}
-    kinds = {a: kind for a, kind in kinds.items() if kind and draw(st.booleans())}
+    kinds = {a: kind for a, kind in kinds.items() if kind and shape[a] > 1 and draw(st.booleans())}
     free = [a for a in range(ndim) if a != axes[-1]]
     grid = [1] * ndim
     possible = [list(parts) for parts in factorizations(size, len(free))]
@@ -45,29 +54,35 @@ def plans(draw, size):
         grid[axis] = parts
     return {
         "shape": shape,
-        "axes": tuple(axes),
+        "axes": tuple(a - draw(st.sampled_from([0, ndim])) for a in axes),
         "dtype": char,
         "kinds": kinds,
         "grid": grid,
         "batch": draw(st.sampled_from([(), (2,), (1, 3)])),
-        "norm": draw(st.sampled_from(["backward", "ortho", "forward"])),
+        "norm": draw(st.sampled_from(["backward", "ortho", "forward", None])),
         "transposed_out": draw(st.booleans()),
         "order": draw(st.sampled_from(["C", "plan"])),
         "method": draw(st.sampled_from(METHODS)),
-    }, (draw(st.sampled_from([1, 500, 4000, 1 << 20])), *draw(st.sampled_from(WAYS)))
+        "backend": draw(st.sampled_from(["scipy", "ducc0", "pyfftw"])),
+    }, draw(st.sampled_from(["C", "F", "sliced", "permuted"])), (
+        draw(st.sampled_from([1, 500, 4000, 1 << 20])), *draw(st.sampled_from(WAYS)))
 
 
 def case_random_plans(comm, seed, options):
     def body(example):
-        words, way = example
-        batch, char, norm = words["batch"], words["dtype"], words["norm"]
+        words, layout, way = example
+        batch, char, norm = words["batch"], words["dtype"], words["norm"] or "forward"
         values = random(batch + words["shape"], char, seed)
         skipped = len(batch)
-        order = [axis + skipped for axis in words["axes"]]
+        order = [axis % len(words["shape"]) + skipped for axis in words["axes"]]
         kinds = {axis + skipped: kind for axis, kind in words["kinds"].items()}
         expected = transformed(values, kinds, norm, order[::-1])
-        options = {"effort": "estimate", "backend": "scipy"}
-        with blocks(*way), PFFT(comm, **options, **words) as plan:
+        with blocks(*way), PFFT(comm, effort="estimate", **words) as plan:
+            assert plan.backend == words["backend"]
+            if not words["transposed_out"]:
+                parts = [[p.geometry.parts(axis) for axis in range(len(words["shape"]))]
+                         for p in plan.pencil]
+                assert parts[0] == parts[1]
             u = block(plan, values, False)
             kept = u.copy()
             u_hat = plan.forward(u)
@@ -78,9 +93,13 @@ def case_random_plans(comm, seed, options):
             back = plan.backward(u_hat)
             assert np.array_equal(u_hat, kept), "the input of backward was written to"
             close(back, u, char)
-            turned = np.asfortranarray(u_hat)
-            plan.forward(u, turned)
-            close(turned, expected[plan.local_slice()], char)
+            given, spectrum = (array(a.shape, a.dtype, layout) for a in (u, u_hat))
+            given[...] = u
+            assert plan.forward(given, spectrum) is spectrum
+            close(spectrum, expected[plan.local_slice()], char)
+            given[...] = 0
+            assert plan.backward(spectrum, given) is given
+            close(given, u, char)
         return values.size
 
     examples = int(options.get("examples", "400" if _all() else "25"))

@@ -923,17 +923,25 @@ def least_squares(cell, solver):
     cell.close(found.x, expected, 1e-3)
 
 
-@row("cg", "gmres")
+@row(*SQUARE, "lsqr", "lsmr")
 def several_right_hand_sides(cell, solver):
+    """One of them is zero; each has a history of its own."""
     b, whole = cell.vector(seed=7, k=3)
-    found = getattr(ours, solver)(cell.A, b, rtol=1e-5, M=ours.Jacobi(cell.A))
+    b[:, 1] = whole[:, 1] = 0
+    how = {} if solver.startswith("ls") else {"M": ours.Jacobi(cell.A)}
+    found = getattr(ours, solver)(cell.A, b, rtol=1e-5, **how)
     assert found.converged
+    assert found.residuals.shape == (found.iterations + 1, 3)
+    assert found.columns[1].iterations == 0
     cell.close(found.x, np.linalg.solve(cell.whole.toarray(), whole), 1e-3)
+    rest = np.linalg.norm(whole - cell.whole @ cell.joined(found.x), axis=0)
+    np.testing.assert_allclose(found.true_residual, rest, rtol=0.05, atol=1e3 * cell.eps)
 
 
 @row(*(f"{name} {precond}" for name in SQUARE for precond in ("none", "Jacobi", "AMG")))
 def null_spaces(cell, name):
-    """The Laplacian of a ring; b is consistent, x has nothing of the constant vector."""
+    """The Laplacian of a ring: the constant vector is taken away from b, which has some, from M r
+    and from x."""
     solver, precond = name.split()
     if cell.n < 2:
         return
@@ -943,7 +951,7 @@ def null_spaces(cell, name):
     exact = rng.standard_normal(cell.n)
     exact -= exact.mean()
     ranks = slice(*cell.rows.range(cell.comm.rank))
-    b = (whole @ exact)[ranks].astype(cell.vector_kind)
+    b = (whole @ exact + 1)[ranks].astype(cell.vector_kind)
     M = PRECONDITIONERS[precond](A)
     if hasattr(M, "Free"):
         cell.kept(M)

@@ -20,7 +20,6 @@ from onesided.collectives import (
     OnesidedError,
     Precv_init,
     Psend_init,
-    RequestError,
     ResourceError,
     empty,
     free,
@@ -131,22 +130,6 @@ def forked(request):
         raise AssertionError(f"the child ended with {os.waitstatus_to_exitcode(status)}")
 
 
-def fork(method):
-    """A child that ends as programs do; MPI belongs to the parent."""
-    send = np.zeros(COMM.size)
-    request = Alltoallv_init(COMM, send, None, method=method)
-    memory = empty(COMM, 100)
-    keep.extend([request, memory])
-    rounds(request, send)
-    forked(request)
-    rounds(request, send)  # nothing has happened to what the parent has
-    memory[:] = 1
-    COMM.Barrier()
-    request.Free()
-    free(memory)
-    print(f"rank {COMM.rank} goes on", flush=True)
-
-
 def fork_while_filling(method):
     """The child of a rank that has opened a round: to fill it is the parent's."""
     send = np.zeros(COMM.size)
@@ -168,25 +151,6 @@ def fork_while_filling(method):
     for _, _, array in request.outlets[0]:
         array[...] = COMM.rank
     request.Ready(0)
-    if not np.array_equal(request.Wait(), np.arange(COMM.size)):
-        raise AssertionError("wrong data")
-    request.Free()
-    print(f"rank {COMM.rank} goes on", flush=True)
-
-
-def fork_while_active(method):
-    """The child of a rank whose round is under way, while a helper may be at work."""
-    send = np.zeros(COMM.size)
-    request = Alltoallv_init(COMM, send, [np.zeros(COMM.size), [1] * COMM.size], method=method)
-    rounds(request, send)
-    send[:] = COMM.rank
-    if COMM.rank == 0:
-        request.Start()
-        forked(request)
-        COMM.Barrier()
-    else:
-        COMM.Barrier()
-        request.Start()
     if not np.array_equal(request.Wait(), np.arange(COMM.size)):
         raise AssertionError("wrong data")
     request.Free()
@@ -304,41 +268,9 @@ def profiled(when):
     print("has done its rounds", flush=True)
 
 
-def after_finalize(method):
-    """What Wait has returned is where it was, and the requests raise."""
-    send = np.arange(5000 * COMM.size) + COMM.rank
-    requests = [Alltoallv_init(COMM, send, into, method=method, info=info)
-                for into in (None, np.zeros_like(send)) for info in (None, {"slots": "1"})]
-    requests.append(Bcast_init(COMM, np.zeros(10), 0))
-    memory = empty(COMM, 1000)
-    memory[:] = COMM.rank + 1
-    got = []
-    for request in requests:
-        request.Start()
-        got.append(request.Wait())
-    want = [array.copy() for array in got]
-    MPI.Finalize()
-    for array, values in zip(got, want, strict=True):
-        np.testing.assert_array_equal(array, values)
-    for array in got:
-        array[...] = 0
-    if not np.all(memory == memory[0]):
-        raise AssertionError("the memory has changed")
-    for request in requests:
-        for verb in (request.Start, request.Wait, request.Test, request.Get_status):
-            try:
-                verb()
-            except RequestError:
-                continue
-            raise AssertionError(f"{verb.__name__} of {request!r}")
-    print("goes on without MPI", flush=True)
-
-
 if __name__ == "__main__":
     programs = {"left over": left_over, "left active": left_active,
-                "interrupted end": interrupted_end, "fork": fork,
-                "fork while active": fork_while_active,
+                "interrupted end": interrupted_end,
                 "fork while filling": fork_while_filling,
-                "attributes": attributes, "small shm": small_shm,
-                "after finalize": after_finalize, "profiled": profiled}
+                "attributes": attributes, "small shm": small_shm, "profiled": profiled}
     programs[sys.argv[1]](*sys.argv[2:])
