@@ -9,7 +9,7 @@ counter of the root: ``o_s`` is the overhead ``o`` of sending it, as the LogGP f
 
 ``log2(P)`` is the number of steps, one hop each, because a rank completes the data at one child
 before it serves the next. That is so for a power of two and the largest subtree first; here it is
-:func:`onesided.collectives.trees.steps`, for any number of ranks and both orders.
+:func:`steps`, for any number of ranks and both orders.
 
 The linear broadcast, which the paper gives no formula for, issues all its Puts and then waits for
 all: the data leave one after the other, a gap and their length apart, and the last ones are
@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import cycle
 from statistics import median
 from typing import Any
@@ -48,7 +48,7 @@ from onesided.collectives import (
     PatternError,
     bcast_linear,
 )
-from onesided.collectives.trees import LARGEST_FIRST, steps
+from onesided.collectives.trees import LARGEST_FIRST, children
 
 #: Messages of a hop beyond the first: the description and the request.
 GAPS = 2
@@ -83,6 +83,19 @@ def hop(network: LogGP, nbytes: int) -> float:
     """Local. Seconds from one rank to a child of it, which has then seen the request."""
     sent = network.overhead + network.length(nbytes) + GAPS * network.gap
     return sent + network.latency + network.waiting
+
+
+@cache
+def steps(size: int, order: str = LARGEST_FIRST) -> int:
+    """Local. Steps until every rank of a binomial tree has the data; each rank serves its children
+    one after the other, one in a step."""
+    if size < 1:
+        raise PatternError(f"a tree of {size} ranks")
+    step = [0] * size
+    for rank in range(size):  # a parent comes before its children
+        for turn, child in enumerate(children(rank, size, 0, order), 1):
+            step[child] = step[rank] + turn
+    return max(step)
 
 
 def binomial(network: LogGP, ranks: int, nbytes: int = 1, order: str = LARGEST_FIRST) -> float:

@@ -136,17 +136,13 @@ class PointToPoint(ExchangeTransport):
         self._outlets: Outlets | None = None
 
     def plans(self) -> list[Plan]:
-        return [
-            [*self._messages.chains(slot, False), [copy(*each) for each in self._local[slot]]]
-            for slot in range(len(self.arrays))
-        ]
+        return [[*self._messages.chains(slot, False), self._local[slot]]
+                for slot in range(len(self.arrays))]
 
     def filled_plans(self) -> list[Plan]:
         copies = self._laid().copies
-        return [
-            [*self._messages.chains(slot, True), [copy(*each) for each in copies[slot]]]
-            for slot in range(len(self.arrays))
-        ]
+        return [[*self._messages.chains(slot, True), copies[slot]]
+                for slot in range(len(self.arrays))]
 
     def outlets(self) -> list[list[list[Outlet]]]:
         return self._laid().by_slot

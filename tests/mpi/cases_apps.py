@@ -16,7 +16,7 @@ from onesided.apps.bench.ranks import among
 from onesided.apps.bench.sweep import Case, sweep
 from onesided.apps.bench.timing import Variant, interleaved, repeats, unchecked
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
-from onesided.apps.cli.machine import facts
+from onesided.apps.cli.machine import Layout, facts
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
@@ -26,7 +26,6 @@ from onesided.apps.tools.doctor import OPERATIONS, try_method
 from onesided.apps.tools.fft import FourierCheck, gathered
 from onesided.apps.tools.spmv import vector
 from onesided.collectives import Request, UnsupportedError, methods
-from onesided.collectives.hardware import Layout
 from onesided.collectives.testing import check_transport
 from onesided.pencilfft import PFFT, newDistArray
 
