@@ -338,7 +338,6 @@ class WatchedComm(MPI.Intracomm):
     """The same communicator, whose collective calls of arrays are under a watch."""
 
     def __new__(cls, comm: MPI.Intracomm, stopwatch: Stopwatch) -> WatchedComm:
-        """Local."""
         made: WatchedComm = super().__new__(cls, comm)
         plain = MPI.Intracomm(comm)
         made.Allreduce = stopwatch.timed(plain.Allreduce)  # type: ignore[method-assign]

@@ -142,7 +142,6 @@ class Exchange(Packed):
         self.label = self._halo.method
 
     def start(self, x: NDArray[Any]) -> None:
-        """Local."""
         self._pack(x)
         self._halo.Start()
 

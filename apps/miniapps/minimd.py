@@ -118,7 +118,6 @@ class Course:
     """
 
     def __init__(self, simulation: Simulation, steps: int) -> None:
-        """Local."""
         self.simulation, self.steps = simulation, steps
         self._state = simulation.atoms.state()
         self._step = 0

@@ -132,7 +132,7 @@ class Block:
         }
         half = 0.5 * np.array(self.grid.spacing)
         beside = {-1: self.low - half, 0: self.low + half, 1: self.high + half}
-        copies, ranks, places = [], [], []
+        copies, ranks, places = list[Any](), list[int](), list[list[float]]()
         for steps in product((-1, 0, 1), repeat=AXES):
             if any(steps):
                 chosen = near[steps[0]][0] & near[steps[1]][1] & near[steps[2]][2]

@@ -40,7 +40,6 @@ class Lane:
 
     @property
     def is_sender(self) -> bool:
-        """Local."""
         return self.comm.rank == SENDER
 
     @property
