@@ -130,12 +130,15 @@ def copy_array(source: NDArray[Any], target: NDArray[Any]) -> None:
 
 
 class PythonScript:
-    """Local. The steps in their order."""
+    """Local. The steps in their order, with so many ends; of some, calls give the memory."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._steps = list(steps)
+    def __init__(self, steps: Sequence[Step], ends: int) -> None:
+        self._steps, self._count = list(steps), ends
 
-    def __call__(self, ends: Ends, addresses: tuple[int, ...] = ()) -> None:
+    def __call__(self, ends: tuple[Any, ...], addresses: tuple[int, ...] = ()) -> None:
+        if len(ends) > self._count:
+            raise ValueError(f"a script has {self._count} ends")
+        ends += (None,) * (self._count - len(ends))
         for step in self._steps:
             if isinstance(step, tuple):
                 step[0](*(_array(place, ends) for place in step[1:]))
@@ -157,7 +160,7 @@ def script(steps: Sequence[Step], samples: Ends) -> Callable[..., object]:
     these are theirs but for multiples of :data:`ALIGNMENT`. All ends but the first are writable.
     """
     if not COMPILED:
-        return PythonScript(steps)
+        return PythonScript(steps, len(samples))
     lines: list[tuple[Any, ...]] = []
     lowering = _Lowering(samples)
     for step in steps:

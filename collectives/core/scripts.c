@@ -204,7 +204,7 @@ static int run_all(const Script *self, PyObject *arrays, char **ends, PyObject *
 {
     Py_ssize_t here = 0;
     while (here < self->count) {
-        if (self->alone) {
+        if (self->alone && self->lines[here].op != CALL) { /* never for nothing */
             Py_BEGIN_ALLOW_THREADS
             here = run_lines(self, here, ends);
             Py_END_ALLOW_THREADS

@@ -12,12 +12,21 @@ from typing import Any
 import numpy as np
 
 from onesided.sparse.linear import Linear
+from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.solvers.iteration import iteration
-from onesided.sparse.solvers.run import Callback, Rules, Run, several
+from onesided.sparse.solvers.run import (
+    Callback,
+    Rules,
+    Run,
+    check_linear,
+    each_column,
+    joined,
+    right_hand_sides,
+)
 from onesided.sparse.solvers.solution import Solution
+from onesided.sparse.solvers.together import together
 
 
-@several
 def cg(
     A: Linear,
     b: Any,
@@ -35,10 +44,25 @@ def cg(
     Stops when norm(b - A x) <= max(rtol * norm(b), atol), by the residual of the recurrence, as in
     SciPy, and then by b - A x itself. Two reductions an iteration. A direction p with
     (p, A p) <= 0, or a residual r with (r, M r) <= 0, is a breakdown. See :class:`Rules` for the
-    other arguments, :class:`Run` for the errors. b may be a block of k right-hand sides, (n, k).
+    other arguments, :class:`Run` for the errors. b may be a block of k right-hand sides, (n, k):
+    those of a DistMatrix are solved for together where there is no callback, the matrix read once.
     """
-    run = Run("cg", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M, hermitian=True)
-    return run.solve(_iterate)
+    check_linear(A, "cg")
+    rules = Rules(rtol, atol, maxiter, callback, nullspace)
+
+    def begun(b: Any, x0: Any) -> Run:
+        return Run("cg", A, b, x0, rules, M, hermitian=True)
+
+    k = right_hand_sides(A, b, "cg")
+    if not k:
+        return begun(b, x0).solve(_iterate)
+    if k == 1 or not isinstance(A, DistMatrix):
+        return joined(A, b, [begun(*pair).solve(_iterate) for pair in each_column(b, x0)])
+    runs = [begun(*pair) for pair in each_column(b, x0)]
+    if runs[0].calls_back:
+        return joined(A, b, [run.solve(_iterate) for run in runs])
+    together(runs)
+    return joined(A, b, [run.solve(lambda run: run.resumed and _iterate(run)) for run in runs])
 
 
 def cg_coefficients(
