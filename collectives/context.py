@@ -319,8 +319,11 @@ class Node:
     """The ranks of a context that share a node: ``comm``, and ``rank_of``, their node ranks.
 
     ``alone`` is true where every rank of the context is on this node, and then ``comm`` is that of
-    the context; ``firsts`` has for each rank of the context the lowest one of its node.
+    the context; ``firsts`` has for each rank of the context the lowest one of its node; ``way`` is
+    the first that may lead to memory of other ranks (:mod:`.node_memory`).
     """
+
+    way = 0
 
     def __init__(
         self, context: Context, firsts: NDArray[np.int32], ranks_per_node: int | None
@@ -454,6 +457,15 @@ def retire_at_end(request: Any) -> None:
     _unattached.add(request)
 
 
+#: What is called when all contexts have been closed.
+_last: list[Callable[[], object]] = []
+
+
+def at_end(action: Callable[[], object]) -> None:
+    """Local. Call this, which is local, before MPI ends and after all contexts."""
+    _last.append(action)
+
+
 #: mpi4py is going to abort the job when this process ends.
 _aborting = False
 
@@ -514,6 +526,8 @@ def _clean_up() -> None:
                     context.close()
             for resources in list(context.live):  # of a context that was not closed
                 resources.retire()
+        for action in _last:
+            action()
         _ended = True
 
 

@@ -20,10 +20,10 @@ enum { LINE = 64, SHORT_ROW = 256, LONG_ROW = 4096 };
 typedef struct {
     int op;
     int flags;               /* of CALL */
-    char *to;                /* COPY, BOX, GATHER, REDUCE; the cell of RAISE and AWAIT */
+    char *to;                /* COPY, BOX, REDUCE; the cell of RAISE and AWAIT */
     const char *from;
-    Py_ssize_t count;        /* bytes of COPY, items of GATHER and REDUCE */
-    int64_t scale, shift;    /* of RAISE and AWAIT; item size and indices of GATHER */
+    Py_ssize_t count;        /* bytes of COPY and BOX, items of REDUCE */
+    int64_t scale, shift;    /* of RAISE and AWAIT; the item size of REDUCE */
     const char *right;       /* of REDUCE, which has its left side in `from` */
     Fold fold;
     PyObject *call;
@@ -150,25 +150,6 @@ void copy_box(const Box *box, char *to, const char *from)
     }
 }
 
-void gather_items(char *to, const char *from, const int64_t *index, Py_ssize_t count,
-                  Py_ssize_t item)
-{
-#define GATHERED(type) \
-    for (Py_ssize_t i = 0; i < count; i++) \
-        memcpy(to + i * (Py_ssize_t)sizeof(type), from + index[i] * (Py_ssize_t)sizeof(type), \
-               sizeof(type))
-    typedef struct { uint64_t words[2]; } pair;
-    switch (item) {
-    case 4: GATHERED(uint32_t); break;
-    case 8: GATHERED(uint64_t); break;
-    case 16: GATHERED(pair); break;
-    default:
-        for (Py_ssize_t i = 0; i < count; i++)
-            memcpy(to + i * item, from + index[i] * item, (size_t)item);
-    }
-#undef GATHERED
-}
-
 /* -- running -------------------------------------------------------------------------------------- */
 
 /* Whether a CALL may be executed: by whom, and when, says the level. */
@@ -194,10 +175,6 @@ static int run_chain(Rounds *self, Chain *chain, int level, PyThreadState **rele
             break;
         case BOX:
             copy_box(step->box, step->to, step->from);
-            break;
-        case GATHER:
-            gather_items(step->to, step->from, (const int64_t *)(intptr_t)step->shift, step->count,
-                         (Py_ssize_t)step->scale);
             break;
         case REDUCE:
             step->fold(step->to, step->from, step->right, step->count);
@@ -1047,7 +1024,7 @@ static int read_box(Step *step, PyObject *fields)
 static int read_step(Step *step, PyObject *fields)
 {
     int op;
-    PyObject *to, *from, *index;
+    PyObject *to, *from;
     if (!PyTuple_Check(fields) || PyTuple_Size(fields) < 2) {
         PyErr_SetString(PyExc_TypeError, "a step is a tuple");
         return -1;
@@ -1064,16 +1041,6 @@ static int read_step(Step *step, PyObject *fields)
         break;
     case BOX:
         return read_box(step, fields);
-    case GATHER: {
-        Py_ssize_t item;
-        if (!PyArg_ParseTuple(fields, "iOOOnn", &op, &to, &from, &index, &step->count, &item))
-            return -1;
-        step->to = as_pointer(to);
-        step->from = as_pointer(from);
-        step->shift = (int64_t)(intptr_t)as_pointer(index);
-        step->scale = item;
-        break;
-    }
     case REDUCE: {
         Py_ssize_t item;
         int operation, type;
@@ -1182,7 +1149,7 @@ static int read_plan(Plan *plan, PyObject *chains)
             const Step *step = &plan->chains[i].steps[s];
             if (step->op == COPY || step->op == BOX)
                 plan->bytes += step->count;
-            else if (step->op == GATHER || step->op == REDUCE)
+            else if (step->op == REDUCE)
                 plan->bytes += step->count * (Py_ssize_t)step->scale;
         }
     }

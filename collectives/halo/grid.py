@@ -63,7 +63,7 @@ from onesided.collectives.halo.redistribution import (
     part_of,
 )
 from onesided.collectives.hints import Hints
-from onesided.collectives.memory import Region, empty, find_region, free
+from onesided.collectives.memory import Region, empty, find_region, free, warn_of_plain_memory
 from onesided.collectives.pattern import full_box
 from onesided.collectives.pattern import whole as all_of
 
@@ -179,7 +179,8 @@ class Grid(Decomposition, Scoped):
         shape = (*parts, *self._extents(self._axes(staggered)))
         try:
             field = empty(self.comm, shape, dtype, links=0)
-        except ResourceError:
+        except ResourceError as error:  # on all ranks
+            warn_of_plain_memory(self.comm, error)
             return np.empty(shape, dtype)
         self._fields.append(field)
         region = find_region(field)

@@ -180,9 +180,6 @@ class ReductionTransport(Transport):
             return [], [[]], np.dtype(np.uint8)
         return [source], [[target]], np.dtype(np.uint8)
 
-    def forget(self) -> None:
-        self.arrays, self.answers = [], []
-
 
 # -- the functions -------------------------------------------------------------------------------
 
@@ -544,3 +541,16 @@ def sums(comm: MPI.Comm, count: int = FEW, dtype: DTypeLike = np.float64) -> Sum
         place += 1
     made = context.shared[count, kind.str, place] = Sums(comm, count, kind)
     return made
+
+
+def broken_sums(comm: MPI.Comm) -> bool:
+    """Local. Whether this rank has sums of :func:`sums` that an exception ended in mid-round."""
+    return any(each.request.state == "broken" for each in Context.of(comm).shared.values())
+
+
+def drop_broken_sums(comm: MPI.Comm) -> None:
+    """Collective. Free all of these that are broken on any rank; who asks again gets new ones."""
+    shared = Context.of(comm).shared
+    mine = [name for name, each in shared.items() if each.request.state == "broken"]
+    for name in sorted({name for names in comm.allgather(mine) for name in names}):
+        shared.pop(name).request.Free()

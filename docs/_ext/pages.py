@@ -42,8 +42,8 @@ def project() -> dict[str, Any]:
 
 
 def numbers(text: str, count: int) -> list[float]:
-    """Those of a cell, one for each contestant; one number counts for all."""
-    found = [float(word) for word in text.split("/")] if text else []
+    """Those of a cell, one for each contestant, "-" for none; one number counts for all."""
+    found = [float(word.replace("-", "nan")) for word in text.split(" / ")] if text else []
     return found * count if len(found) == 1 else found
 
 

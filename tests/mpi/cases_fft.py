@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import numpy as np
 import scipy.fft
 from cases import parameters, ranks, skip_if_known
+from mpi4py import MPI
 
 from onesided.collectives import PatternError, UnsupportedError, methods
 from onesided.collectives.context import Context
@@ -14,6 +16,7 @@ from onesided.collectives.memory import find_region
 from onesided.pencilfft import (
     PFFT,
     DistArray,
+    distarray,
     fftshift,
     ifftshift,
     newDistArray,
@@ -21,6 +24,7 @@ from onesided.pencilfft import (
     workspace,
 )
 from onesided.pencilfft.blocking import Blocking
+from onesided.pencilfft.pencil import near
 
 TOLERANCE = {"f": 2e-5, "d": 1e-12}
 METHOD = "rma-notify"  # of the cases that are not about methods
@@ -72,16 +76,32 @@ def there_and_back(plan, values, expected, char, stays=True):
         np.testing.assert_array_equal(u_hat, kept_hat)
 
 
+def count_opened(plan):
+    """Of every round that follows, whether its blocks are written where they are read next."""
+    opened = []
+    for leg in (leg for forward in (True, False) for leg in plan._execution.engine.legs(forward)):
+        if leg.transpose is not None:
+            leg.transpose.open = partial(noted, leg.transpose.open, opened)
+    return opened
+
+
+def noted(call, results):
+    results.append(call())
+    return results[-1]
+
+
 @ranks(at_least=2)
 @parameters(method=lambda: list(methods()), grid=["pencil", "slab"])
 def case_delayed_ranks(comm, method, grid, seed):
-    """One rank after the other is late: nobody may write into a stage that is still in use."""
+    """One rank after the other is late: nobody may write into a stage that is still in use, and
+    none is late for the next transform, as ranks agree at the end of each."""
     shape = (8, 9, 10)
     inputs = [whole(shape, "D", seed + k) for k in range(3)]
     spectra = [spectrum(values) for values in inputs]
     with planned(comm, shape, dtype="D", grid=GRIDS[grid], method=method) as plan:
         assert method == "auto" or {each.method for each in plan.transposes} <= {method}
         mine = plan.local_slice(False)
+        opened = count_opened(plan)
         for late in range(comm.size):
             found = []
             for k, values in enumerate(inputs):
@@ -95,6 +115,8 @@ def case_delayed_ranks(comm, method, grid, seed):
             for (u_hat, u), values, expected in zip(found, inputs, spectra, strict=True):
                 close(u_hat, expected[plan.local_slice()], "d")
                 close(u, values[mine], "d")
+        assert all(opened) or not plan.transposes[0].request.direct
+        assert opened
 
 
 @parameters(grid=list(GRIDS))
@@ -246,6 +268,8 @@ def case_distarray(comm, view, tensor):
             assert np.all(array == 2)
             assert isinstance(array, DistArray) is not view
             if view:
+                assert isinstance(array.base, DistArray)
+                assert array.base.rank == tensor
                 continue
             assert array.global_shape == (3,) * tensor + plan.global_shape(forward_output)
             assert array.local_slice()[tensor:] == plan.local_slice(forward_output)
@@ -319,6 +343,15 @@ def case_one_of_two_transposes_stays_on_a_node(comm, ranks_per_node, options):
             assert here <= node or not possible
         if "grid" in options:
             assert plan.grid == (comm.size, 1, 1)
+    if not options and comm.size == MPI.COMM_WORLD.size:  # arrays that are made without a plan
+        kept, distarray.near = distarray.near, partial(near, ranks_per_node=ranks_per_node)
+        try:
+            for shape in ((12, 12, 12), (1, 8, 8), (12, 12)):
+                with planned(comm, shape, info=info, effort="estimate") as plan:
+                    assert tuple(DistArray(shape).commsizes) == plan.grid
+                    assert DistArray(shape).local_slice() == plan.local_slice(False)
+        finally:
+            distarray.near = kept
 
 
 @parameters(shape=[(5, 6, 7), (1, 8), (36,)], batch=[(), (2,)], axes=[None, 0, (-1, 0), ()])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 import scipy.fft
 from cases import parameters, ranks
 from scipy.signal import resample
 
 from onesided.collectives import PatternError
-from onesided.pencilfft import PFFT, newDistArray
+from onesided.pencilfft import PFFT, newDistArray, planner
+from onesided.pencilfft.blocking import Blocking
 
 METHOD = "rma-notify"
 OPTIONS = {"method": METHOD, "effort": "estimate"}
@@ -20,6 +23,17 @@ def random(shape, char, seed):
         values = values + 1j * rng.standard_normal(shape)
     assert values.size
     return values.astype(char)
+
+
+@contextmanager
+def blocks(nbytes, *way):
+    """Plans whose passes go about their blocks in this way, without measuring."""
+    usual = planner.USUAL
+    planner.USUAL = Blocking(nbytes, *way)
+    try:
+        yield
+    finally:
+        planner.USUAL = usual
 
 
 def block(plan, values, forward_output):
@@ -62,6 +76,42 @@ def case_fields_together(comm, batch, shape, char, seed):
         close(plan.backward(plan.forward(u)), u, char)
     with PFFT(comm, shape, dtype=char, **OPTIONS) as single:
         assert rounds == [len(single.transposes)]  # all fields travel in one exchange
+
+
+@parameters(nbytes=[1, 2000, 1 << 20], shape=[(8, 9, 10), (5, 7)], char="dF")
+def case_fewer_fields_than_planned(comm, nbytes, shape, char, seed):
+    """Blocks lie along the fields, within them, or have all of them."""
+    values = random((3, 2, *shape), char, seed)
+    function = scipy.fft.rfftn if char == "d" else scipy.fft.fftn
+    expected = function(values, axes=range(2, values.ndim), norm="forward")
+    with blocks(nbytes), PFFT(comm, shape, dtype=char, batch=(3, 2), **OPTIONS) as plan:
+        u, wanted = block(plan, values, False), expected[plan.local_slice()]
+        for count in (2, 1, 3):
+            for given in (False, True):
+                out = newDistArray(plan)[:count] if given else None
+                factor = count + 3.0 * given
+                u_hat = plan.forward(factor * u[:count], out)
+                assert u_hat is out or not given
+                close(u_hat, factor * wanted[:count], char)
+                out = newDistArray(plan, False)[:count] if given else None
+                close(plan.backward(u_hat, out), factor * u[:count], char)
+                plan.forward.Start(u[:count], None if out is None else u_hat)
+                close(plan.forward.Wait(), wanted[:count], char)
+        if comm.size > 1:
+            count = 1 + (comm.rank == comm.size - 1)
+            errors = comm.allgather(error_of(lambda: plan.forward(u[:count])))
+            assert {(kind, "numbers of fields" in text) for kind, text in errors} == {
+                (PatternError, True)
+            }
+        close(plan.forward(u), wanted, char)
+
+
+def error_of(call):
+    try:
+        call()
+    except PatternError as error:
+        return PatternError, str(error)
+    return None, "nothing"
 
 
 #: Kind -> where its points lie, of n, and its functions there, by number.

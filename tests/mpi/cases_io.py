@@ -485,8 +485,9 @@ def case_files_of_numpy(comm, shape, dtype, rank):
         assert "global slice" in same_error(
             comm, lambda: write(block, folder / "u.npy", "u", 0, chosen), PatternError
         )
-        file = folder / "no" / "u.npy"
-        assert "u.npy" in same_error(comm, lambda: write(block, file), FileError)
+        for file in (folder / "no" / "u.npy", folder / "u.npy" / "u.npy"):  # no folder, a file
+            text = same_error(comm, lambda file=file: write(block, file), FileError)
+            assert "u.npy" in text
         comm.Barrier()
         alone = Blocks.part_of(MPI.COMM_SELF, whole, rank)  # by every rank, at once
         write(alone, folder / "each.npy")

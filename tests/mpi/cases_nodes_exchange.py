@@ -10,7 +10,6 @@ from onesided.collectives import UnsupportedError, progress
 from onesided.collectives.context import Context
 from onesided.collectives.program import CALL, COPY
 from onesided.collectives.schedule import Put
-from onesided.collectives.transports.lock import Lock
 
 
 def info_of(options):
@@ -31,16 +30,12 @@ def case_who_shares_a_node(comm, options):
 
 
 def issued(transport):
-    """What a round does for other ranks, in this order; the block for the rank itself is last."""
-    if isinstance(transport, Lock):  # whose rounds go from target to target
-        return [kind for delivery in transport._targets
-                for kind, steps in (("put", delivery.puts[0]), ("store", delivery.stores[0]))
-                for _ in steps]
-    (chain,) = transport.plans()[0]
-    kinds = [{CALL: "put", COPY: "store"}[step[0]] for step in chain
-             if step[0] == COPY or isinstance(getattr(step[1], "__self__", None), Put)]
-    assert kinds.pop() == "store"
-    return kinds
+    """What a round does for other ranks, in this order."""
+    own = transport.arrays[0]
+    return [{CALL: "put", COPY: "store"}[step[0]] for chain in transport.plans()[0]
+            for step in chain
+            if (step[0] == COPY and not np.may_share_memory(step[1], own))
+            or isinstance(getattr(step[1], "__self__", None), Put)]
 
 
 @ranks(at_least=4)

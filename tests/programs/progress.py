@@ -5,11 +5,13 @@ Each of them is a whole program, because what is looked at comes after its last 
 
 import atexit
 import contextlib
+import gc
 import os
 import signal
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 from mpi4py import MPI
@@ -23,7 +25,9 @@ from onesided.collectives import (
     ResourceError,
     empty,
     free,
+    node_memory,
 )
+from onesided.pencilfft import PFFT
 
 COMM = MPI.COMM_WORLD
 keep = []
@@ -220,11 +224,31 @@ def two_requests():
     return False
 
 
+def windows_of_mpi():
+    """From now on a node has no memory but that of MPI's windows."""
+    def refused(_):
+        raise OSError("no files without names here")
+    node_memory._made = refused
+
+
+def plans():
+    """Of 12 MB and more on each rank; nobody is refused."""
+    for method in ("p2p", "auto", "mpi"):
+        with PFFT(COMM, (64, 64, 64 * 6 * COMM.size // 2), dtype=complex, method=method) as plan:
+            there = np.full(plan.shape(False), 1.0 + COMM.rank, complex)
+            if not np.allclose(plan.backward(plan.forward(there)), there):
+                raise AssertionError("wrong data")
+    return False
+
+
 def small_shm(how):
-    """64 MB are free, or 16 MB for slots: what does not fit is refused on all ranks alike."""
+    """64 MB are free, or 16 MB for slots: what does not fit is refused on all ranks alike; memory
+    of the node's own does not lie there, and plans do without."""
+    if how != "no windows":
+        windows_of_mpi()
     part = COMM.Split(COMM.rank % 2)
     small = empty(COMM, 10)  # what MPI makes at the first window is there
-    with room_left(16 * MB if how == "slots" else 64 * MB):
+    with room_left(64 * MB if how in ("twice", "at once") else 16 * MB):
         if how == "twice":  # the second allocation sees what the first one has reserved
             refused = [too_much(COMM, 40 * MB // COMM.size) for _ in range(2)]
             allowed = [[False, True]]
@@ -235,6 +259,10 @@ def small_shm(how):
                 raise AssertionError("not agreed")
             if not any(COMM.allgather(refused[0])):
                 raise AssertionError("80 MB were given away of 64 MB")
+        elif how == "plain":
+            refused, allowed = [plans()], [[False]]
+        elif how == "no windows":
+            refused, allowed = [too_much(COMM, 20 * MB), two_requests(), plans()], [3 * [False]]
         else:  # 12 MB, twice; a request may also do without shared memory
             refused = [two_requests() for _ in range(2)]
             allowed = [[False, True], [False, False]]
@@ -251,6 +279,25 @@ def small_shm(how):
     free(again)
     part.Free()
     print(f"rank {COMM.rank} was refused {refused}", flush=True)
+
+
+def lost(memory_of):
+    """What Wait has returned is where it was, where nobody has the request any more."""
+    if memory_of == "MPI":
+        windows_of_mpi()
+    send = np.arange(5000 * COMM.size) + COMM.rank
+    request = Alltoallv_init(COMM, send, None, method="rma-notify")
+    request.Start()
+    got = request.Wait()
+    want = got.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        del request
+        gc.collect()
+    MPI.Finalize()
+    np.testing.assert_array_equal(got, want)
+    got[...] = 0
+    print("goes on without MPI", flush=True)
 
 
 def profiled(when):
@@ -272,5 +319,6 @@ if __name__ == "__main__":
     programs = {"left over": left_over, "left active": left_active,
                 "interrupted end": interrupted_end,
                 "fork while filling": fork_while_filling,
-                "attributes": attributes, "small shm": small_shm, "profiled": profiled}
+                "attributes": attributes, "small shm": small_shm, "lost": lost,
+                "profiled": profiled}
     programs[sys.argv[1]](*sys.argv[2:])
