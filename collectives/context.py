@@ -63,6 +63,14 @@ class Resources:
         if request is not None:
             request.retire()
 
+    def unfinished(self) -> bool:
+        """Local. At the end: whether a round is not complete that can be, now or a little later."""
+        request = None if self._owner is None else self._owner()
+        if request is None or not request.active or not request.any_order:
+            return False
+        request.advance(progress.LOCAL_CALLS)
+        return not request._done
+
     def on_release(self, action: Callable[[], object], in_step: bool = False) -> None:
         """Local. Run ``action`` at release, before what was added earlier. ``in_step``: it is
         possible only where every rank has completed the same rounds."""
@@ -434,8 +442,8 @@ def _clean_up_at_finalize() -> None:
     MPI.COMM_SELF.Set_attr(keyval, True)
 
 
-#: Seconds between two looks for the other ranks at exit.
-_NAP = 0.0005
+#: Seconds between two looks for the other ranks at exit, and for which a round may be completed.
+_NAP, PATIENCE = 0.0005, 5.0
 
 #: What is left has been freed, where all ranks could.
 _ended = False
@@ -495,9 +503,13 @@ def _clean_up() -> None:
     if not MPI.Is_initialized() or MPI.Is_finalized() or _aborting or _ended:
         return
     with _interrupts_later():  # the others would wait for this rank's next question
+        deadline = time.monotonic() + PATIENCE
         progress.finish()
-        well = not hasattr(sys, "last_value") and not progress.unfinished()
         contexts = sorted(_contexts(), key=lambda context: context.key)
+        failed = hasattr(sys, "last_value")
+        while (left := _unfinished(contexts)) and not failed and time.monotonic() < deadline:
+            time.sleep(_NAP)
+        well = not (failed or left or progress.unfinished())
         questions = [_asked(context.comm, well) for context in contexts]
         told = [_asked(MPI.COMM_WORLD, well)] if profiling.wanted() else []
         for _, asked in [*questions, *told]:
@@ -517,6 +529,12 @@ def _clean_up() -> None:
         for action in _last:
             action()
         _ended = True
+
+
+def _unfinished(contexts: Sequence[Context]) -> bool:
+    """Local. Whether MPI may still move data of some round, which it needs its buffers for."""
+    live = [resources for context in contexts for resources in list(context.live)]
+    return any([resources.unfinished() for resources in live])
 
 
 def _asked(comm: MPI.Comm, well: bool) -> tuple[bytearray, MPI.Request]:

@@ -357,6 +357,12 @@ class Request(Persistent):
         number, by = self.operation.number, f", by {self.chosen_by}" if self.chosen_by else ""
         return f"<{self.method} request {number}{by}: {self.state}, {self.rounds} starts>"
 
+    def __del__(self) -> None:
+        super().__del__()
+        if self._made and self.active:  # data may be on their way: the end of MPI completes it
+            self.resources.keep.append(self)
+            self.resources.belong_to(self)
+
     # -- the verbs: Start, Wait and Test are the interpreter's ------------------------------------
 
     def Free(self) -> None:

@@ -489,11 +489,6 @@ class OneSided(ExchangeTransport):
             put.send()
         return bool(puts)
 
-    def forget(self) -> None:
-        self.deliveries, self.local, self.unpacks, self.arrays, self.answers = [], [], [], [], []
-        self._syncs, self.windows, self._filling = [], [None, None], None
-        self.arrivals, self.credits = {}, {}
-
 
 class Filling(Outlets):
     """A round that the caller fills: what leaves with every chunk, and what with the last one.

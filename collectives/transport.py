@@ -146,6 +146,10 @@ class Transport:
         return type(self).__name__
 
     def forget(self) -> None:
-        """Local. Drop every view of the memory that is about to be given back."""
+        """Local. Drop everything that was made: no view is left of memory that is about to be given
+        back, and messages and windows belong to the resources alone."""
+        kept = self.operation, self.resources
+        vars(self).clear()
+        Transport.__init__(self, *kept)
 
 

@@ -43,7 +43,7 @@ def test_what_is_left_of_other_methods(method, late):
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("method", ["rma-notify", "rma-lock"])
+@pytest.mark.parametrize("method", ["rma-notify", "rma-lock", "mpi-persistent"])
 @pytest.mark.parametrize("what", ["left active", "interrupted end"])
 def test_a_rank_that_waits_for_the_others_at_its_end(what, method):
     assert passes(2, what, method).stdout.count("is at its end") == 2

@@ -94,11 +94,6 @@ class Pscw(OneSided):
         ready, complete = list(self._ready.into), list(self._ready.out)
         return f"ready messages from {ready}, completion by {complete}"
 
-    def forget(self) -> None:
-        super().forget()
-        self._ready.forget()
-        self._exposed = []
-
 
 class _Printed(OneSided, ABC):
     """Every block, this rank's own included, is Put into a window that is *created* over the

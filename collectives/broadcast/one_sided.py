@@ -195,10 +195,6 @@ class Links:
         words += [] if self.parent is None else [f"data from rank {self.parent}"]
         return " or ".join(words)
 
-    def forget(self) -> None:
-        """Local. Drop every view of the memory."""
-        self._memory = np.empty(0, np.uint8)
-
     def _end(self) -> None:
         """Collective over this rank, its parent and its children. Puts of a round that was given
         up must not come later into memory that others have then. Receive what is under way: the
@@ -270,11 +266,6 @@ class _OneSided(BroadcastTransport, ABC):
             return f"data from rank {self._source}"
         words = [f"rank {rank}, which has not taken the data" for rank in self._takers]
         return " or ".join(words + ([] if self._links is None else [self._links.waiting_for()]))
-
-    def forget(self) -> None:
-        super().forget()
-        if self._links is not None:
-            self._links.forget()
 
 
 class Linear(_OneSided):

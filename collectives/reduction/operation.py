@@ -180,9 +180,6 @@ class ReductionTransport(Transport):
             return [], [[]], np.dtype(np.uint8)
         return [source], [[target]], np.dtype(np.uint8)
 
-    def forget(self) -> None:
-        self.arrays, self.answers = [], []
-
 
 # -- the functions -------------------------------------------------------------------------------
 

@@ -108,10 +108,6 @@ class Fence(OneSided):
     def waiting_for(self, number: int) -> str:
         return "all ranks in the fence"
 
-    def forget(self) -> None:
-        super().forget()
-        self._fences, self._cells = [], []
-
 
 class FenceHierarchy(Fence):
     """Algorithm 2: off-node Puts are all issued first and travel while the node is served."""

@@ -42,10 +42,6 @@ class Signals:
         """All messages, outgoing and incoming."""
         return [*self.out.values(), *self.into.values()]
 
-    def forget(self) -> None:
-        """Local. Drop the handles, which belong to the request's resources."""
-        self.out, self.into = {}, {}
-
 
 class Lock(OneSided):
     """Any order of starts and waits."""
@@ -105,12 +101,6 @@ class Lock(OneSided):
 
     def waiting_for(self, number: int) -> str:
         return f"signals from or to {self.exchange.peers}"
-
-    def forget(self) -> None:
-        super().forget()
-        self._ready.forget()
-        self._done.forget()
-        self._targets, self._sources = [], []
 
 
 class LockHierarchy(Lock):

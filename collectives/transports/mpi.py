@@ -41,9 +41,6 @@ class _OwnCalls(Transport):
         """Local. By slot, the calls of a round, one after the other."""
         return [[]]
 
-    def forget(self) -> None:
-        self._calls, self.arrays, self.answers = [], [], []
-
 
 class Blocking(_OwnCalls):
     """The blocking collective in ``Start``.
@@ -117,10 +114,6 @@ class Persistent(_OwnCalls):
 
     def waiting_for(self, number: int) -> str:
         return "MPI's own collective"
-
-    def forget(self) -> None:
-        super().forget()
-        self._handles, self._open = [], []
 
 
 # -- exchanges -----------------------------------------------------------------------------------

@@ -122,10 +122,6 @@ class Stored(OneSided):
         ]
         return ", ".join(missing + blocked)
 
-    def forget(self) -> None:
-        super().forget()
-        self._near_by, self._direct, self._granted = [], [], []
-
 
 class Notify(Stored):
     """Notified stores and Puts; any order of starts and waits, the fastest method on a node."""
@@ -172,10 +168,6 @@ class Notify(Stored):
             if delivery.window is not None:
                 delivery.window.Flush(delivery.peer)
 
-    def forget(self) -> None:
-        super().forget()
-        self._far = []
-
 
 class StoreAndSend(Stored):
     """Stores and counters on the node, persistent messages off it."""
@@ -215,7 +207,3 @@ class StoreAndSend(Stored):
         far = ", ".join(f"rank {peer}" for peer in self._far)
         words = [super().waiting_for(number), f"messages from or to {far}" if far else ""]
         return ", ".join(filter(None, words))
-
-    def forget(self) -> None:
-        super().forget()
-        self._messages.forget()

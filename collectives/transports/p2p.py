@@ -113,11 +113,6 @@ class Messages:
             else:
                 outlets.in_send_array(block, slot)
 
-    def forget(self) -> None:
-        """Local. Drop the handles, which belong to the request's resources."""
-        self._packs, self._last_packs, self._unpacks, self._blocks = [], [], [], []
-        self._all, self._receives, self._of_chunk, self._last, self._sends = [], [], [], [], []
-
 
 class PointToPoint(ExchangeTransport):
     """Messages to and from all peers.
@@ -161,7 +156,3 @@ class PointToPoint(ExchangeTransport):
 
     def send_chunk(self, slot: int, chunk: int) -> bool:
         return self._messages.send_chunk(chunk)
-
-    def forget(self) -> None:
-        self._messages.forget()
-        self._local, self._outlets, self.arrays, self.answers = [], None, [], []

@@ -6,7 +6,6 @@ Research of the National Bureau of Standards 49 (1952), 409-436.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from onesided.sparse.solvers.run import (
     right_hand_sides,
 )
 from onesided.sparse.solvers.solution import Solution
+from onesided.sparse.solvers.space import root
 from onesided.sparse.solvers.together import together
 
 
@@ -62,7 +62,7 @@ def cg(
     if runs[0].calls_back:
         return joined(A, b, [run.solve(_iterate) for run in runs])
     together(runs)
-    return joined(A, b, [run.solve(lambda run: run.resumed and _iterate(run)) for run in runs])
+    return joined(A, b, [run.solve(_go_on) for run in runs])
 
 
 def cg_coefficients(
@@ -83,7 +83,7 @@ def cg_coefficients(
 def _iterate(run: Run, coefficients: list[tuple[float, float]] | None = None) -> None:
     with iteration(run) as iterations:
         rr, rz = iterations.begin()
-        if run.record(_root(rr)):
+        if run.record(root(rr)):
             return
         while run.positive(rz, "(r, M r)"):
             before = rz
@@ -92,12 +92,13 @@ def _iterate(run: Run, coefficients: list[tuple[float, float]] | None = None) ->
                 return
             if coefficients is not None:
                 coefficients.append((alpha, rz / before))
-            ends = run.record(_root(rr))
+            ends = run.record(root(rr))
             run.call_back()
             if ends:
                 return
 
 
-def _root(square: float) -> float:
-    """Local. The square root; not a number where there is none."""
-    return math.sqrt(square) if square >= 0 else math.nan
+def _go_on(run: Run) -> None:
+    """Collective. The legs of a column after the one that all have had together."""
+    if run.resumed:
+        _iterate(run)

@@ -151,6 +151,11 @@ class Space:
             self.axpy(z[part], direction)
 
 
+def root(square: float) -> float:
+    """Local. The square root; not a number where there is none."""
+    return math.sqrt(square) if square >= 0 else math.nan
+
+
 def start_block(rows: tuple[int, int], dtype: np.dtype[Any], seed: int = 0) -> NDArray[Any]:
     """Local. The entries of a half-open range of a random vector that depends on the seed alone.
 

@@ -6,7 +6,6 @@ their ghosts, as their scalar products, travel in one message.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from onesided.collectives import sums
 from onesided.sparse.preconditioners.jacobi import Jacobi
 from onesided.sparse.solvers.run import Run
+from onesided.sparse.solvers.space import root
 
 _PART_BYTES = 1 << 16
 
@@ -33,7 +33,7 @@ def together(runs: Sequence[Run]) -> None:
 def _iterate(runs: Sequence[Run], columns: _Columns) -> None:
     rr, rz = columns.begin()
     going = [
-        not run.record(_root(square)) and run.positive(product, "(r, M r)")
+        not run.record(root(square)) and run.positive(product, "(r, M r)")
         for run, square, product in zip(runs, rr, rz, strict=True)
     ]
     while any(going):
@@ -50,7 +50,7 @@ def _iterate(runs: Sequence[Run], columns: _Columns) -> None:
         rz = after
         columns.advance(alpha, beta)
         for j in np.flatnonzero(going):
-            if runs[j].record(_root(rr[j])) or not runs[j].positive(float(rz[j]), "(r, M r)"):
+            if runs[j].record(root(rr[j])) or not runs[j].positive(float(rz[j]), "(r, M r)"):
                 columns.ends(j)
                 going[j] = False
 
@@ -152,7 +152,3 @@ class _Columns:
             piece = self._room[: part.stop - part.start]
             np.multiply(x[part], of_rows[: len(piece)], out=piece)
             y[part] += piece
-
-
-def _root(square: float) -> float:
-    return math.sqrt(square) if square >= 0 else math.nan
