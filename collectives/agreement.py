@@ -26,6 +26,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.errors import MismatchError, OnesidedError, class_of
 
+#: Words of an agreement that has fewer numbers: ranks that are in different calls may agree then.
+WORDS = 6
+
 #: The word of a rank that has failed: no sum of a name is as large.
 _FAILED = np.iinfo(np.int64).max
 _NOTHING = object()
@@ -71,17 +74,18 @@ def largest(
     numbers: Sequence[int] = (),
 ) -> list[int]:
     """Collective. As :func:`agree`; returns the largest of each of the ``numbers`` over all ranks,
-    every one of which gives as many. One Allreduce where nobody has failed."""
+    every one of which gives as many. One Allreduce where nobody has failed. Ranks may be in
+    different calls where there are no more than ``WORDS - 2`` numbers."""
     name = _name(what)
     check = (zlib.crc32(name.encode()) << 24) + len(name) % (1 << 24)
     flags = (check, -check) if error is None else (_FAILED, _FAILED)
-    words = np.array([*flags, *numbers], np.int64)
+    words = np.array([*flags, *numbers, *(0,) * (WORDS - 2 - len(numbers))], np.int64)
     most = words.copy()
     comm.Allreduce(words, most, MPI.MAX)
     if most[0] != -most[1]:  # somebody has failed, or is somewhere else: say who
         mine = (None if error is None else portable(error), name)
         _raise(comm.allgather(mine), error)
-    found: list[int] = most[2:].tolist()
+    found: list[int] = most[2 : 2 + len(numbers)].tolist()
     return found
 
 

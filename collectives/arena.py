@@ -70,7 +70,7 @@ class Arena:
         self.regions: dict[int, Region] = {}  # by number, the same on all ranks
         self._free: dict[int, list[tuple[int, int]]] = {}  # (start, stop), in order
         self._own: dict[int, Region] = {}  # of one request each
-        self._taken = 0
+        self._taken: list[Share] = []
         self._given: list[Share] = []  # back, but somebody may look at them
         self._born = 0
         self._next = FIRST_REGION
@@ -131,23 +131,24 @@ class Arena:
         place = self._place(room)
         if place is None:
             raise ResourceError(f"the arena has no room for {room:,} bytes")
-        self._taken += 1
         number, gap = place
         start, stop = self._free[number][gap]
         if start + room == stop:
             del self._free[number][gap]
         else:
             self._free[number][gap] = (start + room, stop)
-        return Share(self, self.regions[number], number, start, room)
+        share = Share(self, self.regions[number], number, start, room)
+        self._taken.append(share)
+        return share
 
     def give(self, share: Share) -> None:
         """Local. Bytes come back."""
-        self._taken -= 1
+        self._taken.remove(share)
         self._given.append(share)
 
     def shrink(self) -> bool:
-        """Collective. Regions of one request whose bytes have come back are given back to MPI;
-        whether there were any."""
+        """Collective. Regions of one request whose bytes have come back are given back; whether
+        there were any."""
         self._reclaim()
         empty_ones = [n for n, region in self._own.items() if self._free[n] == _gap(region)]
         common = self._common(empty_ones)
@@ -170,8 +171,10 @@ class Arena:
         return not self._given and not self._taken
 
     def close(self) -> None:
-        """Collective. All of it is given back to MPI."""
-        seen = {share.number for share in self._given if not share.unused()}
+        """Collective. All of it is given back; what somebody looks at stays where it is."""
+        for share in self._taken:  # of requests that were given up, or dropped
+            share.root = None
+        seen = {share.number for share in [*self._given, *self._taken] if not share.unused()}
         while self.regions:
             number = next(iter(self.regions))
             self.regions.pop(number).unmap(number in seen)

@@ -63,6 +63,14 @@ class Resources:
         if request is not None:
             request.retire()
 
+    def unfinished(self) -> bool:
+        """Local. At the end: whether a round is not complete that can be, now or a little later."""
+        request = None if self._owner is None else self._owner()
+        if request is None or not request.active or not request.any_order:
+            return False
+        request.advance(progress.LOCAL_CALLS)
+        return not request._done
+
     def on_release(self, action: Callable[[], object], in_step: bool = False) -> None:
         """Local. Run ``action`` at release, before what was added earlier. ``in_step``: it is
         possible only where every rank has completed the same rounds."""
@@ -187,6 +195,7 @@ class Context:
         self.shared: dict[object, Any] = {}  # of the communicator's own requests, by what they do
         self.orphaned = False
         self._lost: list[object] = []
+        self._blocking: MPI.Intracomm | None = None
         name = uuid.uuid4().int >> 66 if self.comm.rank == 0 else 0
         unknown, name = largest(self.comm, error, "context", [self._firsts is None, name])
         if unknown:
@@ -219,6 +228,13 @@ class Context:
                 self._firsts = _found_firsts(self.comm, self.group)
             self._nodes[ranks_per_node] = Node(self, self._firsts, ranks_per_node)
         return self._nodes[ranks_per_node]
+
+    def for_blocking(self) -> MPI.Intracomm:
+        """Collective on the first call. Another duplicate, for MPI's own blocking collectives: here
+        they would be matched with calls of this package, where another rank is in one."""
+        if self._blocking is None:
+            self._blocking = self.comm.Dup()
+        return self._blocking
 
     def world_rank(self, rank: int) -> int:
         """Local. The rank in ``MPI.COMM_WORLD`` of a rank of the communicator."""
@@ -293,6 +309,8 @@ class Context:
             if not node.alone:
                 node.comm.Free()
         self._nodes.clear()
+        if self._blocking is not None:
+            self._blocking.Free()
         self.group.Free()
         self.comm.Free()
 
@@ -301,8 +319,11 @@ class Node:
     """The ranks of a context that share a node: ``comm``, and ``rank_of``, their node ranks.
 
     ``alone`` is true where every rank of the context is on this node, and then ``comm`` is that of
-    the context; ``firsts`` has for each rank of the context the lowest one of its node.
+    the context; ``firsts`` has for each rank of the context the lowest one of its node; ``way`` is
+    the first that may lead to memory of other ranks (:mod:`.node_memory`).
     """
+
+    way = 0
 
     def __init__(
         self, context: Context, firsts: NDArray[np.int32], ranks_per_node: int | None
@@ -421,8 +442,8 @@ def _clean_up_at_finalize() -> None:
     MPI.COMM_SELF.Set_attr(keyval, True)
 
 
-#: Seconds between two looks for the other ranks at exit.
-_NAP = 0.0005
+#: Seconds between two looks for the other ranks at exit, and for which a round may be completed.
+_NAP, PATIENCE = 0.0005, 5.0
 
 #: What is left has been freed, where all ranks could.
 _ended = False
@@ -434,6 +455,15 @@ _unattached: weakref.WeakSet[Any] = weakref.WeakSet()
 def retire_at_end(request: Any) -> None:
     """Local. Call ``request.retire()`` where MPI ends before the request has been freed."""
     _unattached.add(request)
+
+
+#: What is called when all contexts have been closed.
+_last: list[Callable[[], object]] = []
+
+
+def at_end(action: Callable[[], object]) -> None:
+    """Local. Call this, which is local, before MPI ends and after all contexts."""
+    _last.append(action)
 
 
 #: mpi4py is going to abort the job when this process ends.
@@ -473,9 +503,13 @@ def _clean_up() -> None:
     if not MPI.Is_initialized() or MPI.Is_finalized() or _aborting or _ended:
         return
     with _interrupts_later():  # the others would wait for this rank's next question
+        deadline = time.monotonic() + PATIENCE
         progress.finish()
-        well = not hasattr(sys, "last_value") and not progress.unfinished()
         contexts = sorted(_contexts(), key=lambda context: context.key)
+        failed = hasattr(sys, "last_value")
+        while (left := _unfinished(contexts)) and not failed and time.monotonic() < deadline:
+            time.sleep(_NAP)
+        well = not (failed or left or progress.unfinished())
         questions = [_asked(context.comm, well) for context in contexts]
         told = [_asked(MPI.COMM_WORLD, well)] if profiling.wanted() else []
         for _, asked in [*questions, *told]:
@@ -492,7 +526,15 @@ def _clean_up() -> None:
                     context.close()
             for resources in list(context.live):  # of a context that was not closed
                 resources.retire()
+        for action in _last:
+            action()
         _ended = True
+
+
+def _unfinished(contexts: Sequence[Context]) -> bool:
+    """Local. Whether MPI may still move data of some round, which it needs its buffers for."""
+    live = [resources for context in contexts for resources in list(context.live)]
+    return any([resources.unfinished() for resources in live])
 
 
 def _asked(comm: MPI.Comm, well: bool) -> tuple[bytearray, MPI.Request]:

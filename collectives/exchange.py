@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -23,34 +23,26 @@ from onesided.collectives.memory import Region, find_region
 from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import (
     Block,
-    Copy,
     Cuts,
     blocks_of_counts,
     copies_between,
     row_strides,
     whole,
 )
+from onesided.collectives.program import Chain, copy
 from onesided.collectives.registry import Method
 from onesided.collectives.transport import Outlet, Transport
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A block as its receiver describes it to its sender."""
-
-    key: int
-    shape: tuple[int, ...]
-    contiguous: bool
-    elements: tuple[int, np.dtype[Any]]
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A block as its sender describes it; ``elements`` are what travels, however it lies."""
+class Described:
+    """A block as one rank describes it to the other one; ``elements`` are what travels, however it
+    lies, and a receiver says whether it is ``contiguous`` there."""
 
     key: int
     shape: tuple[int, ...]
     elements: tuple[int, np.dtype[Any]]
+    contiguous: bool = True
 
 
 @dataclass(frozen=True)
@@ -61,25 +53,25 @@ class Words:
     array, where that comes from :func:`empty`, and ``node_rank`` this rank's segment in it.
     """
 
-    sends: tuple[Sent, ...]
-    expects: tuple[Wanted, ...] | None
+    sends: tuple[Described, ...]
+    expects: tuple[Described, ...] | None
     owned: bool
     key: str | None
     node_rank: int
     cuts: Cuts | None
 
-    def sent(self) -> dict[int, Sent]:
+    def sent(self) -> dict[int, Described]:
         """By key."""
         return {block.key: block for block in self.sends}
 
-    def wanted(self) -> dict[int, Wanted]:
+    def wanted(self) -> dict[int, Described]:
         """By key."""
         return {block.key: block for block in self.expects or ()}
 
     def shortened(self, factor: int) -> Words:
         """Local. The same where all blocks are shorter by a factor."""
 
-        def of(block: Any) -> Any:
+        def of(block: Described) -> Described:
             count, dtype = block.elements
             size = math.prod(block.shape)
             shape = _shorter(block.shape, size // count if count else 1, factor)
@@ -139,6 +131,7 @@ class Sides:
     keys: Sequence[int] = ()
     cuts: Cuts | None = None
     by_boxes: bool = False
+    sparse: bool = True  # there is nothing for some other rank
 
     @cached_property
     def words(self) -> tuple[dict[int, Words], Words]:
@@ -179,14 +172,14 @@ class Exchange(Operation):
     cuts: Cuts | None = None
     most_chunks: int = 1
     mixed: bool = False
-    _to: dict[int, list[Block]] = field(default_factory=dict)
-    _from: dict[int, list[Block]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for blocks, by_peer in ((self.send.blocks, self._to), (self.recv.blocks, self._from)):
-            by_peer.clear()
-            for block in sorted(blocks, key=lambda block: block.key):
-                by_peer.setdefault(block.peer, []).append(block)
+    @cached_property
+    def _to(self) -> dict[int, list[Block]]:
+        return _by_peer(self.send.blocks)
+
+    @cached_property
+    def _from(self) -> dict[int, list[Block]]:
+        return _by_peer(self.recv.blocks)
 
     @property
     def sent(self) -> Any:
@@ -258,7 +251,7 @@ class Exchange(Operation):
             for table in (self.words, self.said)
         )
         return replace(self, send=send, recv=recv, words=words, said=said, cuts=None,
-                       most_chunks=1, _to={}, _from={})  # fmt: skip
+                       most_chunks=1)  # fmt: skip
 
     def blocks_to(self, peer: int) -> list[Block]:
         """The send blocks for a peer, in the order of their keys."""
@@ -291,21 +284,29 @@ class Exchange(Operation):
         view: NDArray[Any] = self.send.array[block.box]
         return view
 
-    def to_itself(self, arrays: Sequence[NDArray[Any]]) -> list[list[Copy]]:
-        """Local. By slot, how the blocks that this rank sends to itself are copied."""
-        copies: list[list[Copy]] = [[] for _ in arrays]
+    def to_itself(self, arrays: Sequence[NDArray[Any]]) -> list[Chain]:
+        """Local. By slot, the steps of the blocks that this rank sends to itself."""
+        steps: list[Chain] = [[] for _ in arrays]
         pairs = zip(self.blocks_to(self.rank), self.blocks_from(self.rank), strict=True)
         for out, into in pairs:
             for turn, array in enumerate(arrays):
                 source = self.source(out)
                 if source.dtype != array.dtype:  # the same bytes, described in another way
                     source = source.view(array.dtype)
-                copies[turn] += copies_between(array[into.box], source)
-        return copies
+                steps[turn] += [copy(*each) for each in copies_between(array[into.box], source)]
+        return steps
 
     def parts(self, block: Block) -> list[tuple[slice, ...]]:
         """The parts of the send array that are the chunks of a block."""
         return [block.box] if self.cuts is None else self.cuts.parts(block.box)
+
+
+def _by_peer(blocks: Sequence[Block]) -> dict[int, list[Block]]:
+    """In the order of their keys."""
+    found: dict[int, list[Block]] = {}
+    for block in sorted(blocks, key=lambda block: block.key):
+        found.setdefault(block.peer, []).append(block)
+    return found
 
 
 class Outlets:
@@ -320,7 +321,7 @@ class Outlets:
         self.by_slot: list[list[list[Outlet]]] = [
             [[] for _ in range(exchange.chunks)] for _ in range(slots)
         ]
-        self.copies: list[list[Copy]] = [[] for _ in range(slots)]
+        self.copies: list[Chain] = [[] for _ in range(slots)]
 
     def put(self, block: Block, slot: int, arrays: Sequence[NDArray[Any]]) -> None:
         """The chunks of a block go to these arrays."""
@@ -347,7 +348,8 @@ class Outlets:
                     self.into(out, slot, array[into.box])
                 else:
                     self.in_send_array(out, slot)
-                    self.copies[slot] += copies_between(array[into.box], exchange.source(out))
+                    pairs = copies_between(array[into.box], exchange.source(out))
+                    self.copies[slot] += [copy(*pair) for pair in pairs]
 
 
 class ExchangeTransport(Transport):
@@ -409,13 +411,15 @@ def match(
     method: Method,
     context: Context,
     hints: Hints,
-    before: Exchange | None = None,
+    before: Exchange | None,
+    sparse: int,
 ) -> Exchange:
     """Collective. Tell the peers, compare every receive block with the sender's, and agree.
 
-    With an exchange of the same pattern ``before``, the blocks are compared with those alone, and
-    peers are told only where the memory is of another kind. Raises :class:`PatternError` on every
-    rank, naming the pair of ranks and both numbers.
+    ``sparse``: some rank has nothing for some other one. With an exchange of the same pattern
+    ``before``, the blocks are compared with those alone, and peers are told only where the memory
+    is of another kind. Raises :class:`PatternError` on every rank, naming the pair of ranks and
+    both numbers.
     """
     if before is not None:
         return _matched_before(before, sides, method)
@@ -427,7 +431,7 @@ def match(
         mine[peer] = nothing
         return nothing
 
-    theirs = told(comm, number, mine, answer)
+    theirs = told(comm, number, mine, answer) if sparse else swapped(comm, number, mine)
     count = 1 if cuts is None else len(cuts.stops)
     error: Exception | None = None
     try:
@@ -480,7 +484,7 @@ def _matched_before(before: Exchange, sides: Sides, method: Method) -> Exchange:
     return replace(
         before, method=method.name, any_order=method.any_order, number=number, send=sides.send,
         recv=recv, words=theirs, said=said, slots=slots, least_slots=-fewest,
-        mixed=bool(here and elsewhere), _to={}, _from={},
+        mixed=bool(here and elsewhere),
     )  # fmt: skip
 
 
@@ -502,11 +506,11 @@ def _words(
     send: Side, recv: Side | None, cuts: Cuts | None
 ) -> tuple[dict[int, Words], Words]:
     """By rank, what it is told, and what others are told who ask: that nothing goes either way."""
-    sends: dict[int, list[Sent]] = {}
+    sends: dict[int, list[Described]] = {}
     for block in send.blocks:
-        sent = Sent(block.key, block.shape, _elements(send, block))
+        sent = Described(block.key, block.shape, _elements(send, block))
         sends.setdefault(block.peer, []).append(sent)
-    expects: dict[int, list[Wanted]] = {}
+    expects: dict[int, list[Described]] = {}
     region: Region | None = None
     if recv is not None:
         region = None if recv.array is None else find_region(recv.array)
@@ -514,7 +518,7 @@ def _words(
         flat = like.ndim == 1 and like.flags.c_contiguous
         for block in recv.blocks:
             contiguous = flat or bool(like[block.box].flags.c_contiguous)
-            wanted = Wanted(block.key, block.shape, contiguous, _elements(recv, block))
+            wanted = Described(block.key, block.shape, _elements(recv, block), contiguous)
             expects.setdefault(block.peer, []).append(wanted)
     key, segment = (None, 0) if region is None else (region.key, region.node.comm.rank)
 

@@ -381,10 +381,11 @@ def _initialize(
 
     def described(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         sides = read(context, sendbuf, recvbuf)
-        _ = sides.words  # what cannot be described fails here, where ranks agree
+        told = sides.words[0]  # what cannot be described fails here, where ranks agree
+        sides.sparse = len(told.keys() | {context.comm.rank}) < context.comm.size
         return sides
 
     name = f"{call}_init" if root is None else f"{call}_init of root {root}"
-    return initialize(
-        Call(name, EXCHANGE, described, partial(match, call, root)), comm, given, method, info
-    )
+    made = Call(name, EXCHANGE, described, partial(match, call, root),
+                numbers=lambda sides: (sides.sparse,))  # fmt: skip
+    return initialize(made, comm, given, method, info)

@@ -1,8 +1,7 @@
-"""What a program runs on: the processor, and how the ranks of a communicator lie on nodes.
+"""What a program runs on, and where what was measured there is kept for later runs.
 
 Measurements hold for one processor; what is kept of them, or reported, names it. They are kept in
-small files of the user's cache, for later runs. It stands here because ``auto``, the FFT and the
-applications keep such files.
+small files of the user's cache. It stands here because ``auto`` and the FFT keep such files.
 """
 
 from __future__ import annotations
@@ -12,14 +11,11 @@ import os
 import platform
 import re
 import secrets
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
-
-from onesided.collectives.context import Context
 
 
 @cache
@@ -48,26 +44,6 @@ def network() -> str:
     """Local. The device between nodes that the MPI was built with, empty where it does not say."""
     device = re.search(r"^MPICH Device:\s*(.+)$", MPI.Get_library_version(), re.MULTILINE)
     return device.group(1).strip("\x00 ") if device else ""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How the ranks of a communicator lie on nodes: ranks per node, in order of lowest rank."""
-
-    ranks_per_node: tuple[int, ...]
-
-    @classmethod
-    def of(cls, comm: MPI.Comm) -> Layout:
-        """Collective."""
-        return cls(Context.of(comm).node().counts)
-
-    def __str__(self) -> str:
-        nodes, ranks = len(self.ranks_per_node), sum(self.ranks_per_node)
-        if nodes == 1:
-            return f"1 node, {ranks} rank{'s' if ranks > 1 else ''}"
-        per_node = sorted(set(self.ranks_per_node))
-        span = f"{per_node[0]}" if len(per_node) == 1 else f"{per_node[0]} to {per_node[-1]}"
-        return f"{nodes} nodes, {span} ranks each"
 
 
 OFF = "off"

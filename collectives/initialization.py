@@ -16,11 +16,10 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.collectives import registry
-from onesided.collectives.agreement import agree
+from onesided.collectives.agreement import largest
 from onesided.collectives.context import Context
 from onesided.collectives.hints import Hints
 from onesided.collectives.operation import Operation
-from onesided.collectives.registry import Method
 from onesided.collectives.request import Request, build
 
 Info = Mapping[str, str] | MPI.Info | None
@@ -35,15 +34,17 @@ class Call:
 
     ``name`` is the same on all ranks, with the root where there is one; ``kind`` is that of its
     methods. ``read(context, *buffers)`` is local, and returns what this rank has read, of which
-    ``words`` must be the same on all ranks. ``match(read, method, context, hints, before)`` is
-    collective, and returns the operation; ``before`` is one of the same pattern, or None.
+    ``words`` must be the same on all ranks. ``match(read, method, context, hints, before, *most)``
+    is collective, and returns the operation; ``before`` is one of the same pattern, or None, and
+    ``most`` the largest of each of the ``numbers`` of all ranks.
     """
 
     name: str
     kind: str
     read: Callable[..., Any]
-    match: Callable[[Any, Method, Context, Hints, Any], Operation]
+    match: Callable[..., Operation]
     words: Callable[[Any], str] = lambda read: ""
+    numbers: Callable[[Any], tuple[int, ...]] = lambda read: ()
 
 
 def initialize(
@@ -57,7 +58,7 @@ def initialize(
     began = time.perf_counter()
     before = None if like is None else like.operation
     context = Context.of(comm) if before is None else before.context
-    error, read, said = None, None, ""
+    error, read, said, numbers = None, None, "", ()
     try:
         if before is None:
             kind, hints = registry.wanted(method, call.kind), Hints.of(info, comm)
@@ -65,19 +66,21 @@ def initialize(
         else:
             kind, hints = registry.find(before.method, call.kind), before.hints
             said = f" like request {before.number}"
+        make = kind.load()  # where it cannot be loaded on some rank, no rank makes it
         read = call.read(context, *buffers)
         said += f" {call.words(read)}"
+        numbers = call.numbers(read)
     except Exception as problem:
         error = problem
-    agree(context.comm, error, f"{call.name}{said}".rstrip())
+    most = largest(context.comm, error, f"{call.name}{said}".rstrip(), numbers)
     context.node()  # these are collective where they are the first
     context.node(hints.ranks_per_node)
-    operation = call.match(read, kind, context, hints, before)
+    operation = call.match(read, kind, context, hints, before, *most)
     request: Request
     if kind.chooses:
-        request = kind.load()(operation)
+        request = make(operation)
     else:
-        request = build(operation, kind, operation.buffers())
+        request = build(operation, make)
         if like is not None:
             request.chosen_by = like.chosen_by
         elif kind.name != method:

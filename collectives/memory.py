@@ -1,14 +1,13 @@
 """Memory that peers write: shared within a node, exposed to the rest by windows.
 
-On a node a block is stored straight into the peer's memory, so receive memory is allocated by
-MPI on the node communicator (``MPI.Win.Allocate_shared``). Ranks on other nodes Put through an
-*overlay*: a window created over the same memory on the whole communicator. The shared window is
-held under ``Lock_all`` from allocation to free, because ``Win.Sync`` is legal only inside an epoch
-(MPI-4.1 section 12.5.4).
+On a node a block is stored straight into the peer's memory, so receive memory is a mapping that
+the ranks of the node have in common (:mod:`.node_memory`), or what MPI allocates on the node
+communicator (``MPI.Win.Allocate_shared``) where the system has no such memory. Ranks on other nodes
+Put through an *overlay*: a window created over the same memory on the whole communicator.
 
 A *region* is one such allocation. Requests do not make their own, so that they cost no window
 (:mod:`.arena`). A rank that is alone on its node shares memory with nobody: its regions are
-mappings of its own, which live as long as somebody looks at them.
+mappings of its own. All mappings but those of MPI live as long as somebody looks at them.
 """
 
 from __future__ import annotations
@@ -19,8 +18,10 @@ import fcntl
 import mmap
 import os
 import tempfile
+import threading
 import time
 import uuid
+import warnings
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -30,13 +31,14 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed, words_of_all
-from onesided.collectives.context import Context, Node, Resources, refusal, world_ranks
+from onesided.collectives.context import Context, Node, Resources, at_end, refusal, world_ranks
 from onesided.collectives.errors import (
     PatternError,
     RequestError,
     ResourceError,
     UnsupportedError,
 )
+from onesided.collectives.node_memory import CLOSED, FINE, SHORT, WAYS, shared
 from onesided.collectives.program import ENTRIES, ROOM
 
 #: Partitioned sends that may store into one array from :func:`empty` at a time.
@@ -94,7 +96,7 @@ class Boards:
 
 
 class Region:
-    """Node-shared memory: one segment per rank of a node, each visible to all of them.
+    """Memory of a node: one segment per rank, each visible to all of them.
 
     Every array handed out is a view of :meth:`part`, so that weak references tell whether anybody
     still looks at the memory.
@@ -106,26 +108,20 @@ class Region:
         self.context, self.node, self.nbytes = context, node, nbytes
         self.boards = Boards(aligned(nbytes), boards)
         room = nbytes if not boards else aligned(nbytes) + boards * BOARD
+        #: Its Sync orders what this rank writes and reads here.
         self.window: MPI.Win = MPI.WIN_NULL
-        self._own: memoryview | None = None  # of a rank that is alone on its node
-        lock, self.key, error = _space(node, max(room, ALIGNMENT))
+        self._segments: list[memoryview] = []  # by rank of the node, where they are not MPI's
+        error: Exception | None = None
         try:
-            if error is None:
-                try:
-                    self._allocate(max(room, ALIGNMENT))
-                except Exception as problem:
-                    error = problem
-            if not node.alone:  # other nodes have their own lock, which somebody else may hold
-                node.comm.Barrier()
-                lock.release()
+            self._allocate(max(room, ALIGNMENT))
+        except Exception as problem:  # on all ranks of the node
+            error = problem
+        try:
+            self.key, *_ = node.comm.bcast([uuid.uuid4().hex] if node.comm.rank == 0 else None)
             agree(context.comm, error, "shared memory")
         except Exception:
-            if self.window != MPI.WIN_NULL:
-                self.window.Unlock_all()
-                self.window.Free()
+            self._give_back()
             raise
-        finally:
-            lock.release()
         self.wide: MPI.Win | None = None
         self.users = 0
         #: What callers may receive in: from where to where, in bytes of this rank's segment.
@@ -138,27 +134,78 @@ class Region:
         _regions[self.key] = self
 
     def _allocate(self, nbytes: int) -> None:
-        """Collective over the node. The window, its pages touched by their owners."""
+        """Collective over the node. This rank's segment has so many bytes."""
+        comm, node = self.node.comm, self.node
+        if comm.size == 1:
+            try:
+                self._segments = [memoryview(mmap.mmap(-1, nbytes, ALONE))]
+            except OSError as error:
+                raise ResourceError(f"{nbytes:,} bytes of memory: {error.strerror}") from error
+        else:
+            of_all = words_of_all(comm.size, np.int64)
+            comm.Allgather(np.array([min(nbytes, 1 << 62)], np.int64), of_all)
+            sizes: list[int] = of_all.tolist()
+            # from the look at what is free to the claim nobody else takes any, of those that wait:
+            # who has the lock waits for nobody who is elsewhere
+            lock = _FileLock(comm.rank == 0)
+            try:
+                got = shared(comm, sizes, node.way)
+                while got.state == CLOSED and node.way + 1 < WAYS:
+                    node.way += 1
+                    got = shared(comm, sizes, node.way)
+                if got.state == SHORT:
+                    raise _too_little(sum(sizes), got.free, "")
+                self._segments = got.memory
+                if got.state != FINE:
+                    self._ask_mpi(nbytes, sum(sizes))
+            finally:
+                lock.release()
+        if self._segments:
+            self.window = ordering()
+
+    def _ask_mpi(self, nbytes: int, total: int) -> None:
+        """Collective over the node. The same from MPI, by files that may be where there is little
+        room. Writing to what is full is a bus error, and free space does not count pages that are
+        promised and not yet touched: so all is touched by its owners before anybody else asks."""
+        comm, error = self.node.comm, None
+        free = -1
+        if comm.rank == 0:
+            with contextlib.suppress(OSError):  # memory is shared in another way: MPI will tell
+                status = os.statvfs(SHARED)
+                free = status.f_bavail * status.f_frsize
+        free = comm.bcast(free)
+        if 0 <= free < total + (comm.size << 16):
+            raise _too_little(total, free, f" in its {SHARED}")
+        try:
+            self._allocate_window(nbytes)
+        except Exception as problem:
+            error = problem
+        comm.Barrier()
+        if error is not None:
+            raise error
+
+    def _allocate_window(self, nbytes: int) -> None:
+        """Collective over the node. Held open to the end, because a Sync is legal only inside an
+        epoch (MPI-4.1 section 12.5.4)."""
         info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
         comm = self.node.comm
         try:
             comm.Dup().Free()  # MPICH 5.0 crashes in Allocate_shared where this fails
-            if comm.size == 1:
-                self._own = memoryview(mmap.mmap(-1, nbytes, ALONE))
-                self.window = MPI.Win.Create(self._own, 1, MPI.INFO_NULL, comm)
-            else:
-                self.window = MPI.Win.Allocate_shared(nbytes, 1, info, comm)
+            self.window = MPI.Win.Allocate_shared(nbytes, 1, info, comm)
         except MPI.Exception as error:
             raise refusal(error) from error
-        except OSError as error:
-            raise ResourceError(f"{nbytes:,} bytes of memory: {error.strerror}") from error
         finally:
             info.Free()
         self.window.Lock_all(MPI.MODE_NOCHECK)
-        if self.window.model != MPI.WIN_UNIFIED:  # loads, stores and Puts must see one memory
-            raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
-        if self._own is None:  # space that is promised is given out twice until it is touched
-            np.frombuffer(self.segment(self.node.comm.rank), np.uint8)[:nbytes:PAGE] = 0
+        _check_model(self.window)
+        np.frombuffer(self.segment(comm.rank), np.uint8)[:nbytes:PAGE] = 0
+
+    def _give_back(self) -> None:
+        """Collective over the node. The memory; what is not MPI's stays as long as it is seen."""
+        if not self._segments and self.window != MPI.WIN_NULL:
+            self.window.Unlock_all()
+            self.window.Free()
+        self._segments, self.window = [], MPI.WIN_NULL
 
     def take_root(self) -> NDArray[np.uint8]:
         """Local. This rank's segment; from now on it lives as long as a view of it."""
@@ -167,8 +214,8 @@ class Region:
 
     def segment(self, node_rank: int) -> memoryview:
         """Local. The bytes of a rank of the node."""
-        if self._own is not None:
-            return self._own
+        if self._segments:
+            return self._segments[node_rank]
         memory: Any = self.window.Shared_query(node_rank)[0]
         return memoryview(memory)
 
@@ -196,8 +243,11 @@ class Region:
         try:
             self.wide = MPI.Win.Create(self.segment(self.node.comm.rank), 1, MPI.INFO_NULL, comm)
             self.wide.Lock_all(MPI.MODE_NOCHECK)
+            _check_model(self.wide)
         except MPI.Exception as problem:
             error = refusal(problem)
+        except UnsupportedError as problem:
+            error = problem
         try:
             agree(comm, error, "window of shared memory")
         except Exception:
@@ -222,17 +272,15 @@ class Region:
         _regions.pop(self.key, None)
         seen = {rank for rank, part in self._parts.items() if part() is not None}
         seen |= {self.node.comm.rank} if looked_at else set()
-        kept = [Kept(self.segment(rank)) for rank in sorted(seen)] if self._own is None else []
+        kept = [] if self._segments else [Kept(self.segment(rank)) for rank in sorted(seen)]
         self._narrow()
-        self.window.Unlock_all()
-        self.window.Free()
-        self._own = None
+        self._give_back()
         for memory in kept:
             memory.restore()
 
 
 class Kept:
-    """Shared memory that is where it was, with what is in it, after MPI has unmapped it.
+    """Shared memory of MPI that is where it was, with what is in it, after MPI has unmapped it.
 
     At the end of MPI a program may hold arrays of a round, or from :func:`empty`. Where the system
     cannot move mappings (it is not Linux), looking at them is a segmentation fault.
@@ -262,38 +310,60 @@ class Kept:
         return None if there == ctypes.c_void_p(-1).value else int(there)
 
 
-def _space(node: Node, nbytes: int) -> tuple[_FileLock, str, Exception | None]:
-    """Collective over the node. MPI shares memory through files in ``/dev/shm``, which may be
-    small, and writing to a full one is a bus error.
-
-    Free space does not count pages that are promised and not yet touched. So all ranks of the node
-    come together, ask for what they want together, allocate and touch it, and until then no other
-    communicator of the node does the same: one rank holds a lock of the file system. It takes the
-    lock when all are here, so nobody who holds it waits for anybody who is elsewhere.
-
-    Returns the lock, which is to be released when all have touched their memory, a key that nothing
-    else has, and, on every rank of the node, the error where there is too little memory.
-    """
-    if node.comm.size == 1:
-        return _FileLock(False), uuid.uuid4().hex, None
-    words = words_of_all(2, np.int64)  # this rank's, and what all want
-    words[0] = nbytes + (1 << 16)
-    node.comm.Reduce(words[:1], words[1:], MPI.SUM, 0)
-    lock = _FileLock(node.comm.rank == 0)
-    free, key = -1, ""
-    if node.comm.rank == 0:
-        key = uuid.uuid4().hex
-        with contextlib.suppress(OSError):  # memory is shared in another way: MPI will tell
-            status = os.statvfs(SHARED)
-            free = status.f_bavail * status.f_frsize
-    free, total, key = node.comm.bcast((free, int(words[1]), key))
-    if not 0 <= free < total:
-        return lock, key, None
-    return lock, key, ResourceError(
-        f"{total:,} bytes of shared memory are wanted on one node and {free:,} are free "
-        f"in its {SHARED}; enlarge it, use fewer ranks on a node, a receive buffer of your "
+def _too_little(total: int, free: int, where: str) -> ResourceError:
+    """Local. ``where``: what may be enlarged."""
+    has = "it does not have them" if free >= total and not where else f"{free:,} are free{where}"
+    return ResourceError(
+        f"{total:,} bytes of shared memory are wanted on one node and {has}; "
+        f"{'enlarge it, ' if where else ''}use fewer ranks on a node, a receive buffer of your "
         "own, or a method that needs no shared memory (p2p)"
     )
+
+
+_warned = False
+
+
+def warn_of_plain_memory(comm: MPI.Comm, error: ResourceError) -> None:
+    """Local. Rank 0 says once that memory which was to be shared is not."""
+    global _warned
+    if comm.rank == 0 and not _warned:
+        _warned = True
+        warnings.warn(
+            f"plain memory is used, into which peers cannot store: {error}", RuntimeWarning,
+            stacklevel=4,
+        )  # fmt: skip
+
+
+def _check_model(window: MPI.Win) -> None:
+    """Local. Loads, stores and Puts must see one memory."""
+    if window.model != MPI.WIN_UNIFIED:
+        raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
+
+
+_ordering: list[MPI.Win] = []
+_ordering_lock = threading.Lock()
+
+
+def ordering() -> MPI.Win:
+    """Local. A window of this process alone, for the sake of its Sync: what was written before is
+    seen before what is written after, in memory that is not a window's, too. Where MPI allocates
+    a window of one process its Sync is a fence of the processor and nothing else."""
+    with _ordering_lock:
+        if not _ordering:
+            try:
+                window = MPI.Win.Allocate_shared(8, 1, MPI.INFO_NULL, MPI.COMM_SELF)
+                window.Lock_all(MPI.MODE_NOCHECK)
+            except MPI.Exception as error:
+                raise refusal(error) from error
+            _ordering.append(window)
+            at_end(_close_ordering)
+        return _ordering[0]
+
+
+def _close_ordering() -> None:
+    window = _ordering.pop()
+    window.Unlock_all()
+    window.Free()
 
 
 class _FileLock:

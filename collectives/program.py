@@ -7,7 +7,6 @@ is done for another. The steps:
 =======  ==========================================================================================
 COPY     bytes from one place to another
 BOX      the elements of a box, from and to arrays of any strides
-GATHER   entries named by their indices, packed one after the other
 REDUCE   two arrays into one, element by element, by a predefined operation
 RAISE    write the number of the round, times ``scale`` plus ``shift``, to a counter: whatever was
          written before is visible to whoever reads the counter (release)
@@ -49,11 +48,11 @@ try:
 except ImportError:  # no compiler was present
     _core = None  # type: ignore[assignment]
 
-COPY, BOX, GATHER, RAISE, AWAIT, CALL, REDUCE = range(7)
+COPY, BOX, RAISE, AWAIT, CALL, REDUCE = 0, 1, 3, 4, 5, 6
 INACTIVE, ACTIVE, BROKEN, FREED = range(4)
 
 #: Steps that only scripts have (:mod:`.scripts`).
-KERNEL, SCALE, WORK = 16, 17, 18
+GATHER, KERNEL, SCALE, WORK = 2, 16, 17, 18
 
 #: What a CALL is; :func:`call` has the words.
 SERVES, LATER, BLOCKS, ONCE = 1, 2, 4, 8
@@ -92,11 +91,6 @@ def copy(target: NDArray[Any], source: NDArray[Any]) -> Step:
     if target.dtype != source.dtype:
         source = source.view(target.dtype)  # an assignment would convert values
     return (COPY, target, source)
-
-
-def gather(target: NDArray[Any], source: NDArray[Any], index: NDArray[np.int64]) -> Step:
-    """The step ``target[:] = source[index]``; one-dimensional, contiguous arrays."""
-    return (GATHER, target, source, index)
 
 
 def reduce(
@@ -145,13 +139,7 @@ def _lowered(step: Step) -> list[Step]:
     """The step in addresses and numbers; nothing for a copy of nothing."""
     kind = step[0]
     if kind == COPY:
-        return _lowered_copy(step[1], step[2])
-    if kind == GATHER:
-        _, target, source, index = step
-        if not target.size:
-            return []
-        return [(GATHER, address(target), address(source), address(index), target.size,
-                 target.itemsize)]
+        return lowered_copy(step[1], step[2])
     if kind == REDUCE:
         _, target, left, right, loop, _ = step
         if not target.size:
@@ -163,7 +151,8 @@ def _lowered(step: Step) -> list[Step]:
     return [(kind, address(step[1]), step[2], step[3])]
 
 
-def _lowered_copy(target: NDArray[Any], source: NDArray[Any]) -> list[Step]:
+def lowered_copy(target: NDArray[Any], source: NDArray[Any]) -> list[Step]:
+    """Local. A copy in addresses, by bytes or by a box; nothing for one of nothing."""
     if not target.size:
         return []
     item = target.itemsize
@@ -245,7 +234,7 @@ class PythonRounds:
         self._listed = False
         self.in_start, self.in_wait, self.waiting, self.helped = 0.0, 0.0, 0.0, 0
         self._by_thread = self._by_python = 0
-        self._needs_calls = self._blocks = False
+        self._needs_calls = self._blocks = self._calling = False
         self._plans: list[Plan] = []
         self._answers: tuple[Any, ...] = ()
         self._credit: PythonCredit | None = None
@@ -486,8 +475,6 @@ class PythonRounds:
             kind = step[0]
             if kind == COPY:
                 step[1][...] = step[2]
-            elif kind == GATHER:
-                np.take(step[2], step[3], out=step[1])
             elif kind == REDUCE:
                 with np.errstate(all="ignore"):
                     step[5](step[2], step[3], out=step[1])
@@ -498,10 +485,17 @@ class PythonRounds:
                 if step[1][0] < number * step[2] + step[3]:
                     return False
                 fence()
-            elif not _may_call(step[2], level) or step[1]() is False:
+            elif not _may_call(step[2], level) or self._call(step[1]) is False:
                 return False
             self._here[index] += 1
         return True
+
+    def _call(self, function: Callable[[], Any]) -> Any:
+        self._calling = True
+        try:
+            return function()
+        finally:
+            self._calling = False
 
     def _complete(self) -> None:
         if self._done or self._pass(ALL_CALLS):
@@ -650,6 +644,7 @@ if TYPE_CHECKING:
     class CreditCells(PythonCredit): ...
 
 else:
+    address = _core.address if COMPILED else address
     Rounds = _core.Rounds if COMPILED else PythonRounds
     CreditCells = _core.Credit if COMPILED else PythonCredit
 
@@ -671,8 +666,7 @@ def interpreter() -> str:
 
 
 def stop_thread() -> None:
-    """Local. At exit: end the thread of the compiled core, which looks at memory that is about to
-    be unmapped."""
+    """Local. At exit: end the core's thread, which looks at memory that is about to be unmapped."""
     if _core is not None:
         _core.stop_thread()
         while _core.thread_exists():

@@ -8,12 +8,12 @@ tests. One from outside is registered by :func:`register`, or by an entry point 
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from onesided.collectives.errors import MethodError, likely
@@ -96,19 +96,27 @@ def register(method: Method, operation: str = EXCHANGE) -> None:
             f"no operation {operation!r}{likely(operation, _METHODS)}; they are "
             f"{', '.join(_METHODS)}"
         )
-    if method.name in known:
+    if known.setdefault(method.name, method) is not method:
         raise MethodError(f"there is a method {method.name!r} of {operation} already")
-    known[method.name] = method
 
 
-@cache
+#: Those that have not been loaded; None before they have been looked for.
+_entry_points: list[EntryPoint] | None = None
+_loading = threading.RLock()  # what is loaded may ask for methods itself
+
+
 def _load_entry_points() -> None:
-    for entry in entry_points(group="onesided.methods"):
-        try:
-            entry.load()()
-        except Exception as error:  # others work without it
-            words = f"methods of {entry.value} are not there: {type(error).__name__}: {error}"
-            warnings.warn(words, RuntimeWarning, stacklevel=3)
+    global _entry_points
+    with _loading:
+        if _entry_points is None:
+            _entry_points = list(entry_points(group="onesided.methods"))
+        while _entry_points:
+            entry = _entry_points.pop(0)
+            try:
+                entry.load()()
+            except Exception as error:  # others work without it
+                words = f"methods of {entry.value} are not there: {type(error).__name__}: {error}"
+                warnings.warn(words, RuntimeWarning, stacklevel=3)
 
 
 def methods(operation: str = EXCHANGE) -> dict[str, Method]:

@@ -44,7 +44,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mpi4py import MPI
@@ -71,7 +71,6 @@ from onesided.collectives.program import (
     Rounds,
     load,
 )
-from onesided.collectives.registry import Method
 from onesided.collectives.transport import Credit, Outlet, Transport
 
 STATES = {INACTIVE: "inactive", ACTIVE: "active", BROKEN: "broken", FREED: "freed"}
@@ -180,11 +179,12 @@ class Persistent(Rounds, Scoped):
         inside: Exception | None = None
         try:
             self._refuse_inside()
+            if self._calling and not self.any_order:
+                self._refuse("freed while another thread waits in it for other ranks")
         except RequestError as problem:
             inside = problem
-        agree(comm, inside, name)  # of two words, as every first one: others may be elsewhere
         words = [lost, active, unfinished, self._number]
-        any_lost, any_active, torn, reached = largest(comm, None, name, words)
+        any_lost, any_active, torn, reached = largest(comm, inside, name, words)
         if any_active and not any_lost:
             agree(comm, self._misuse("freed") if active else None, name)  # it raises on all
         return bool(any_lost), bool(torn), reached
@@ -357,6 +357,12 @@ class Request(Persistent):
         number, by = self.operation.number, f", by {self.chosen_by}" if self.chosen_by else ""
         return f"<{self.method} request {number}{by}: {self.state}, {self.rounds} starts>"
 
+    def __del__(self) -> None:
+        super().__del__()
+        if self._made and self.active:  # data may be on their way: the end of MPI completes it
+            self.resources.keep.append(self)
+            self.resources.belong_to(self)
+
     # -- the verbs: Start, Wait and Test are the interpreter's ------------------------------------
 
     def Free(self) -> None:
@@ -365,8 +371,9 @@ class Request(Persistent):
         Any other call afterwards raises :class:`RequestError`. So does this one, on every rank,
         while the request is active on any: it can be completed, and freed then. But where it is
         broken, or was opened and not filled, on any rank, its round is given up on all; another
-        thread that is in it leaves with :class:`RequestError`, which this call waits for. Memory
-        that the caller still looks at stays mapped.
+        thread that is in it leaves with :class:`RequestError`, which this call waits for. Out of a
+        call of MPI that waits for other ranks (in strictly ordered methods) it cannot: this one
+        raises then, on every rank. Memory that the caller still looks at stays mapped.
         """
         if self._state == FREED:
             return
@@ -610,19 +617,17 @@ class Request(Persistent):
             self._after(arrays[self._slot % len(arrays)])
 
 
-def build(operation: Operation, method: Method, keep: Iterable[object]) -> Request:
-    """Collective. The request; what was made for it is given back where any rank fails.
-
-    ``keep``: the buffers that MPI or peers may touch as long as the request lives.
-    """
+def build(operation: Operation, make: Callable[..., Transport]) -> Request:
+    """Collective. The request, whose transport is made by ``make``; what was made for it is given
+    back where any rank fails."""
     context = operation.context
     resources = Resources(context)
-    resources.keep += keep
+    resources.keep += operation.buffers()
     transport: Transport | None = None
     request: Request | None = None
     error: Exception | None = None
     try:
-        transport = method.load()(operation, resources)
+        transport = make(operation, resources)
         request = Request(operation, transport, resources)
         check_progress(request)
     except Exception as problem:

@@ -20,6 +20,7 @@ can be issued out of range.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -30,13 +31,12 @@ from numpy.typing import NDArray
 from onesided.collectives.agreement import swapped
 from onesided.collectives.arena import ControlMemory, Share, cell_of
 from onesided.collectives.context import Resources, refusal
-from onesided.collectives.exchange import Exchange, ExchangeTransport, Outlets, Wanted
+from onesided.collectives.exchange import Described, Exchange, ExchangeTransport, Outlets
 from onesided.collectives.memory import ALIGNMENT, aligned, region_with_key
 from onesided.collectives.pattern import (
     LARGEST_PIECE,
     Block,
     Chunk,
-    Copy,
     Cuts,
     as_bytes,
     chunks_of,
@@ -44,7 +44,7 @@ from onesided.collectives.pattern import (
     row_strides,
     whole,
 )
-from onesided.collectives.program import Step, address, copy
+from onesided.collectives.program import Chain, address, call, copy
 from onesided.collectives.transport import Cell, Outlet
 
 STORE, STORE_STAGED, PUT, PUT_STAGED, SEND = (
@@ -73,19 +73,16 @@ class Put:
     window: MPI.Win
     peer: int
     pieces: list[tuple[Any, Any]]
-    pack: Copy | None
-
-    def issue(self) -> None:
-        """Local. Pack, if need be, and Put; complete at the target after a flush or fence."""
-        if self.pack is not None:
-            target, source = self.pack
-            target[...] = source
-        self.send()
+    pack: Chain
 
     def send(self) -> None:
-        """Local. Put what the caller has packed."""
+        """Local. Put what has been packed; complete at the target after a flush or fence."""
         for origin, target in self.pieces:
             self.window.Put(origin, self.peer, target)
+
+    def steps(self) -> Chain:
+        """Local. Pack, if need be, and Put."""
+        return [*self.pack, call(self.send, once=True)]
 
 
 @dataclass
@@ -112,7 +109,7 @@ class Delivery:
     peer: int
     shared: bool
     cell: int
-    stores: list[list[Copy]]
+    stores: list[Chain]
     puts: list[list[Put]]
     routes: list[Route] = field(default_factory=list)
     arrival: Cell | None = None
@@ -124,6 +121,10 @@ class Delivery:
     def carries(self) -> bool:
         """Whether data go to the peer."""
         return bool(self.routes)
+
+    def steps(self, turn: int) -> Chain:
+        """Local. Those of the data: Puts, then stores."""
+        return [*(step for put in self.puts[turn] for step in put.steps()), *self.stores[turn]]
 
 
 class OneSided(ExchangeTransport):
@@ -161,7 +162,7 @@ class OneSided(ExchangeTransport):
         heard = swapped(exchange.context.comm, exchange.number, self._adverts)
         self.control.hear({peer: words[2] for peer, words in heard.items()})
         self.deliveries = [self._deliver(peer, *heard[peer][:2]) for peer in self.peers]
-        self.local: list[list[Copy]] = [[] for _ in range(self.turns)]
+        self.local: list[Chain] = [[] for _ in range(self.turns)]
         if self.share:
             local = exchange.to_itself(self.arrays)
             self.local = [local[turn % len(local)] for turn in range(self.turns)]
@@ -210,8 +211,8 @@ class OneSided(ExchangeTransport):
         }  # fmt: skip
 
     def _path(
-        self, peer: int, sent: tuple[int, ...], wanted: Wanted | None, owned: bool, visible: bool,
-        total: int, cuts: Cuts | None,
+        self, peer: int, sent: tuple[int, ...], wanted: Described | None, owned: bool,
+        visible: bool, total: int, cuts: Cuts | None,
     ) -> str:  # fmt: skip
         """The same on both sides; ``wanted`` is None where it is wanted as it is sent; ``total``:
         bytes between the two ranks."""
@@ -340,7 +341,7 @@ class OneSided(ExchangeTransport):
         self, root: NDArray[np.uint8], staged: dict[tuple[int, int], list[int]]
     ) -> None:
         recv = self.exchange.recv
-        self.unpacks: list[dict[int, list[Copy]]] = [{} for _ in range(self.turns)]
+        self.unpacks: list[dict[int, Chain]] = [{} for _ in range(self.turns)]
         for peer in self.peers:
             for block in self.exchange.blocks_from(peer):
                 path = self._paths_in[peer].get(block.key)
@@ -353,8 +354,8 @@ class OneSided(ExchangeTransport):
                     for part in parts:
                         view = self.arrays[turn % len(self.arrays)][block.box][part]
                         packed = root[offset : offset + view.nbytes].view(recv.dtype)
-                        copy = (view, packed.reshape(view.shape))
-                        self.unpacks[turn].setdefault(peer, []).append(copy)
+                        step = copy(view, packed.reshape(view.shape))
+                        self.unpacks[turn].setdefault(peer, []).append(step)
                         offset += view.nbytes
 
     # -- operations -------------------------------------------------------------------------------
@@ -385,7 +386,7 @@ class OneSided(ExchangeTransport):
             for turn in range(self.turns):
                 target = self._target(peer, advert, turn)
                 route.targets.append(target)
-                delivery.stores[turn].append((target, source))
+                delivery.stores[turn].append(copy(target, source))
             return route
         route.chunks = chunks_of(source, self.exchange.cuts_to(block))
         window = self._window_to(peer, advert.where)
@@ -437,16 +438,15 @@ class OneSided(ExchangeTransport):
 
     def sync(self) -> None:
         """Local. What was written before is there before what is written, or read, after."""
-        for call in self._syncs:
-            call()
+        for sync in self._syncs:
+            sync()
 
-    def stages(self, turn: int) -> list[tuple[list[Put], list[Copy]]]:
-        """Local. What is issued for all peers in a slot, in order: Puts, then stores, repeated."""
+    def to_others(self, turn: int) -> Chain:
+        """Local. The steps of what goes to all peers in a slot."""
         deliveries = self.deliveries
         if self.puts_first:
-            puts = [put for d in deliveries for put in d.puts[turn]]
-            return [(puts, [copy for d in deliveries for copy in d.stores[turn]])]
-        return [(d.puts[turn], d.stores[turn]) for d in deliveries]
+            deliveries = sorted(deliveries, key=lambda delivery: delivery.shared)
+        return [step for delivery in deliveries for step in delivery.steps(turn)]
 
     def destinations(self) -> list[Delivery]:
         """Local. The deliveries that carry data."""
@@ -460,19 +460,17 @@ class OneSided(ExchangeTransport):
         """Local. The windows of this request alone."""
         return [window for window in self.windows if window is not None]
 
-    def copies_of(self, turn: int) -> list[Step]:
-        """Local. The steps of the blocks that this rank keeps."""
-        return [copy(target, source) for target, source in self.local[turn]]
+    def unpacks_of(self, turn: int, peers: Iterable[int]) -> Chain:
+        """Local. The steps that bring what has come from some peers to its place."""
+        return [step for peer in peers for step in self.unpacks[turn].get(peer, ())]
 
-    def unpacks_of(self, turn: int, peer: int) -> list[Step]:
-        """Local. The steps that bring what has come from a peer to its place."""
-        return [copy(target, source) for target, source in self.unpacks[turn].get(peer, ())]
+    def synced(self) -> Chain:
+        """Local. The step of :meth:`sync`."""
+        return [call(self.sync, False, once=True)]
 
-    def finish(self, slot: int) -> None:
-        self.sync()
-        for copies in self.unpacks[slot].values():
-            for target, source in copies:
-                target[...] = source
+    def come(self, turn: int, peers: Iterable[int]) -> Chain:
+        """Local. The steps when all has come from some peers, told otherwise than by counters."""
+        return [*self.synced(), *self.unpacks_of(turn, peers)]
 
     # -- filled rounds -----------------------------------------------------------------------------
 
@@ -490,11 +488,6 @@ class OneSided(ExchangeTransport):
         for put in puts:
             put.send()
         return bool(puts)
-
-    def forget(self) -> None:
-        self.deliveries, self.local, self.unpacks, self.arrays, self.answers = [], [], [], [], []
-        self._syncs, self.windows, self._filling = [], [None, None], None
-        self.arrivals, self.credits = {}, {}
 
 
 class Filling(Outlets):
@@ -516,6 +509,10 @@ class Filling(Outlets):
         arrays = transport.arrays
         self.keep([arrays[turn % len(arrays)] for turn in turns])
 
+    def rest(self, slot: int) -> Chain:
+        """Local. The steps of what leaves when all chunks are ready."""
+        return [step for put in self.last[slot] for step in put.steps()]
+
     def _add(self, route: Route) -> None:
         for slot, target in enumerate(route.targets):
             self.into(route.block, slot, target)
@@ -529,17 +526,6 @@ class Filling(Outlets):
                 self.last[slot] += puts
 
 
-def merged(stages: list[tuple[list[Put], list[Copy]]]) -> list[tuple[list[Put], list[Copy]]]:
-    """Local. The same stages with neighbors joined where the order of issue does not change."""
-    joined: list[tuple[list[Put], list[Copy]]] = []
-    for puts, stores in stages:
-        if joined and (not puts or not joined[-1][1]):
-            joined[-1] = (joined[-1][0] + puts, joined[-1][1] + stores)
-        else:
-            joined.append((list(puts), list(stores)))
-    return joined
-
-
 def _puts_of(window: MPI.Win, peer: int, chunks: list[Chunk], offset: int) -> list[Put]:
     """Local. The chunks of a block, to be Put one after the other from ``offset``, in bytes."""
     puts = []
@@ -549,7 +535,7 @@ def _puts_of(window: MPI.Win, peer: int, chunks: list[Chunk], offset: int) -> li
         for start in range(0, len(data), LARGEST_PIECE):
             part = data[start : start + LARGEST_PIECE]
             parts.append(([part, len(part), MPI.BYTE], [offset + start, len(part), MPI.BYTE]))
-        puts.append(Put(window, peer, parts, chunk.pack))
+        puts.append(Put(window, peer, parts, [] if chunk.pack is None else [copy(*chunk.pack)]))
         offset += len(data)
     return puts
 

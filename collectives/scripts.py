@@ -23,10 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.program import (
-    BOX,
     CALL,
     COMPILED,
-    COPY,
     GATHER,
     KERNEL,
     SCALE,
@@ -34,6 +32,7 @@ from onesided.collectives.program import (
     _core,
     address,
     joined_axes,
+    lowered_copy,
 )
 
 #: Addresses that differ by a multiple of this many bytes are alike to all kernels.
@@ -131,12 +130,15 @@ def copy_array(source: NDArray[Any], target: NDArray[Any]) -> None:
 
 
 class PythonScript:
-    """Local. The steps in their order."""
+    """Local. The steps in their order, with so many ends; of some, calls give the memory."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._steps = list(steps)
+    def __init__(self, steps: Sequence[Step], ends: int) -> None:
+        self._steps, self._count = list(steps), ends
 
-    def __call__(self, ends: Ends, addresses: tuple[int, ...] = ()) -> None:
+    def __call__(self, ends: tuple[Any, ...], addresses: tuple[int, ...] = ()) -> None:
+        if len(ends) > self._count:
+            raise ValueError(f"a script has {self._count} ends")
+        ends += (None,) * (self._count - len(ends))
         for step in self._steps:
             if isinstance(step, tuple):
                 step[0](*(_array(place, ends) for place in step[1:]))
@@ -158,7 +160,7 @@ def script(steps: Sequence[Step], samples: Ends) -> Callable[..., object]:
     these are theirs but for multiples of :data:`ALIGNMENT`. All ends but the first are writable.
     """
     if not COMPILED:
-        return PythonScript(steps)
+        return PythonScript(steps, len(samples))
     lines: list[tuple[Any, ...]] = []
     lowering = _Lowering(samples)
     for step in steps:
@@ -202,12 +204,8 @@ class _Lowering:
         self.nbytes += target.nbytes
         alike = source.shape == target.shape and source.dtype == target.dtype
         if run is copy_array and alike:
-            axes = joined_axes(target.shape, target.strides, source.strides)
-            item = target.itemsize
-            if len(axes) == 1 and (axes[0][1] == axes[0][2] == item or axes[0][0] == 1):
-                return [(COPY, to_end, to_at, from_end, from_at, target.nbytes)]
-            sides = (tuple(int(axis[i]) for axis in axes) for i in range(3))
-            return [(BOX, to_end, to_at, from_end, from_at, item, *sides)]
+            return [(kind, to_end, to_at, from_end, from_at, *rest)
+                    for kind, _, _, *rest in lowered_copy(target, source)]
         if isinstance(run, Gather):
             if not target.size:
                 return []

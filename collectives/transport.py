@@ -74,9 +74,8 @@ class Transport:
     #: The caller of an opened round can write where the blocks belong.
     direct: ClassVar[bool] = False
     #: Of :meth:`advance`: another rank may wait for what it does, so that a thread makes the calls
-    #: where the program is elsewhere; and ``Start`` calls it.
+    #: where the program is elsewhere.
     serves: ClassVar[bool] = True
-    advances_in_start: ClassVar[bool] = True
     #: MPI takes the caller's buffers as they are, types with holes and ``MPI.IN_PLACE`` included:
     #: the operation's ``before`` and ``after`` are not called.
     as_given: bool = False
@@ -110,8 +109,7 @@ class Transport:
         begins = [call(partial(self.begin, slot), once=True) for slot in slots]
         ends = [call(partial(self.finish, slot), False, once=True) for slot in slots]
         blocks = not self.operation.any_order
-        middle = call(self.advance, self.serves and not blocks, blocks=blocks,
-                      in_start=self.advances_in_start)
+        middle = call(self.advance, self.serves and not blocks, blocks=blocks)
         return [[[begins[slot], middle, ends[slot]]] for slot in slots]
 
     def filled_plans(self) -> list[Plan]:
@@ -148,6 +146,10 @@ class Transport:
         return type(self).__name__
 
     def forget(self) -> None:
-        """Local. Drop every view of the memory that is about to be given back."""
+        """Local. Drop everything that was made: no view is left of memory that is about to be given
+        back, and messages and windows belong to the resources alone."""
+        kept = self.operation, self.resources
+        vars(self).clear()
+        Transport.__init__(self, *kept)
 
 

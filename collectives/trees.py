@@ -1,4 +1,4 @@
-"""Trees: who sends to whom, in which order, and after how many steps; no MPI.
+"""Trees: who sends to whom, and in which order; no MPI.
 
 Ranks are counted from the root on: the relative rank of the root is 0. The parent of a relative
 rank is that rank without its lowest set bit, so its children add one bit below it (paper 003,
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -55,24 +54,6 @@ def children(rank: int, size: int, root: int, order: str = LARGEST_FIRST) -> tup
     check_order(order)
     relative = _relative(rank, size, root)
     return tuple((child + root) % size for child in _children(relative, size, order))
-
-
-def arrivals(size: int, order: str = LARGEST_FIRST) -> tuple[int, ...]:
-    """Local. For every relative rank the step after which it has the data; 0 for the root."""
-    check_order(order)
-    if size < 1:
-        raise PatternError(f"a tree of {size} ranks")
-    step = [0] * size
-    for relative in range(size):  # a parent comes before its children
-        for turn, child in enumerate(_children(relative, size, order), 1):
-            step[child] = step[relative] + turn
-    return tuple(step)
-
-
-@cache
-def steps(size: int, order: str = LARGEST_FIRST) -> int:
-    """Local. Steps until every rank has the data; a linear broadcast needs ``size - 1``."""
-    return max(arrivals(size, order))
 
 
 def _relative(rank: int, size: int, root: int) -> int:

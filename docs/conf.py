@@ -21,7 +21,7 @@ extensions = [
     "sphinx_copybutton",
     "pages",
 ]
-exclude_patterns = ["_build", "_ext", "results/README.md"]
+exclude_patterns = ["_build", "_ext", "results"]
 html_theme = "furo"
 html_title = f"Onesided {version}"
 html_static_path = ["_static"]

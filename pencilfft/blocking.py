@@ -26,11 +26,14 @@ class Blocking:
     ``nbytes`` is what a block may touch. ``in_source``: transforms in place are made in the
     source, where that is memory of the plan; otherwise a block is copied first. ``in_target``:
     the last steps are made in the target, or write to it; otherwise their result is copied.
+    ``straight``: a transform goes from the source to where its result belongs, without a copy that
+    it is made in.
     """
 
     nbytes: int = CACHE_BYTES
     in_source: bool = False
     in_target: bool = False
+    straight: bool = False
 
 
 def ranges(stops: Sequence[int]) -> list[tuple[int, int]]:

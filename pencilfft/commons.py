@@ -17,10 +17,11 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agree, largest
-from onesided.collectives.arena import Arena
+from onesided.collectives.agreement import agree, agreed, largest
+from onesided.collectives.arena import Arena, Share
 from onesided.collectives.context import Context, Resources
-from onesided.collectives.errors import RequestError
+from onesided.collectives.errors import RequestError, ResourceError
+from onesided.collectives.memory import warn_of_plain_memory
 from onesided.pencilfft.decomposition import array_in
 
 
@@ -84,14 +85,20 @@ class Piece:
     """Window memory of a plan on this rank, a part of what a communicator's requests share."""
 
     def __init__(self, comm: MPI.Comm, nbytes: int) -> None:
-        """Collective. ``nbytes``, on each rank as many as it wants.
-
-        ResourceError on every rank where a node's shared memory does not suffice.
-        """
+        """Collective. ``nbytes``, on each rank as many as it wants; in plain memory where a node
+        has not enough that can be shared."""
         self.nbytes = nbytes
         self._context = context = Context.of(comm)
-        self._share = share = Arena.of(context).claim(nbytes, "window memory")[0]
-        self._memory = np.empty(0, np.uint8) if share is None else share.lend()
+        self._share: Share | None = None
+        try:
+            self._share = Arena.of(context).claim(nbytes, "window memory")[0]
+        except ResourceError as error:  # on all ranks
+            warn_of_plain_memory(comm, error)
+            with agreed(context.comm, "plain memory"):
+                self._memory = np.empty(nbytes, np.uint8)
+        else:
+            share = self._share
+            self._memory = np.empty(0, np.uint8) if share is None else share.lend()
 
     def array(
         self, shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int] | None = None

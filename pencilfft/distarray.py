@@ -15,13 +15,17 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.decomposition import PencilGeometry, array_in
+from onesided.pencilfft.decomposition import (
+    PencilGeometry,
+    choose_grid,
+    on_nodes,
+)
 from onesided.pencilfft.io import npy
 from onesided.pencilfft.io.filebase import FileBase
 from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.netcdf import NCFile
 from onesided.pencilfft.io.selection import Selection
-from onesided.pencilfft.pencil import Pencil, Subcomm
+from onesided.pencilfft.pencil import Pencil, Subcomm, near
 from onesided.pencilfft.redistribution import METHOD, Transfer, between
 
 
@@ -39,7 +43,8 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         Shape of the global array, with the component axes of a tensor first.
     subcomm
         A :class:`Subcomm` or tuple of communicators, one per distributed axis; or grid sizes for
-        the ranks of MPI.COMM_WORLD, free ones 0; None splits all axes but ``alignment``.
+        the ranks of MPI.COMM_WORLD, free ones 0; None splits all axes but ``alignment``, as a
+        plan does that is given no grid.
     val
         Number to fill the block with; None leaves it uninitialized.
     dtype
@@ -97,7 +102,11 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         ``order`` is the order of its axes in memory, outermost first; C order where it is None.
         """
         shape = (*components, *pencil.subshape)
-        self = cls.over(array_in(None, shape, np.dtype(dtype), order), pencil, len(components))
+        axes = range(len(shape)) if order is None else order
+        # memory of this class: the base of a plain view tells whose it is, as mpi4py-fft's does
+        memory = np.ndarray.__new__(cls, [shape[axis] for axis in axes], dtype)
+        self = memory.transpose(np.argsort(axes))
+        self._p0, self._rank = pencil, len(components)
         if val is not None:
             self.fill(val)
         return self
@@ -457,9 +466,9 @@ def _pencil(shape: tuple[int, ...], subcomm: Any, alignment: int | None) -> Penc
     if alignment is not None and not -len(shape) <= alignment < len(shape):
         raise PatternError(f"alignment {alignment} is no axis of {len(shape)} dimensions")
     axis = None if alignment is None else index(alignment) % len(shape)
-    if subcomm is None:
-        whole = len(shape) - 1 if axis is None else axis
-        subcomm = _world(tuple(int(i == whole) for i in range(len(shape))))
+    if subcomm is None:  # as the plans that say nothing of a grid
+        sizes = choose_grid(MPI.COMM_WORLD.size, shape, [len(shape) - 1 if axis is None else axis])
+        subcomm = _world(on_nodes(sizes, shape, near(MPI.COMM_WORLD)))
     elif not all(isinstance(entry, MPI.Comm) for entry in subcomm):
         subcomm = _world(tuple(index(entry) for entry in subcomm))
     if len(subcomm) != len(shape):
@@ -475,7 +484,7 @@ def _pencil(shape: tuple[int, ...], subcomm: Any, alignment: int | None) -> Penc
 @functools.cache
 def _world(dims: tuple[int, ...]) -> Subcomm:
     """Collective over MPI.COMM_WORLD on the first call for these sizes; kept until MPI ends."""
-    return Subcomm(MPI.COMM_WORLD, dims)
+    return Subcomm(MPI.COMM_WORLD, dims, reorder=False)
 
 
 class Plan(Protocol):

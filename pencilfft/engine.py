@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.decomposition import PencilGeometry, array_in, memory_order
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import Builder, Leg
+from onesided.pencilfft.passes import End
 from onesided.pencilfft.pencil import Pencil
 from onesided.pencilfft.settings import NORMS, PLAN_ORDER, Settings
 from onesided.pencilfft.stages import Stage, plan_stages
@@ -68,8 +68,9 @@ class Engine:
                     self._legs[forward] = builder.legs(forward)
                     for leg in self._legs[forward]:
                         # kernels are planned, each rank's own
-                        leg.prepare(*((first, last) if forward else (last, first)), scale)
-                del first, last
+                        sides = (first, last) if forward else (last, first)
+                        leg.prepare(*map(End.of, sides), scale)
+                del first, last, sides
             self._workspace.share()
         except Exception:
             self.free()
@@ -103,57 +104,6 @@ class Engine:
     def pencil(geometry: Any, comms: Sequence[MPI.Comm]) -> Any:
         """Local. What users see of a geometry."""
         return Pencil.of(geometry, comms)
-
-
-class Flight:
-    """A transform under way: its legs, of which the first has begun, and this rank's first error.
-
-    A rank that has one computes nothing more, but gives the others what they wait for.
-    """
-
-    __slots__ = ("_arrays", "_end", "_leg", "_legs", "_scale", "_target", "error")
-
-    def __init__(
-        self,
-        engine: Engine,
-        forward: bool,
-        source: NDArray[Any],
-        target: NDArray[Any],
-        scale: int,
-        error: Exception | None = None,
-    ) -> None:
-        """Local. Begin."""
-        self._legs, self._leg, self._scale = engine.legs(forward), 0, scale
-        self._end, self._target = None, target
-        if engine.ends is not None and error is None:
-            self._end = engine.ends[forward]
-            source, target = engine.ends[not forward].load(source), self._end.room(target)
-        self._arrays = source, target
-        self.error = self._legs[0].begin(source, target, scale, error)
-
-    def test(self) -> bool:
-        """Local. Go on as far as can be without waiting; whether it is complete."""
-        legs = self._legs
-        while self._leg < len(legs) and legs[self._leg].test():
-            self._next()
-        return self._leg == len(legs)
-
-    def wait(self) -> Exception | None:
-        """Collective. Complete it; the first error of this rank."""
-        legs = self._legs
-        while self._leg < len(legs):
-            legs[self._leg].wait()
-            self._next()
-        return self.error
-
-    def _next(self) -> None:
-        """The leg is complete: begin the next one, or end."""
-        self._leg += 1
-        if self._leg < len(self._legs):
-            leg = self._legs[self._leg]
-            self.error = leg.begin(*self._arrays, self._scale, self.error)
-        elif self._end is not None and self.error is None:
-            self._end.store(self._target)
 
 
 class PencilEngine(Engine):

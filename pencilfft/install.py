@@ -10,8 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from inspect import signature
 from types import ModuleType, TracebackType
 from typing import Any
+
+from mpi4py import MPI
 
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.registry import find
@@ -25,6 +28,10 @@ _rebound: list[tuple[ModuleType, str, Any]] = []
 #: Modules of mpi4py-fft whose public names programs import.
 _MODULES = ("mpi4py_fft", "mpi4py_fft.mpifft", "mpi4py_fft.pencil", "mpi4py_fft.distarray",
             "mpi4py_fft.io")  # fmt: skip
+
+
+#: Arguments of a plan of which a program gives one at most.
+_EXCLUSIVE = ({"effort", "planner_effort"}, {"grid", "slab"}, {"transforms", "kinds"})
 
 
 class Installation:
@@ -87,8 +94,8 @@ def replace(
     method, info
         Those of :class:`PFFT` and :class:`Transfer`.
     settings
-        Further arguments of every plan, for instance ``effort="measure"``, where the program does
-        not give them.
+        Further arguments of every plan, for instance ``effort="measure"``, where the program gives
+        neither them nor what excludes them, such as ``planner_effort``.
 
     Returns
     -------
@@ -110,9 +117,10 @@ def replace(
     """
     find(method)
     moved: dict[str, Any] = {"method": method, "info": dict(info or {})}
+    transfer = _preset(Transfer, **moved)
     _rebind({
         "PFFT": _preset(plan.PFFT, **moved, **settings),
-        "Transfer": _preset(Transfer, **moved),
+        "Transfer": transfer,
         "newDistArray": distarray.newDistArray,
         "DistArray": distarray.DistArray,
         "Pencil": pencil.Pencil,
@@ -121,6 +129,8 @@ def replace(
         "NCFile": netcdf.NCFile,
         "generate_xdmf": xdmf.generate_xdmf,
     })  # fmt: skip
+    for ours in (pencil, plan):  # Pencil.transfer and PFFT.transfer make them
+        _set(ours, "Transfer", transfer)
     return Installation()
 
 
@@ -139,15 +149,27 @@ def _rebind(chosen: Mapping[str, Any]) -> None:
         names = list(vars(module).items()) if isinstance(module, ModuleType) else []
         for name, value in names:
             if id(value) in theirs:
-                _rebound.append((module, name, value))
-                setattr(module, name, theirs[id(value)][1])
+                _set(module, name, theirs[id(value)][1])
+
+
+def _set(module: ModuleType, name: str, value: Any) -> None:
+    _rebound.append((module, name, vars(module)[name]))
+    setattr(module, name, value)
 
 
 def _preset(kind: type, **given: Any) -> type:
-    """A class of ours with arguments that a program of others cannot know."""
+    """A class of ours with arguments that a program of others cannot know; they give way to its
+    own, and to those that exclude them."""
+    names = list(signature(kind).parameters)
 
     def __init__(self: Any, *arguments: Any, **named: Any) -> None:
-        kind.__init__(self, *arguments, **given | named)  # type: ignore[misc]
+        theirs = dict(zip(names, arguments, strict=False)) | named
+        said = {name for name, value in theirs.items() if value is not None and value is not False}
+        if not isinstance(theirs.get("comm"), MPI.Comm):
+            said |= {"grid"}
+        taken = set(theirs).union(*(group for group in _EXCLUSIVE if group & said))
+        kept = {name: value for name, value in given.items() if name not in taken}
+        kind.__init__(self, *arguments, **kept, **named)  # type: ignore[misc]
 
     return type(kind.__name__, (kind,), {"__doc__": kind.__doc__, "__init__": __init__})
 

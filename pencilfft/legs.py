@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.operations import Operation, chains
-from onesided.pencilfft.passes import Pass, Scratch
+from onesided.pencilfft.passes import End, Pass, Scratch
 from onesided.pencilfft.stages import Stage
 from onesided.pencilfft.transpose import DIRECT, STAGED, Transpose
 from onesided.pencilfft.workspace import Workspace
@@ -27,47 +27,37 @@ class Leg:
     """
 
     local: Pass
-    reads: NDArray[Any] | None = None
-    writes: NDArray[Any] | None = None
+    reads: End | None = None
+    writes: End | None = None
     source: Transpose | None = None
     transpose: Transpose | None = None
     follows: bool = False
     stays: bool = False
     before: Callable[[NDArray[Any]], None] | None = None
 
-    def begin(
-        self,
-        source: NDArray[Any],
-        target: NDArray[Any],
-        scale: int,
-        error: Exception | None,
-    ) -> Exception | None:
-        """Local. Transform the blocks of this rank and hand them on; :meth:`wait` follows.
-
-        Returns the error of this rank. With one nothing is computed, but other ranks get what they
-        wait for.
-        """
+    def begin(self, flight: Flight) -> None:
+        """Local. Transform the blocks of this rank and hand them on; :meth:`wait` follows."""
         transpose = self.transpose
         opened = transpose is not None and transpose.open()
-        if error is None:
+        if flight.error is None:
             try:
-                reads, writes = self._ends(source, target)
+                reads, writes = self._ends(flight.source, flight.target)
                 if self.before is not None:
-                    self.before(reads)
+                    self.before(reads.array)
                 if transpose is None:
-                    self.local(reads, writes, scale)
+                    self.local(reads, writes, flight.scale, flight.fields)
                 else:
-                    self.local.deliver(reads, scale, DIRECT if opened else STAGED)
+                    route = DIRECT if opened else STAGED
+                    self.local.deliver(reads, flight.scale, route, flight.fields)
             except Exception as problem:
-                error = problem
+                flight.error = problem
         if self.source is not None:
             self.source.release()
         if transpose is not None:
             if not opened:
                 transpose.start()
-            elif error is not None:
+            elif flight.error is not None:
                 transpose.ready_all()
-        return error
 
     def wait(self) -> None:
         """Collective. Wait for what other ranks hand on."""
@@ -78,14 +68,12 @@ class Leg:
         """Local. Whether other ranks have handed on what this leg waits for."""
         return self.transpose is None or bool(self.transpose.test())
 
-    def prepare(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
+    def prepare(self, source: End, target: End, scale: int) -> None:
         """Local. Plan the pass for user's arrays of these memory layouts."""
         reads, writes = self._ends(source, target)
-        self.local.prepare(reads, scale, writes if self.transpose is None else None, [DIRECT])
+        self.local.prepare(reads, scale, writes if self.transpose is None else None, DIRECT)
 
-    def _ends(
-        self, source: NDArray[Any], target: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _ends(self, source: End, target: End) -> tuple[End, End]:
         reads = source if self.reads is None else self.reads
         if self.follows:
             reads = target
@@ -97,6 +85,56 @@ class Leg:
         """Local. Drop every view of the plan's memory."""
         self.local.forget()
         self.reads = self.writes = self.source = self.transpose = self.before = None
+
+
+class Flight:
+    """A transform: its ends, the power of its factor, how many ``fields`` of the first axis (0 is
+    all), and this rank's first ``error``.
+
+    A rank that has one computes nothing more, but gives the others what they wait for.
+    """
+
+    __slots__ = ("_end", "_leg", "_legs", "_result", "error", "fields", "scale", "source", "target")
+
+    def __init__(
+        self, source: NDArray[Any], target: NDArray[Any], scale: int, fields: int = 0
+    ) -> None:
+        self.source, self.target = End.of(source), End.of(target)
+        self.scale, self.fields = scale, fields
+        self.error: Exception | None = None
+        self._end: Any = None
+
+    def begin(self, engine: Any, forward: bool) -> None:
+        """Local. Begin the first leg."""
+        self._legs, self._leg = engine.legs(forward), 0
+        if engine.ends is not None and self.error is None:
+            self._end, self._result = engine.ends[forward], self.target.array
+            self.source = End.of(engine.ends[not forward].load(self.source.array))
+            self.target = End.of(self._end.room(self._result))
+        self._legs[0].begin(self)
+
+    def test(self) -> bool:
+        """Local. Go on as far as can be without waiting; whether it is complete."""
+        legs = self._legs
+        while self._leg < len(legs) and legs[self._leg].test():
+            self._next()
+        return self._leg == len(legs)
+
+    def wait(self) -> Exception | None:
+        """Collective. Complete it; the first error of this rank."""
+        legs = self._legs
+        while self._leg < len(legs):
+            legs[self._leg].wait()
+            self._next()
+        return self.error
+
+    def _next(self) -> None:
+        """The leg is complete: begin the next one, or end."""
+        self._leg += 1
+        if self._leg < len(self._legs):
+            self._legs[self._leg].begin(self)
+        elif self._end is not None and self.error is None:
+            self._end.store(self._result)
 
 
 @dataclass
@@ -146,7 +184,7 @@ class Builder:
             return self._local_legs(forward)
         legs: list[Leg] = []
         source: Transpose | None = None
-        reads: NDArray[Any] | None = None
+        reads: End | None = None
         for local in passes if forward else reversed(passes):
             k = len(legs) if forward else len(passes) - 2 - len(legs)  # of what follows
             transpose = None
@@ -157,7 +195,7 @@ class Builder:
                 local.add_route(STAGED, routes[STAGED])
             legs.append(Leg(local, reads, None, source, transpose))
             if transpose is not None:
-                reads, source = self.workspace.received(k, forward), transpose
+                reads, source = End.of(self.workspace.received(k, forward)), transpose
         return legs
 
     def _local_legs(self, forward: bool) -> list[Leg]:
@@ -175,7 +213,7 @@ class Builder:
         if len(groups) == 1:
             return [self._local_leg(steps, shape, blocking, self.overwrites)]
         legs: list[Leg] = []
-        reads: NDArray[Any] | None = None
+        reads: End | None = None
         ours, follows, dtype = self.overwrites, False, steps[0].dtypes[0]
         for k, group in enumerate(groups):
             leg = self._local_leg(group, shape, blocking, ours)
@@ -186,7 +224,7 @@ class Builder:
                 leg.stays = ours and (shape, dtype) == before
                 if leg.stays:
                     continue
-                leg.writes = self.workspace.intermediate(shape, dtype)
+                leg.writes = End.of(self.workspace.intermediate(shape, dtype))
             reads, ours, follows = leg.writes, True, leg.writes is None
         return legs
 

@@ -14,9 +14,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.program import address
@@ -48,6 +50,19 @@ Outlet = tuple[tuple[slice, ...], NDArray[Any]]
 _SOURCE, _TARGET = 0, 1
 _Place = NDArray[Any] | int
 _BlockStep = tuple[Run, _Place, _Place]
+
+
+class End(NamedTuple):
+    """Local. An array that a pass reads or writes, and where it begins."""
+
+    array: NDArray[Any]
+    place: int
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> End:
+        """Local. What NumPy says of the place takes ten times as long."""
+        quick = array.flags.c_contiguous
+        return cls(array, MPI.Get_address(array) if quick else address(array))
 
 
 class Scratch:
@@ -103,7 +118,7 @@ class Pass:
         self._selection, self._operations = selection, list(steps)
         self._scratch = scratch
         self._in_source = blocking.in_source and consumes
-        self._in_target = blocking.in_target
+        self._in_target, self._straight = blocking.in_target, blocking.straight
         self._shapes = [tuple(shape)]
         for step in steps:
             changed = list(self._shapes[-1])
@@ -147,38 +162,35 @@ class Pass:
         """
         self._routes[name] = outlets, ready
 
-    def __call__(self, source: NDArray[Any], target: NDArray[Any], scale: int) -> None:
+    def __call__(self, source: End, target: End, scale: int, fields: int = 0) -> None:
         """Local. From ``source`` to ``target``; each axis is divided by sqrt(modes)**scale.
 
-        The two may be one array where operations change neither shape nor dtype.
+        The two may be one array where operations change neither shape nor dtype. ``fields``: of the
+        first axis only so many, 0 is all.
         """
         if not self._empty:
-            ends = source, target
-            call, addresses = self._script(ends, scale, None)
-            call(ends, addresses)
+            self._run(source, target, scale, None, fields)
 
-    def deliver(self, source: NDArray[Any], scale: int, route: str) -> None:
+    def deliver(self, source: End, scale: int, route: str, fields: int = 0) -> None:
         """Local. From ``source`` to the arrays of a route."""
         if not self._empty:
-            ends = source, source
-            call, addresses = self._script(ends, scale, route)
-            call(ends, addresses)
+            self._run(source, source, scale, route, fields)
             return
         _, ready = self._routes[route]
         for chunk in range(len(self.stops)):
             if ready is not None:
                 ready(chunk)
 
-    def prepare(
-        self, source: NDArray[Any], scale: int, target: NDArray[Any] | None, routes: Sequence[str]
-    ) -> None:
+    def prepare(self, source: End, scale: int, target: End | None, route: str) -> None:
         """Local. Plan for these memory layouts; otherwise the first call does.
 
-        Without a target for :meth:`deliver` by these routes.
+        Without a target for :meth:`deliver` by this route.
         """
-        for route in [None] if target is not None else routes:
-            if not self._empty:
-                self._script((source, source if target is None else target), scale, route)
+        if not self._empty:
+            if target is None:
+                self._script(source, source, scale, route, 0)
+            else:
+                self._script(source, target, scale, None, 0)
 
     def describe(self) -> list[str]:
         """Local. Each operation, with the kernels that do it, as far as it has been planned."""
@@ -196,24 +208,29 @@ class Pass:
 
     # -- planning ------------------------------------------------------------------------------
 
+    def _run(
+        self, source: End, target: End, scale: int, route: str | None, fields: int
+    ) -> None:
+        call = self._script(source, target, scale, route, fields)
+        call((source.array, target.array), (source.place, target.place))
+
     def _script(
-        self, ends: tuple[NDArray[Any], NDArray[Any]], scale: int, route: str | None
-    ) -> tuple[Callable[..., object], tuple[int, int]]:
-        """What runs for ends of these memory layouts, and where these begin."""
-        source, target = ends
-        here = address(source)
-        there = here if target is source else address(target)
+        self, source: End, target: End, scale: int, route: str | None, fields: int
+    ) -> Callable[..., object]:
+        """What runs for ends of these memory layouts."""
+        (reads, here), (writes, there) = source, target
         key = (
-            scale, route, source.strides, target.strides,
-            here % KERNEL_ALIGNMENT, there % KERNEL_ALIGNMENT, target is source,
+            scale, route, fields, reads.strides, writes.strides,
+            here % KERNEL_ALIGNMENT, there % KERNEL_ALIGNMENT, writes is reads,
         )  # fmt: skip
         found = self._scripts.get(key)
         if found is None:
-            found = self._scripts[key] = script(self._plan(ends, scale, route), ends)
-        return found, (here, there)
+            ends = reads, writes
+            found = self._scripts[key] = script(self._plan(ends, scale, route, fields), ends)
+        return found
 
     def _plan(
-        self, ends: tuple[NDArray[Any], NDArray[Any]], scale: int, route: str | None
+        self, ends: tuple[NDArray[Any], NDArray[Any]], scale: int, route: str | None, fields: int
     ) -> list[Step | Callable[[], object]]:
         """The steps of all blocks."""
         made: dict[tuple[int, int], tuple[Sequence[_BlockStep], _Place]] = {}
@@ -221,20 +238,25 @@ class Pass:
         outlets, ready = ((), None) if route is None else self._routes[route]
         steps: list[Step | Callable[[], object]] = []
         begin = 0
+        some = slice(0, fields) if fields else slice(None)  # of the first axis
+        parts = [(0, 0)]
+        if self._inner >= 0:
+            parts = self._chosen_of(self._inner, ranges(self._parts), fields)
         for start, stop in ranges(self._blocks):
             chunk = bisect_left(self.stops, stop)
-            for low, high in ranges(self._parts) if self._inner >= 0 else [(0, 0)]:
-                where = [slice(None)] * source.ndim
-                where[self.axis] = slice(start, stop)
+            blocks = self._chosen_of(self.axis, [(start, stop)], fields)
+            for (first, last), (low, high) in product(blocks, parts):
+                where = [some, *[slice(None)] * (source.ndim - 1)]
+                where[self.axis] = slice(first, last)
                 if self._inner >= 0:
                     where[self._inner] = slice(low, high)
                 places = Part(_SOURCE, tuple(where)), Part(_TARGET, tuple(where))
-                size = (stop - start, high - low)
+                size = (last - first, high - low)
                 if size not in made:
                     here, there = (
                         None if end is None else end[tuple(where)] for end in (source, target)
                     )
-                    made[size] = self._steps(size, here, there, scale)
+                    made[size] = self._steps(size, here, there, scale, fields)
                 calls, result = made[size]
                 for run, *sides in calls:
                     reads, writes = (places[s] if isinstance(s, int) else s for s in sides)
@@ -243,9 +265,9 @@ class Pass:
                 stays = result is _TARGET or (result is _SOURCE and target is source)
                 if target is not None and not stays:
                     steps.append((copy_array, left, places[_TARGET]))
-                spans = slice(start - begin, stop - begin), slice(low, high)
+                spans = slice(first - begin, last - begin), slice(low, high)
                 for outlet in outlets[chunk] if outlets else ():
-                    steps.append(self._copy_of(left, spans, *outlet))
+                    steps.append(self._copy_of(left, spans, some, *outlet))
             if stop == self.stops[chunk]:
                 begin = stop
                 if ready is not None:
@@ -258,9 +280,10 @@ class Pass:
         source: NDArray[Any] | None,
         target: NDArray[Any] | None,
         scale: int,
+        fields: int,
     ) -> tuple[Sequence[_BlockStep], _Place]:
         """The calls for blocks of one size, and where they leave their result."""
-        shapes = self._block_shapes(size)
+        shapes = self._block_shapes(size, fields)
         ends = (source, target)
         into = self._into(target)
         steps: list[_BlockStep] = []
@@ -269,26 +292,36 @@ class Pass:
         for k, step in enumerate(self._operations):
             before, after = shapes[k : k + 2]
             ours = self._in_source or here is not _SOURCE
-            if step.fits_in_place and not ours and step.axis != len(before) - 1:
+            copied = not ours and not self._straight and step.axis != len(before) - 1
+            if step.fits_in_place and copied:
                 there = self._place(k >= into, place, before, step.dtypes[0])
                 steps.append((copy_array, here, there))
                 here, ours = there, True
             reads = _array(here, ends)
             if step.fits_in_place and ours:
-                steps.append((self._run(step, Layout.of(reads), None, scale), here, here))
+                steps.append((self._call(step, Layout.of(reads), None, scale), here, here))
                 continue
             place = 1 - place
             there = self._place(k >= into, place, after, step.dtypes[1])
-            run = self._run(step, Layout.of(reads), _array(there, ends), scale)
+            run = self._call(step, Layout.of(reads), _array(there, ends), scale)
             steps.append((run, here, there))
             here = there
         return steps, here
 
-    def _block_shapes(self, size: tuple[int, int]) -> list[tuple[int, ...]]:
+    @staticmethod
+    def _chosen_of(
+        axis: int, spans: Sequence[tuple[int, int]], fields: int
+    ) -> list[tuple[int, int]]:
+        """Spans of an axis, of the first one as far as there are fields."""
+        if axis or not fields:
+            return list(spans)
+        return [(low, min(high, fields)) for low, high in spans if low < fields]
+
+    def _block_shapes(self, size: tuple[int, int], fields: int = 0) -> list[tuple[int, ...]]:
         """Before the first operation and after each, of a block of this size."""
         shapes = []
         for shape in self._shapes:
-            block = list(shape)
+            block = [fields or shape[0], *shape[1:]]
             block[self.axis] = size[0]
             if self._inner >= 0:
                 block[self._inner] = size[1]
@@ -322,7 +355,9 @@ class Pass:
             return _TARGET
         return self._scratch.view(place, shape, dtype, self._order)
 
-    def _run(self, step: Operation, source: Layout, target: NDArray[Any] | None, scale: int) -> Run:
+    def _call(
+        self, step: Operation, source: Layout, target: NDArray[Any] | None, scale: int
+    ) -> Run:
         orthogonal = scale == ORTHONORMAL and step.transform.kind in REAL_KINDS
         if not step.is_kernel:
             return resizer(step, orthogonal)
@@ -346,16 +381,19 @@ class Pass:
         self,
         left: Place,
         spans: tuple[slice, slice],
+        some: slice,
         part: tuple[slice, ...],
         array: NDArray[Any],
     ) -> Step:
         """From where a block's result is to one of the arrays that take its chunk; ``spans``: where
-        the block lies in it, along the two axes that are cut."""
+        the block lies in it, along the two axes that are cut, and ``some``, along the first one."""
         inside = [slice(None)] * len(part)
         for axis, chosen in enumerate(part):
             if axis not in (self.axis, self._inner):
                 inside[axis] = chosen
         place = [slice(None)] * len(part)
+        if some.stop and 0 not in (self.axis, self._inner):
+            inside[0] = place[0] = some
         place[self.axis] = spans[0]
         if self._inner >= 0:
             place[self._inner] = spans[1]

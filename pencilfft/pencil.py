@@ -6,17 +6,19 @@ The names, arguments and attributes are those of mpi4py-fft; the arithmetic is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import index
 from typing import Any, Self
 
+import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
 from onesided.collectives.agreement import agreed
+from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
 from onesided.pencilfft.decomposition import PencilGeometry, balanced
-from onesided.pencilfft.redistribution import METHOD, Transfer
+from onesided.pencilfft.redistribution import Transfer
 
 
 class Communicators(tuple[MPI.Comm, ...]):
@@ -69,6 +71,15 @@ class Communicators(tuple[MPI.Comm, ...]):
         if Communicators._keyval == MPI.KEYVAL_INVALID:
             Communicators._keyval = MPI.Comm.Create_keyval()
         comm.Set_attr(Communicators._keyval, whole)
+
+
+def near(comm: MPI.Intracomm, ranks_per_node: int | None = None) -> int:
+    """Collective on the first call. How many consecutive ranks are a node, 0 where nodes are not
+    alike, or where there is only one."""
+    firsts = Context.of(comm).node(ranks_per_node).firsts
+    count = int(np.count_nonzero(firsts == firsts[0]))
+    alike = np.array_equal(firsts, np.arange(len(firsts)) // count * count)
+    return count if alike and count < len(firsts) else 0
 
 
 class Subcomm(Communicators):
@@ -224,14 +235,12 @@ class Pencil:
         self,
         pencil: Pencil,
         dtype: DTypeLike,
-        *,
-        method: str = METHOD,
-        info: Mapping[str, str] | None = None,
+        **how: Any,
     ) -> Transfer:
         """Local. The redistribution from this pencil to ``pencil`` and back.
 
         The two are whole along different axes and split alike along all others; PatternError
-        where they are not. ``method`` and ``info`` as in :func:`~onesided.collectives.methods`.
+        where they are not. ``method`` and ``info`` as in :class:`Transfer`.
         """
         if self.shape != pencil.shape or self.axis == pencil.axis:
             raise PatternError(
@@ -248,8 +257,7 @@ class Pencil:
         shape[pencil.axis] = self.shape[pencil.axis]
         return Transfer(
             self.subcomm[pencil.axis], shape, dtype,
-            self.subshape, self.axis, pencil.subshape, pencil.axis,
-            method=method, info=info,
+            self.subshape, self.axis, pencil.subshape, pencil.axis, **how,
         )  # fmt: skip
 
     def __repr__(self) -> str:

@@ -12,7 +12,6 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
 from onesided.pencilfft.commons import Commons
@@ -21,7 +20,7 @@ from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.execution import Execution
 from onesided.pencilfft.kernels.registry import resolve_backend
 from onesided.pencilfft.kernels.selection import BRIEF, ESTIMATE, Selection
-from onesided.pencilfft.pencil import Communicators, Pencil, Subcomm
+from onesided.pencilfft.pencil import Communicators, Pencil, Subcomm, near
 from onesided.pencilfft.planner import AUTO, Planner
 from onesided.pencilfft.redistribution import Transfer
 from onesided.pencilfft.settings import (
@@ -82,7 +81,8 @@ class PFFT:
         "dct1" to "dct4", "dst1" to "dst4", "r2c", "c2c"; the last two by default.
     batch
         Extents of leading axes of all arrays that are neither transformed nor distributed; what
-        they hold travels in one message.
+        they hold travels in one message. Calls may have fewer entries of the first one, on all
+        ranks alike, and compute no more (one-dimensional plans may not).
     transposed_out
         Whether the output stays in the layout of the last stage (default, as in mpi4py-fft) or is
         distributed like the input. One-dimensional spectra are always in their natural order.
@@ -191,14 +191,13 @@ class PFFT:
             error = problem
         agree(whole, error, name)
         if sizes is not None and grid is None and slab is False and given is None:
-            sizes = on_nodes(sizes, settings.shape, _near(whole, hints))
+            sizes = on_nodes(sizes, settings.shape, near(whole, hints.ranks_per_node))
         self._settings, self._comm = settings, whole
         self._given = given if isinstance(given, Subcomm) else None
         self.batch = settings.batch
-        commons = Commons.of(whole)
-        commons.collect()
+        Commons.of(whole).collect()
         planner = Planner(whole, settings, selection, method, info, hints, given)
-        self._execution = execution = Execution(commons, planner, selection, sizes)
+        self._execution = execution = Execution(whole, planner, selection, sizes)
         engine, self._selection = execution.engine, selection
         #: The sub-communicators over which the axes of the input are split.
         self.subcomm = Communicators(engine.comms[0])
@@ -395,7 +394,8 @@ class PFFT:
             f"process grid {choice.grid}, {self.nbytes} bytes, made in {self.setup_time:.3f} s",
             f"blocks of {choice.blocking.nbytes} bytes"
             + ", transformed where they are read" * choice.blocking.in_source
-            + ", transformed where they are written" * choice.blocking.in_target,
+            + ", transformed where they are written" * choice.blocking.in_target
+            + ", straight from one to the other" * choice.blocking.straight,
         ]
         for forward in (True, False):
             lines.append("forward:" if forward else "backward:")
@@ -439,15 +439,6 @@ def _per_axis(name: str, given: Any, count: int, usual: Any) -> list[Any]:
     if len(entries) != count:
         raise PatternError(f"{name} has {len(entries)} entries for {count} axes")
     return entries
-
-
-def _near(comm: MPI.Intracomm, hints: Hints) -> int:
-    """Collective on the first call. How many consecutive ranks are a node, 0 where they are not
-    alike, or where there is only one node."""
-    firsts = Context.of(comm).node(hints.ranks_per_node).firsts
-    near = int(np.count_nonzero(firsts == firsts[0]))
-    alike = np.array_equal(firsts, np.arange(len(firsts)) // near * near)
-    return near if alike and near < len(firsts) else 0
 
 
 def _side(engine: Engine, settings: Settings, pencil: Any, output: bool) -> Side:

@@ -27,9 +27,10 @@ from onesided.collectives.tuning.situations import FAR_ONLY, usual_order
 from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import array_in, choose_grid, factorizations
-from onesided.pencilfft.engine import Engine, Flight, PencilEngine
+from onesided.pencilfft.engine import Engine, PencilEngine
 from onesided.pencilfft.kernels.selection import ESTIMATE, MEASURE, Selection
 from onesided.pencilfft.kernels.wisdom import with_lengths
+from onesided.pencilfft.legs import Flight
 from onesided.pencilfft.line import LineEngine
 from onesided.pencilfft.pencil import Subcomm
 from onesided.pencilfft.settings import Settings
@@ -214,6 +215,7 @@ def _read(text: str | None) -> Choice | None:
                 int(words["blocking"]["nbytes"]),
                 bool(words["blocking"]["in_source"]),
                 bool(words["blocking"]["in_target"]),
+                bool(words["blocking"]["straight"]),
             ),
         )
     except (ValueError, TypeError, KeyError):
@@ -273,6 +275,7 @@ def candidate_ways(best: Blocking, size: int) -> list[Blocking]:
         return [best]
     both = (False, True)
     ways = [replace(best, in_source=a, in_target=b) for a in both for b in both]
+    ways += [replace(way, straight=True) for way in ways if not way.in_source]
     return sorted(ways, key=lambda way: way != best)
 
 
@@ -323,7 +326,9 @@ def seconds_of(comm: MPI.Intracomm, engine: Engine, lead: float = 0.0) -> float:
         comm.Barrier()
         began = time.perf_counter()
         for forward in (True, False):
-            error = Flight(engine, forward, sides[not forward], sides[forward], 0).wait()
+            flight = Flight(sides[not forward], sides[forward], 0)
+            flight.begin(engine, forward)
+            error = flight.wait()
             if error is not None:
                 raise error
         mine = time.perf_counter() - began

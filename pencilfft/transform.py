@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
 from onesided.collectives.program import address
 from onesided.pencilfft.distarray import DistArray
+from onesided.pencilfft.legs import Flight
 from onesided.pencilfft.settings import Settings
 
 #: Options of FFTW's plans that mpi4py-fft passes on at a call; here they mean nothing.
@@ -84,7 +85,8 @@ class SharedArrays:
         taken = self._taken.pop(place, None)
         if taken is not None:
             last = taken()
-            array[...] = np.nan if last is None else last
+            some = slice(None if last is None else len(last))  # it may have had fewer fields
+            array[some] = np.nan if last is None else last
         return array
 
     def source(self, side: Side) -> Any:
@@ -107,7 +109,7 @@ class SharedArrays:
         """Local. A result is in ``output``, which is not the plan's own array."""
         place = self._sides.index(side)
         if place in self._arrays and sys.getrefcount(self._arrays[place]) > OURS:
-            np.copyto(self._arrays[place], output)
+            np.copyto(self._arrays[place][: len(output)], output)
         else:
             self._taken[place] = weakref.ref(output)
 
@@ -163,6 +165,8 @@ class Transform:
         self._arrays, self._execution, self._scale = arrays, execution, scale
         self._overwrites, self._real_axis = settings.overwrite_input, settings.real_axis
         self._forward = name == "forward"
+        self._alike = [None, None]  # the last other pencil of the same blocks as input and output
+        self._fewer = bool(settings.batch) and len(settings.shape) > 1
         self._begun: tuple[Any, NDArray[Any], bool] | None = None  # by Start: where results go
 
     @property
@@ -204,7 +208,9 @@ class Transform:
     ) -> Any:
         """Collective. Transform the blocks of all ranks and return ``output_array``.
 
-        The arrays have this rank's local shapes and the dtypes of the plan, in any memory order.
+        The arrays have this rank's local shapes and the dtypes of the plan, in any memory order. Of
+        a batch the first axis may be shorter, on all ranks alike; what :attr:`output_array` has
+        beyond it is not defined then.
         What is otherwise but can be assigned to such an array, and from one, as ``a[...] = b``
         does, goes through :attr:`input_array` and :attr:`output_array`. These are also what is read
         and returned where an array is not given, as in mpi4py-fft: the next call overwrites them.
@@ -220,9 +226,8 @@ class Transform:
         every rank, and so does an error in the middle of the transform its own class; what is in
         the output then is not defined.
         """
-        source, target, taken, error = self._arguments(input_array, output_array, options)
-        scale = self._scale if normalize is None else 2 * bool(normalize)
-        self._execution.run(self._forward, source, target, scale, error)
+        flight, target, taken = self._flight(input_array, output_array, normalize, options)
+        self._execution.run(self._forward, flight)
         return self._result(output_array, target, taken)
 
     def Start(
@@ -242,14 +247,13 @@ class Transform:
         is one that ranks have to use in one order.
         """
         execution = self._execution
-        source, target, taken, error = self._arguments(input_array, output_array, {})
-        if error is None and not execution.any_order:
-            error = UnsupportedError(
+        flight, target, taken = self._flight(input_array, output_array, normalize, {})
+        if flight.error is None and not execution.any_order:
+            flight.error = UnsupportedError(
                 f"the transposes of this plan ({execution.choice.method}) go on in one order on "
                 "all ranks; a transform can be begun with others, as rma-notify"
             )
-        scale = self._scale if normalize is None else 2 * bool(normalize)
-        execution.start(self._forward, source, target, scale, error)
+        execution.start(self._forward, flight)
         self._begun = output_array, target, taken
 
     def Test(self) -> bool:
@@ -269,10 +273,10 @@ class Transform:
         self._execution.wait()
         return self._result(*begun)
 
-    def _arguments(
-        self, given: Any, output: Any, options: Mapping[str, Any]
-    ) -> tuple[NDArray[Any], NDArray[Any], bool, Exception | None]:
-        """What is read and written, whether that is the caller's array, and what is wrong."""
+    def _flight(
+        self, given: Any, output: Any, normalize: bool | None, options: Mapping[str, Any]
+    ) -> tuple[Flight, NDArray[Any], bool]:
+        """What a call is about, what it writes to, and whether that is the caller's array."""
         execution = self._execution
         if not execution.alive:
             raise RequestError(f"{self.name} of a plan that was destroyed")
@@ -281,33 +285,48 @@ class Transform:
         try:
             if options and not FFTW_OPTIONS.issuperset(options):
                 raise PatternError(f"{self.name} does not take {', '.join(map(repr, options))}")
-            source = self._source(given)
-            target, taken = self._target(output)
+            fields = self._fields(given, output) if self._fewer else 0
+            source = self._source(given, fields)
+            target, taken = self._target(output, fields)
             if not execution.transposes:
                 self._check_overlap(source, target)
+            scale = self._scale if normalize is None else 2 * bool(normalize)
+            return Flight(source, target, scale, fields), target, taken
         except Exception as problem:
-            return _NOTHING, _NOTHING, False, problem
-        return source, target, taken, None
+            nothing = Flight(_NOTHING, _NOTHING, 0)
+            nothing.error = problem
+            return nothing, _NOTHING, False
+
+    def _fields(self, given: Any, output: Any) -> int:
+        """How many fields the arrays have, where that is less than the plan's; else 0."""
+        found = {0 if array is None else _fewer(array, side)
+                 for array, side in ((given, self.input), (output, self.output))}  # fmt: skip
+        if given is None or output is None:
+            found.discard(0)
+        return found.pop() if len(found) == 1 else 0
 
     def _result(self, output: NDArray[Any] | None, target: NDArray[Any], taken: bool) -> Any:
         """What a caller gets who gave this output."""
         if output is None:
-            return self.output_array
+            own = self.output_array
+            return own if len(own) == len(target) else own[: len(target)]
         if taken:
             self._arrays.took(self.output, output)
         else:
             output[...] = target
         return output
 
-    def _source(self, given: Any) -> NDArray[Any]:
+    def _source(self, given: Any, fields: int) -> NDArray[Any]:
         side = self.input
         if given is None:
             return _plain(self._arrays.source(side))
-        if isinstance(given, np.ndarray) and _fits(given, side):
+        if fields:
+            side = replace(side, shape=(fields, *side.shape[1:]))
+        if isinstance(given, np.ndarray) and self._fits(given, side):
             if not self._overwrites or _can_be_overwritten(given):
                 return _plain(given)
-        own = self._arrays.fresh(self.input)
-        array = np.asarray(given)
+        own, array = self._arrays.fresh(self.input), np.asarray(given)
+        own = own[:fields] if fields else own
         try:
             own[...] = array
         except (ValueError, TypeError) as problem:
@@ -318,16 +337,18 @@ class Transform:
             ) from problem
         return _plain(own)
 
-    def _target(self, given: Any) -> tuple[NDArray[Any], bool]:
+    def _target(self, given: Any, fields: int) -> tuple[NDArray[Any], bool]:
         """What is written, and whether that is the caller's array."""
         side = self.output
+        if fields:
+            side = replace(side, shape=(fields, *side.shape[1:]))
         if given is None:
-            return _plain(self._arrays.fresh(side)), False
+            return self._own(fields), False
         if not isinstance(given, np.ndarray):
             raise PatternError(f"the output is a {type(given).__name__}, not a NumPy array")
         if not given.flags.writeable:
             raise PatternError(f"the output of {self.name} is read-only")
-        if _fits(given, side):
+        if self._fits(given, side):
             return _plain(given), True
         block = side.shape
         while len(block) > given.ndim and block[0] == 1:
@@ -341,7 +362,27 @@ class Transform:
                 f"the output has shape {given.shape} and dtype {given.dtype}, to which this rank's "
                 f"block of {side.shape} (of {side.global_shape}), {side.dtype}, cannot be assigned"
             )
-        return _plain(self._arrays.fresh(side)), False
+        return self._own(fields), False
+
+    def _own(self, fields: int) -> NDArray[Any]:
+        own = _plain(self._arrays.fresh(self.output))
+        return own[:fields] if fields else own
+
+    def _fits(self, array: NDArray[Any], side: Side) -> bool:
+        """Whether an array has the form of this rank's block; PatternError for another plan's."""
+        pencil = getattr(array, "_p0", None)
+        place = side.pencil is self.output.pencil
+        if pencil is not None and pencil is not side.pencil and pencil is not self._alike[place]:
+            here, wanted = pencil.local_slice(), side.pencil.local_slice()
+            alike = here == wanted and pencil.shape == side.pencil.shape
+            if array.shape == side.shape and not alike:
+                raise PatternError(
+                    f"the array belongs to another plan: it is the block {here} of "
+                    f"{pencil.shape}, not {wanted} of {side.pencil.shape}"
+                )
+            if alike:
+                self._alike[place] = pencil
+        return array.shape == side.shape and array.dtype == side.dtype
 
     def _check_overlap(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         if not np.may_share_memory(source, target):
@@ -364,6 +405,13 @@ class Transform:
         )
 
 
+def _fewer(array: Any, side: Side) -> int:
+    """How many fields an array has, where it is this rank's block of fewer; else 0."""
+    shape = np.shape(array)
+    alike = shape[1:] == side.shape[1:] and 0 < shape[0] < side.shape[0]
+    return shape[0] if alike else 0
+
+
 def _plain(array: NDArray[Any]) -> NDArray[Any]:
     return array if type(array) is np.ndarray else array.view(np.ndarray)
 
@@ -377,16 +425,3 @@ def _can_be_overwritten(array: NDArray[Any]) -> bool:
             return False
         span += step * (extent - 1)
     return array.flags.writeable
-
-
-def _fits(array: NDArray[Any], side: Side) -> bool:
-    """Whether an array has the form of this rank's block; PatternError for another plan's block."""
-    pencil = getattr(array, "_p0", None)
-    if pencil is not None and pencil is not side.pencil:
-        here, wanted = pencil.local_slice(), side.pencil.local_slice()
-        if array.shape == side.shape and (here != wanted or pencil.shape != side.pencil.shape):
-            raise PatternError(
-                f"the array belongs to another plan: it is the block {here} of {pencil.shape}, "
-                f"not {wanted} of {side.pencil.shape}"
-            )
-    return array.shape == side.shape and array.dtype == side.dtype

@@ -8,7 +8,8 @@ and one more.
 
 A piece is guarded by one credit that belongs to the memory: a rank releases it when it has read
 it for the last time, whichever request filled it, and peers write the next round only then. A
-rank that runs ahead of a delayed one stages its blocks and waits.
+rank that runs ahead of a delayed one stages its blocks and waits: as ranks agree at the end of a
+transform, that happens only inside of one that returns over two grid axes, and after a Wait.
 """
 
 from __future__ import annotations

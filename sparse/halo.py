@@ -138,6 +138,8 @@ class Halo:
                 np.take(x, index, axis=0, out=place, mode="clip")
             request.Ready(0)
             return
+        if request.state != "inactive":
+            request.Start()  # which raises, before what is on its way is overwritten
         self._pack(x, self.sendbuf)
         request.Start()
 

@@ -3,7 +3,8 @@
 A program has communicators (the world, parts of it, duplicates, some with one member), requests on
 them (exchanges by counts, by boxes and on graphs, gathers, scatters, allgathers, broadcasts,
 reductions, barriers, partitioned sends), and for every rank a list of operations: start, wait,
-mark, initialization and free of requests, plain messages and collectives, allocation, sleep. It is
+mark, initialization and free of requests, a round that is broken, plain messages and collectives,
+allocation, sleep. It is
 drawn in two steps: a schedule that all ranks follow in step, then for each rank random moves of
 operations (a wait goes behind a barrier or before a message, starts change places, waits join to a
 Waitall). A move stays only if :func:`problem` finds none in the program.
@@ -11,7 +12,7 @@ Waitall). A move stays only if :func:`problem` finds none in the program.
 :func:`problem` executes a program under the most pessimistic blocking that MPI allows:
 
 * Start, Pready, posting a receive or an Ibarrier, and initialization and Free of one side of a
-  partitioned send are local;
+  partitioned send are local; so is to break a round, after which the request can only be freed;
 * Wait of a collective blocks until every rank of its communicator has started that round;
 * strictly ordered requests of a communicator are started in one order by all ranks; Start blocks
   until all ranks have started the round, Wait until all wait for it, or for a later one;
@@ -255,7 +256,11 @@ class _Execution:
                 return "no such mark"
             self.marked[number] |= set(op.parts)
             self.complete[number] += len(self.marked[number]) == request.parts[0]
-        wanted = "inactive" if op.verb in ("start", "free") else "active"
+        elif op.verb == "abandon":
+            self.state[key] = "broken"
+        if op.verb == "free" and state == "broken":
+            return None
+        wanted = "active" if op.verb in ("ready", "wait") else "inactive"
         return None if state == wanted else f"{state}, not {wanted}"
 
     def done(self, rank: int, op: Op) -> bool:
@@ -426,6 +431,9 @@ class _Writer:
                 how = self.rng.choice(("wait", "wait", "test"))
                 self.lists[rank].append(op._replace(verb="wait", comm=-1, how=how))
             yield
+        if request.kind != "partitioned" and not request.strict and self.rng.random() < 0.25:
+            self.all(members, op._replace(verb="abandon", comm=-1))
+            yield
         self.all(members, op._replace(verb="free"))
         yield
         if request.memory == "window":
@@ -534,6 +542,10 @@ def _less(program: Program) -> Iterator[tuple[Any, Program]]:
         yield ("request", number), _without_requests(program, {number})
     for number in used:
         yield ("round", number), _without_last_round(program, number)
+    for number in sorted({op.requests[0] for ops in program.ranks for op in ops
+                          if op.verb == "abandon"}):
+        yield ("abandon", number), _kept(program, lambda op, number=number: (
+            op.verb, op.requests) != ("abandon", (number,)))
     for event in sorted({op.event for ops in program.ranks for op in ops if op.event >= 0}):
         yield ("event", event), _kept(program, lambda op, event=event: op.event != event)
     for rank, ops in enumerate(program.ranks):

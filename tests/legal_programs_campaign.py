@@ -85,7 +85,8 @@ class Place:
             notes = Path(folder, "notes")
             outcome = self.launch(
                 PROGRAM, ranks, str(notes), words, seeds, "--timeout", f"{self.timeout:g}", *more,
-                timeout=60.0 + self.timeout + programs, nodes=2 if self.nodes == "virtual" else 1,
+                timeout=60.0 + self.timeout * (1 + programs / 10),
+                nodes=2 if self.nodes == "virtual" else 1,
                 env=CLIQUES if self.nodes == "cliques" else {},
             )
             entries = notes.read_text().splitlines() if notes.exists() else []

@@ -146,14 +146,12 @@ class Drawing:
 
     def step(self) -> tuple[Any, ...]:
         rng = self.rng
-        kind = rng.choice(("copy", "copy", "box", "gather", "reduce", "reduce", "raise", "raise",
+        kind = rng.choice(("copy", "copy", "box", "reduce", "reduce", "raise", "raise",
                            "await", "await", "call"))
         if kind == "copy":
             return self.copy(rng.choice((0, 1, 1, 1)), strided=False)
         if kind == "box":
             return self.copy(rng.randint(1, 8), strided=True)
-        if kind == "gather":
-            return self.gather()
         if kind == "reduce":
             return self.reduce()
         if kind == "call":
@@ -202,16 +200,6 @@ class Drawing:
             offset = start + first + rng.randint(0, max(0, SIZE // 2 - 1 - step))
             views.append(View(-1, rng.choice(kinds), offset, tuple(shape), tuple(strides)))
         return ("copy", *views)
-
-    def gather(self) -> tuple[Any, ...]:
-        rng = self.rng
-        item = rng.choice((1, 2, 4, 8, 12, 16))
-        kind = {1: "u1", 2: "i2", 4: "f4", 8: "f8", 16: "c16"}.get(item, f"V{item}")
-        count, length = rng.choice((0, 1, 5, 20)), rng.randint(1, 30)
-        to, out = self.halves()
-        target = View(-1, kind, to + rng.randint(0, 9), (count,), (item,))
-        source = View(-1, kind, out + rng.randint(0, 9), (length,), (item,))
-        return ("gather", target, source, tuple(rng.randrange(length) for _ in range(count)))
 
     def reduce(self) -> tuple[Any, ...]:
         rng = self.rng
@@ -316,9 +304,6 @@ class World:
         kind = step[0]
         if kind == "copy":
             return program.copy(step[1].bound(self), step[2].bound(self))
-        if kind == "gather":
-            index = np.array(step[3], np.int64)
-            return program.gather(step[1].bound(self), step[2].bound(self), index)
         if kind == "reduce":
             arrays = [view.bound(self) for view in step[1:4]]
             return program.reduce(*arrays, (step[4], step[5]), OPERATIONS[step[4]])

@@ -1,6 +1,6 @@
 """What every collective call costs a rank, counted on more and more ranks, and fitted.
 
-    python tests/scale.py [--ranks 2 4 8 16 32 64] [-o docs/scale.md]
+    python tests/scale.py [--ranks 2 4 8 16 32 64] [-o docs/results/calls.txt]
     python tests/scale.py --setup --ranks 2 64
     python tests/scale.py --bound --ranks 2
 
@@ -174,8 +174,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.output is None:
         print(text)
         return 0
-    before, _, _ = options.output.read_text().partition("<!-- table -->")
-    options.output.write_text(before + "<!-- table -->\n" + text + "\n")
+    options.output.write_text(text + "\n")
     return 0
 
 

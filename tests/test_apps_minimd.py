@@ -8,12 +8,9 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.miniapps.minimd import differing, runs_of
-from onesided.apps.miniapps.minimd_atoms import Domain, grids, process_grid, wrap
 from onesided.apps.miniapps.minimd_kernels import load
 from onesided.apps.miniapps.minimd_problem import Problem
 from onesided.apps.miniapps.minimd_simulation import (
@@ -38,7 +35,7 @@ def kernel(request):
 def atoms_with_images(problem, disorder, seed=1):
     """Own positions, and those with all periodic images within reach."""
     lengths = np.array(problem.lengths)
-    x, _ = lattice(problem, np.zeros(3), lengths)
+    x, _ = lattice(problem, [slice(0, count) for count in problem.halves])
     draw = np.random.default_rng(seed)
     own = (x + disorder * draw.standard_normal(x.shape)) % lengths[:, None]
     every = own
@@ -131,47 +128,17 @@ def test_the_lattice_has_the_energy_that_others_print():
     assert (squares + tally.virial) / (3 * prod(lengths)) == pytest.approx(PRESSURE, abs=1e-7)
 
 
-@pytest.mark.parametrize("grid", [(2, 1, 1), (1, 3, 2), (2, 2, 3)])
-def test_every_atom_starts_on_one_rank(grid):
-    problem = Problem(cells=(5, 6, 7))
-    found = []
-    for place in product(*map(range, grid)):
-        domain = Domain(problem.lengths, grid, place)
-        x, numbers = lattice(problem, domain.low.tolist(), domain.high.tolist())
-        assert (x >= domain.low[:, None]).all()
-        assert (x < domain.high[:, None]).all()
+def test_every_atom_starts_on_one_rank():
+    problem, found = Problem(cells=(5, 6, 7)), []
+    cuts = [(slice(0, 3), slice(3, n)) for n in problem.halves]
+    for box in product(*cuts):
+        x, numbers = lattice(problem, box)
+        for row, part in zip(x / (0.5 * problem.constant), box, strict=True):
+            assert (np.round(row) >= part.start).all()
+            assert (np.round(row) < part.stop).all()
         found += numbers.tolist()
+    assert sorted(found) == sorted(set(found))
     assert len(found) == problem.atoms
-    assert len(set(found)) == problem.atoms
-
-
-def test_process_grids():
-    problem = Problem(cells=(20, 10, 10))
-    assert process_grid(problem, 2, []) == (2, 1, 1)
-    assert process_grid(problem, 4, ["auto", 2]) == (2, 2, 1)
-    assert process_grid(problem, 4, [1, 4, 1]) == (1, 4, 1)
-    assert len(list(grids(12))) == 18
-    with pytest.raises(CommandError, match="cannot be arranged"):
-        process_grid(problem, 4, [3])
-    with pytest.raises(CommandError, match="4 entries for 3 axes"):
-        process_grid(problem, 1, [1, 1, 1, 1])
-    with pytest.raises(CommandError, match="2 x 2 x 2 lattice cells are too few for 8 ranks"):
-        process_grid(Problem(cells=(2, 2, 2)), 8, [])
-
-
-@settings(max_examples=50)
-@given(st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3), st.integers(1, 5))
-def test_positions_come_back_into_the_box(place, parts):
-    domain = Domain((3.0, 4.5, 7.1), (parts, 1, 1), (0, 0, 0))
-    x = np.array(place)[:, None]
-    wrap(x, domain)
-    for axis, length in enumerate(domain.lengths):
-        assert 0 <= x[axis, 0] < length
-        turns = (x[axis, 0] - place[axis]) / length
-        assert abs(turns - round(turns)) < 1e-9
-    edges = domain.edges(0)
-    assert edges[0] == 0
-    assert edges[-1] == 3.0
 
 
 def test_states_are_compared_bit_by_bit():

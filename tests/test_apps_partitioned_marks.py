@@ -8,13 +8,11 @@ import time
 import pytest
 
 from onesided.apps.papers.partitioned_sends import (
-    BULK,
-    ONE_BY_ONE,
+    MARKINGS,
     ORDERS,
-    WHOLE,
     Runner,
-    Share,
     rectangle,
+    runs,
 )
 
 SIZES = [1, 2, 7, 16, 36, 101, 256]
@@ -27,18 +25,18 @@ TEAMS = [1, 2, 3, 4, 16]
 @pytest.mark.parametrize("name", ORDERS)
 @pytest.mark.parametrize(("partitions", "threads"), list(itertools.product(SIZES, TEAMS)))
 def test_every_partition_is_marked_once(name, partitions, threads):
-    shares = ORDERS[name].shares(partitions, threads, 3)
+    shares = ORDERS[name].divide(partitions, threads, 3)
     assert len(shares) <= threads
-    assert sorted(index for share in shares for index in share.indices) == list(range(partitions))
+    assert sorted(itertools.chain(*shares)) == list(range(partitions))
     for share in shares:
-        assert [i for low, high in share.runs for i in range(low, high + 1)] == share.indices
+        assert [i for low, high in runs(share) for i in range(low, high + 1)] == share
 
 
 @pytest.mark.parametrize(("partitions", "threads"), list(itertools.product(SIZES, TEAMS)))
 def test_from_left_to_right_a_thread_has_one_range(partitions, threads):
-    shares = ORDERS["left-to-right"].shares(partitions, threads, 0)
-    assert [len(share.runs) for share in shares] == len(shares) * [1]
-    lengths = [len(share.indices) for share in shares]
+    shares = ORDERS["left-to-right"].divide(partitions, threads, 0)
+    assert {len(runs(share)) for share in shares if share} == {1}
+    lengths = [len(share) for share in shares]
     assert max(lengths) - min(lengths) <= 1
 
 
@@ -67,7 +65,7 @@ def test_grids_are_as_square_as_they_can_be(cells):
 
 
 def test_marks_follow_the_order():
-    share = Share([4, 5, 6, 2, 3])
+    share = [4, 5, 6, 2, 3]
     marks, ready = [], []
 
     def mark(*which):
@@ -75,15 +73,15 @@ def test_marks_follow_the_order():
         marks.append(which)
 
     runner = Runner(mark=mark, mark_range=mark)
-    one, many = (way.work(runner, share) for way in (ONE_BY_ONE, BULK))
+    one, many = (MARKINGS[way](runner, share) for way in ("one by one", "in bulk"))
     for work, expected in ((one, [4, 5, 6, 2, 3]), (many, [(4, 6), (2, 3)])):
         latest = work()
         assert ready[-2] <= latest <= ready[-1]
         assert [which[0] if len(which) == 1 else which for which in marks] == expected
         marks.clear()
-    assert WHOLE.work(runner, share) is None
+    assert MARKINGS[""](runner, share) is None
 
 
 def test_nobody_marks_where_nothing_can_be_marked():
-    assert ONE_BY_ONE.work(Runner(), Share([0])) is None
-    assert BULK.work(Runner(mark=print), Share([0])) is None
+    assert MARKINGS["one by one"](Runner(), [0]) is None
+    assert MARKINGS["in bulk"](Runner(mark=print), [0]) is None

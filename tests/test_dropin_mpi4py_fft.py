@@ -6,8 +6,10 @@ import importlib
 import inspect
 
 import mpi_harness
+import numpy as np
 import pytest
 import released
+from mpi4py import MPI
 from mpi_harness import TESTS
 
 from onesided import pencilfft
@@ -77,6 +79,29 @@ def test_what_was_rebound_is_given_back():
     assert not issubclass(theirs.PFFT, pencilfft.PFFT)
     assert not issubclass(theirs.pencil.Transfer, pencilfft.Transfer)
     assert theirs.io.HDF5File is not pencilfft.HDF5File
+
+
+GIVE_WAY = {
+    "by place": ({"padding": 1.5}, (None, float, None, False), {}),
+    "by name": ({"padding": 1.5}, (), {"padding": 1.0}),
+    "planner_effort": ({"effort": "estimate"}, (), {"planner_effort": "FFTW_ESTIMATE"}),
+    "slab": ({"grid": (-1,)}, (), {"slab": True}),
+    "transforms": ({"kinds": "dct2"}, (), {"transforms": {(0,): (np.fft.fftn, np.fft.ifftn)}}),
+    "subcomm": ({"grid": (-1,)}, (), {}),
+}
+
+
+@pytest.mark.parametrize("what", GIVE_WAY)
+def test_settings_give_way(what):
+    theirs = pytest.importorskip("mpi4py_fft")
+    settings, arguments, named = GIVE_WAY[what]
+    with pencilfft.replace("p2p", **settings):
+        comm = theirs.pencil.Subcomm(MPI.COMM_SELF, [0, 1]) if what == "subcomm" else MPI.COMM_SELF
+        with theirs.PFFT(comm, (8, 8), *arguments, **named) as plan:
+            assert plan.global_shape() == (8, 8)
+            made = plan.pencil[0].transfer(plan.pencil[0].pencil(0), float), plan.transfer[0]
+            assert {transfer._method for transfer in made} == {"p2p"}
+    assert pencilfft.pencil.Transfer is pencilfft.Transfer
 
 
 # its get() needs an h5py with MPI: where there is no h5py at all the program leaves it out

@@ -30,9 +30,9 @@ ONE_OF_EACH = [  # the longest family once, the others again and again
     for i in range(max(map(len, campaign.FAMILIES.values())))
 ]
 SEVERAL = pytest.mark.parametrize("ranks", [2, 3, 4])
-VERBS = {"alloc", "allreduce", "barrier", "dealloc", "free", "give", "ibarrier", "ibarrier_wait",
-         "init", "posted", "posted_wait", "ready", "recv", "send", "sendrecv", "sleep", "start",
-         "take", "wait"}
+VERBS = {"abandon", "alloc", "allreduce", "barrier", "dealloc", "free", "give", "ibarrier",
+         "ibarrier_wait", "init", "posted", "posted_wait", "ready", "recv", "send", "sendrecv",
+         "sleep", "start", "take", "wait"}
 
 
 # -- the generator and the proof, without MPI -----------------------------------------------------
@@ -97,6 +97,7 @@ def wait(*numbers):
     return Op("wait", requests=numbers)
 
 
+BREAK = Op("abandon", requests=(0,))
 BARRIER = Op("barrier", 1, 0)
 SEND, RECV = Op("send", 2, 0, peer=1), Op("recv", 2, 0, peer=0)
 MARK = Op("ready", requests=(0,), parts=(0,))
@@ -110,6 +111,7 @@ REST = MARK._replace(parts=(1,))
         ([start(0), start(1), wait(1), wait(0)], [start(1), start(0), wait(0), wait(1)]),
         ([start(0, 1), wait(1, 0)], [start(1), start(0), wait(0), wait(1)]),
         ([start(0), SEND, wait(0)], [RECV, start(0), wait(0)]),
+        ([start(0), wait(0), BREAK], [start(0), wait(0)]),
         ([SEND, BARRIER], [Op("posted", 2, 0, peer=0), BARRIER, Op("posted_wait", 2, 0, peer=0)]),
     ],
 )
@@ -129,6 +131,8 @@ def test_legal_programs_are_accepted(first, second):
         ([start(0), start(0), wait(0)], [start(0), wait(0)], "active, not inactive"),
         ([wait(0)], [], "inactive, not active"),
         ([start(0)], [start(0), wait(0)], "active, not inactive: free"),
+        ([BREAK, start(0), wait(0)], [start(0), wait(0), BREAK], "broken, not inactive"),
+        ([start(0), BREAK, wait(0)], [start(0), wait(0), BREAK], "active, not inactive: abandon"),
         ([SEND], [Op("posted", 2, 0, peer=0)], "left over"),
         ([], [Op("posted_wait", 2, 0, peer=0)], "has not begun"),
     ],

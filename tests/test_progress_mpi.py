@@ -43,32 +43,30 @@ def test_what_is_left_of_other_methods(method, late):
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("method", ["rma-notify", "rma-lock"])
+@pytest.mark.parametrize("method", ["rma-notify", "rma-lock", "mpi-persistent"])
 @pytest.mark.parametrize("what", ["left active", "interrupted end"])
 def test_a_rank_that_waits_for_the_others_at_its_end(what, method):
     assert passes(2, what, method).stdout.count("is at its end") == 2
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("method", ["rma-notify", "p2p", "rma-fence"])
-def test_a_forked_child_never_touches_mpi(method):
-    assert passes(2, "fork", method).stdout.count("goes on") == 2
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("method", ["rma-notify", "rma-lock"])
-def test_a_child_forked_in_the_middle_of_a_round(method):
-    assert passes(2, "fork while active", method).stdout.count("goes on") == 2
 
 
 def test_a_child_forked_while_a_round_is_filled():
     assert passes(2, "fork while filling", "rma-notify").stdout.count("goes on") == 2
 
 
-@pytest.mark.parametrize("method", ["auto", "rma-notify", "rma-fence", "p2p", "mpi-persistent"])
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_arrays_and_requests_after_finalize(method, ranks):
-    assert passes(ranks, "after finalize", method).stdout.count("goes on") == ranks
+@pytest.mark.parametrize("end", ["by hand", "at exit"])
+@pytest.mark.parametrize("state", ["inactive", "active", "broken"])
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=pytest.mark.full)])
+def test_every_row_of_the_table_at_the_end_of_a_program(state, end, ranks):
+    """Nothing is freed; MPI is finalized by the program or by nobody."""
+    program = mpi_harness.TESTS / "programs" / "table_end.py"
+    outcome = mpi_harness.run(program, ranks, state, end, timeout=100)
+    assert outcome.kind == "pass", outcome.report()
+    assert outcome.stdout.count("arrays are as they were") == ranks
+
+
+@pytest.mark.parametrize("memory_of", ["node", "MPI"])
+def test_arrays_of_lost_requests_after_finalize(memory_of):
+    assert passes(2, "lost", memory_of).stdout.count("goes on without MPI") == 2
 
 
 @pytest.mark.parametrize("form", ["table", "json", "no"])
@@ -106,7 +104,7 @@ def unshared(size):
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
-    ("how", "ranks"), [("twice", 2), ("at once", 4), ("slots", 2)])
+    ("how", "ranks"), [("twice", 2), ("at once", 4), ("slots", 2), ("plain", 2), ("no windows", 2)])
 def test_small_shared_memory(monkeypatch, how, ranks):
     """ResourceError on all ranks instead of a bus error in the middle of a round.
 

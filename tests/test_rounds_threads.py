@@ -27,26 +27,29 @@ if _core is not None:
     KINDS.append(_core.Rounds)
 
 
-@pytest.mark.parametrize("verb", ["Wait", "Test"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_error_that_another_thread_meets_is_not_taken_for_the_end(kind, verb):
-    inside, go_on = threading.Event(), threading.Event()
+def refusing(kind):
+    """As a request is, without an operation."""
 
-    class Request(kind):
+    class Refusing(kind):
         def _refuse(self, word):
             raise RequestError(word)
 
         def _inactive(self, word):
             return self._refuse(word)
 
-        def _breaks(self, error):
-            pass
+        def _breaks(self, error): ...
 
-        def _enlist(self):
-            pass
+        def _enlist(self): ...
 
-        def _drive(self):
-            pass
+        def _drive(self): ...
+
+    return Refusing
+
+
+@pytest.mark.parametrize("verb", ["Wait", "Test"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_that_another_thread_meets_is_not_taken_for_the_end(kind, verb):
+    inside, go_on = threading.Event(), threading.Event()
 
     def step():
         if threading.current_thread() is threading.main_thread():
@@ -61,7 +64,7 @@ def test_an_error_that_another_thread_meets_is_not_taken_for_the_end(kind, verb)
         except MemoryError:
             pass
 
-    request = Request()
+    request = refusing(kind)()
     request._load(1, [[[(CALL, step, True)]]], (None,), None, None)
     request.Start()
     other = threading.Thread(target=advance)
@@ -73,25 +76,6 @@ def test_an_error_that_another_thread_meets_is_not_taken_for_the_end(kind, verb)
     with pytest.raises(RequestError):
         getattr(request, verb)()
     other.join()
-
-
-class Refusing(Rounds):
-    """As a request is, without an operation."""
-
-    def _refuse(self, word):
-        raise RequestError(word)
-
-    def _inactive(self, word):
-        return self._refuse(word)
-
-    def _breaks(self, error):
-        pass
-
-    def _enlist(self):
-        pass
-
-    def _drive(self):
-        pass
 
 
 def test_a_request_is_freed_when_nobody_is_inside():
@@ -114,7 +98,7 @@ def test_a_request_is_freed_when_nobody_is_inside():
         request._unload()
         freed.set()
 
-    request = Refusing()
+    request = refusing(Rounds)()
     never = np.zeros(1, np.int64)
     load(request, 1, [[[wait_for(never)], [call(step, in_start=False)]]], [None])
     request.Start()
@@ -132,7 +116,7 @@ def test_a_request_is_freed_when_nobody_is_inside():
 
 
 def test_a_step_cannot_free_its_request():
-    request = Refusing()
+    request = refusing(Rounds)()
 
     def step():
         with pytest.raises(RequestError, match="in the middle of a call"):
@@ -173,7 +157,7 @@ class Interrupts:
 def test_an_interrupt_leaves_no_lock_behind(verb):
     """Of the Python core: wherever it comes, another thread can have the lock."""
     for wanted in range(1, 200):
-        request = type("Request", (PythonRounds,), dict(vars(Refusing)))()
+        request = refusing(PythonRounds)()
         request._load(1, [[[call(lambda: None, in_start=False)]]], (None,), None, None)
         if verb != "Start":
             request.Start()

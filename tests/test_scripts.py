@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 import threading
 import time
 import weakref
@@ -111,7 +112,7 @@ def test_both_interpreters_do_the_same(monkeypatch, seed, char):
         monkeypatch.setattr(AddOne, "__call__", lambda self, s, t: np.multiply(t, self.factor, t))
     samples = make(0), make(1)
     results = []
-    for interpreter in (script, lambda steps, ends: PythonScript(steps)):
+    for interpreter in (script, lambda steps, ends: PythonScript(steps, len(ends))):
         calls, arrays = [], [make(k) for k in range(4)]
         ends = arrays[0], arrays[1]
         steps = random_steps(np.random.default_rng([seed, 99]), arrays, calls)
@@ -157,8 +158,9 @@ def weighted(handle, number, places):
 
 
 @pytest.mark.parametrize("python", [True, pytest.param(False, marks=compiled)])
+@pytest.mark.parametrize("end", [2, 3])
 @pytest.mark.parametrize("k", [(), (2,), (3,)], ids=str)
-def test_what_is_gathered_and_answered(monkeypatch, python, k):
+def test_what_is_gathered_and_answered(monkeypatch, python, end, k):
     """As in a product: rows are gathered, a call answers an array, others work with it."""
     if python:
         monkeypatch.setattr(scripts, "COMPILED", False)
@@ -166,7 +168,7 @@ def test_what_is_gathered_and_answered(monkeypatch, python, k):
     none = np.zeros((0, *k))
     answers = [np.arange(3.0), np.arange(3.0) + 1]
     work = Work(
-        (Part(2), Part(1)), ctypes.cast(weighted, ctypes.c_void_p).value, 3, 5,
+        (Part(end), Part(1)), ctypes.cast(weighted, ctypes.c_void_p).value, 3, 5,
         reference=lambda x, y: np.add(3 * x, 5, out=y),
     )  # fmt: skip
     taken = []
@@ -174,11 +176,11 @@ def test_what_is_gathered_and_answered(monkeypatch, python, k):
         [
             (Gather(index), Part(0), gathered),
             (Gather(index[:0]), Part(0), none),
-            Answer(lambda: answers[len(taken) % 2], 2),
+            Answer(lambda: answers[len(taken) % 2], end),
             work,
-            (lambda x, y: taken.append(x.tolist()), Part(2), Part(1)),
+            (lambda x, y: taken.append(x.tolist()), Part(end), Part(1)),
         ],
-        (np.zeros((5, *k)), np.zeros(3), np.zeros(3)),
+        (np.zeros((5, *k)), *[np.zeros(3)] * end),
     )
     for turn in range(3):
         x, y = np.random.default_rng(turn).random((5, *k)), np.zeros(3)
@@ -187,6 +189,8 @@ def test_what_is_gathered_and_answered(monkeypatch, python, k):
         assert np.array_equal(gathered, x[index])
         assert y.tolist() == (3 * answers[turn % 2] + 5).tolist()
     assert taken == [answers[turn % 2].tolist() for turn in range(3)]
+    with pytest.raises(ValueError, match=f"{end + 1} ends"):
+        run((x, y, y, y, y))
 
 
 @compiled
@@ -201,7 +205,6 @@ def test_ends_of_other_sizes_are_refused():
         ((np.zeros(2), np.zeros(2)), "end 1 of a script"),
         ((np.zeros(4)[::2], np.zeros(3)), "not C-contiguous"),
         ((np.zeros(2), still), "read-only"),
-        ((np.zeros(2),) * 4, "3 ends"),
     ):
         with pytest.raises(ValueError, match=words):
             run(ends)
@@ -266,5 +269,32 @@ def test_long_scripts_let_other_threads_run():
             run(ends, (address(ends[0]), address(ends[1])))
         assert count[0] > before
     finally:
+        stop.set()
+        thread.join()
+
+
+@compiled
+def test_between_two_calls_nobody_gets_the_interpreter():
+    """A long script gives up the lock for what it does by itself, not where there is nothing."""
+    count, stop, seen = [0], threading.Event(), set()
+
+    def counting():
+        while not stop.is_set():
+            count[0] += 1
+            time.sleep(0)
+
+    big = np.zeros(ALONE, np.uint8)
+    calls = [lambda: seen.add(count[0])] * 30000
+    run = script([*calls, (copy_array, Part(0), Part(1))], (big, big.copy()))
+    thread, interval = threading.Thread(target=counting), sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    thread.start()
+    try:
+        for _ in range(5):
+            seen.clear()
+            run((big, big.copy()))
+            assert len(seen) == 1
+    finally:
+        sys.setswitchinterval(interval)
         stop.set()
         thread.join()

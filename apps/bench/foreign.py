@@ -25,8 +25,8 @@ from mpi4py import MPI
 
 from onesided.apps.cli.failures import CommandError, from_rank_0, rest
 from onesided.apps.cli.launch import launcher_environment, launcher_flags
+from onesided.apps.cli.machine import Layout
 from onesided.collectives import agreed
-from onesided.collectives.hardware import Layout
 
 # A folder that all ranks of a node use for a while.
 

@@ -17,6 +17,7 @@ What is timed is checked: before the first round, and after the last one.
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -122,14 +123,14 @@ def interleaved(
     variants: Sequence[Variant],
     *,
     iterations: int,
-    seconds: float = float("inf"),
+    seconds: float = math.inf,
     tick: Callable[[], object] = nothing,
     seed: int = SEED,
 ) -> Timings:
     """Collective. Everything about each variant, the same on every rank but for ``mine``.
 
-    At most ``iterations`` rounds, fewer where they would take longer than ``seconds``. ``tick`` is
-    called after each turn of one variant.
+    At most ``iterations`` rounds, fewer where they would take longer than ``seconds``, by what one
+    took before or because that is over. ``tick`` is called after each turn of one variant.
     """
     found = Timings()
     _check(variants, found)
@@ -143,13 +144,17 @@ def interleaved(
         rounds = max(1, int(min(iterations, seconds / max(longest, 1e-9))))
         times = np.empty((rounds, len(variants)))
         parts = [np.zeros((len(each.parts), rounds)) for each in variants]
+        end = time.monotonic() + seconds
         for number, order in zip(range(rounds), orders(len(variants), seed), strict=False):
             for index in order:
                 each = variants[index]
-                for _ in range(runs[index]):
-                    _region(comm, each)
+                _warm(comm, each, runs[index])
                 times[number, index], parts[index][:, number] = _region(comm, each)
                 tick()
+            if seconds < math.inf and comm.bcast(time.monotonic() > end):
+                times = times[: number + 1]
+                parts = [seconds_of[:, : number + 1] for seconds_of in parts]
+                break
     fastest, mean, slowest = (np.empty_like(times) for _ in range(3))
     for into, how in ((fastest, MPI.MIN), (mean, MPI.SUM), (slowest, MPI.MAX)):
         comm.Allreduce(times, into, op=how)
@@ -195,6 +200,16 @@ def _warmed_up(comm: MPI.Intracomm, variants: Sequence[Variant]) -> NDArray[Any]
                 trial[index] = _region(comm, each)[0] * each.repeats
     comm.Allreduce(MPI.IN_PLACE, trial, op=MPI.MAX)
     return trial
+
+
+def _warm(comm: MPI.Intracomm, each: Variant, runs: int) -> None:
+    """Collective. So many regions that are not timed, or as many as its warm-up has time for: on a
+    machine that others use, one may take a thousand times as long as the trial."""
+    end, done, step = time.monotonic() + each.warm_up, 0, 1
+    while done < runs and not (done and comm.bcast(time.monotonic() > end)):
+        for _ in range(min(step, runs - done)):
+            _region(comm, each)
+        done, step = done + step, 2 * step
 
 
 def orders(count: int, seed: int = SEED) -> Iterator[list[int]]:
@@ -323,7 +338,6 @@ class WatchedComm(MPI.Intracomm):
     """The same communicator, whose collective calls of arrays are under a watch."""
 
     def __new__(cls, comm: MPI.Intracomm, stopwatch: Stopwatch) -> WatchedComm:
-        """Local."""
         made: WatchedComm = super().__new__(cls, comm)
         plain = MPI.Intracomm(comm)
         made.Allreduce = stopwatch.timed(plain.Allreduce)  # type: ignore[method-assign]

@@ -10,13 +10,15 @@ import os
 import platform
 import shutil
 import subprocess
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from mpi4py import MPI
 
-from onesided.collectives.hardware import Layout, processor
+from onesided.collectives.context import Context
+from onesided.collectives.hardware import processor
 
 #: How the names of variables begin that have a say in a time.
 VARIABLES = (
@@ -37,6 +39,26 @@ THREAD_LEVELS = {
     MPI.THREAD_SERIALIZED: "serialized",
     MPI.THREAD_MULTIPLE: "multiple",
 }
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the ranks of a communicator lie on nodes: ranks per node, in order of lowest rank."""
+
+    ranks_per_node: tuple[int, ...]
+
+    @classmethod
+    def of(cls, comm: MPI.Comm) -> Layout:
+        """Collective."""
+        return cls(Context.of(comm).node().counts)
+
+    def __str__(self) -> str:
+        nodes, ranks = len(self.ranks_per_node), sum(self.ranks_per_node)
+        if nodes == 1:
+            return f"1 node, {ranks} rank{'s' if ranks > 1 else ''}"
+        per_node = sorted(set(self.ranks_per_node))
+        span = f"{per_node[0]}" if len(per_node) == 1 else f"{per_node[0]} to {per_node[-1]}"
+        return f"{nodes} nodes, {span} ranks each"
 
 
 def library() -> str:

@@ -272,7 +272,6 @@ class Parser(argparse.ArgumentParser):
         return Options(**vars(super().parse_args(args, namespace)))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Local."""
         self.complete()
         options, rest = super().parse_known_args(args, namespace)
         for name, both in self.usual.items():

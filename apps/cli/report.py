@@ -19,11 +19,10 @@ from rich.table import Table
 
 from onesided.apps.cli.failures import by_rank_0
 from onesided.apps.cli.files import beside, replace_file, resumable
-from onesided.apps.cli.machine import circumstances, facts, library, versions
+from onesided.apps.cli.machine import Layout, circumstances, facts, library, versions
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.statistics import Interval, Verdict, break_even, paired, quartiles
-from onesided.collectives.hardware import Layout
 
 SCHEMA = 2  # of the JSON files; another number where a program must read them otherwise
 NEVER = "never"

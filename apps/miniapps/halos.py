@@ -142,7 +142,6 @@ class Exchange(Packed):
         self.label = self._halo.method
 
     def start(self, x: NDArray[Any]) -> None:
-        """Local."""
         self._pack(x)
         self._halo.Start()
 
@@ -167,12 +166,13 @@ class TwoSided(Packed):
     neighbor, and the receives are waited for.
     """
 
-    def __init__(self, need: Need) -> None:
-        """Collective."""
+    def __init__(self, need: Need, apart: MPI.Intracomm | None = None) -> None:
+        """Collective. ``apart``: a communicator that nobody else uses meanwhile; else a new one."""
         super().__init__(need)
         with agreed(need.comm):
             self._ghosts: NDArray[Any] = np.zeros(len(need.pattern.ghosts), need.dtype)
-        self._comm = need.comm.Dup()
+        self._comm = need.comm.Dup() if apart is None else apart
+        self._owned = apart is None
         near = neighbors(need.pattern)
         ghosts = [(self._ghosts[each.ghosts], each.rank) for each in near]
         sent = [(self._packed[each.sent], each.rank) for each in near]
@@ -194,7 +194,8 @@ class TwoSided(Packed):
         return self._ghosts
 
     def _release(self) -> None:
-        self._comm.Free()
+        if self._owned:
+            self._comm.Free()
 
 
 class Persistent(Halo):

@@ -2,7 +2,7 @@
 
 The mini-application MiniMD of the Mantevo suite, as paper 002 uses it: forward and reverse
 communication at every step. What moves only when new neighbor lists are made (atoms that change
-their rank, and who is a ghost of whom) goes by messages in all ways.
+their rank, and who is a ghost of whom) goes by :meth:`.Grid.migrate` in all ways.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from onesided.apps.cli.failures import by_rank_0, from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
-from onesided.apps.miniapps.halos import REFERENCE, Ways
-from onesided.apps.miniapps.minimd_atoms import Parts, fits, grids, process_grid
-from onesided.apps.miniapps.minimd_links import Links, ways
+from onesided.apps.miniapps.halos import REFERENCE, TwoSided, Ways, ways
+from onesided.apps.miniapps.minimd_links import Links
 from onesided.apps.miniapps.minimd_problem import AXES, Problem
 from onesided.apps.miniapps.minimd_simulation import (
     PARTS,
@@ -42,10 +41,10 @@ WARM_UP = 2  # steps of every way before the first run, which begins again at th
 REMARK = (
     "Times are those of a time step, the mean over a run, by the slowest rank; forces, lists and "
     "communication (forward and reverse, waiting included) are parts of it, on average over the "
-    "ranks. plans: how often the links were planned, because the room for ghosts did not suffice. "
-    "All ways must come to the positions and velocities of the two-sided version, bit by bit; the "
-    "energy is conserved (kinetic, and of the potential that is shifted to end at zero). T, U and "
-    "P are those of Mantevo's output."
+    "ranks. plans: how often the exchanges were planned, as the room for ghosts did not suffice; "
+    "the messages of two-sided have none to spare. All ways must come to the positions and "
+    "velocities of the two-sided version, bit by bit; the energy is conserved (kinetic, and of the "
+    "potential that is shifted to end at zero). T, U and P are those of Mantevo's output."
 )
 OUTPUT = {"ranks": ".0f", "step": ".0f", "T": ".6f", "U": ".6f", "P": ".6f", "energy": ".6f"}
 
@@ -59,17 +58,12 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         given["thermo"] = options.print_every
     problem = replace(Problem(), **given)
     every = stages(comm.size, options)
-    problems = {stage: of_stage(problem, options, stage) for stage in every}
-    parts = {
-        stage: process_grid(problems[stage], stage.ranks, options.process_grid or ())
-        for stage in every
-    }
     options.repeats, steps = runs_of(problem, options.repeats)
     last = max(every, key=lambda stage: stage.ranks)
 
     def opened(stage: Stage, _: Ways) -> Callable[..., Make]:
         picture = options.picture if stage == last else None
-        return partial(_opened, problems[stage], parts[stage], steps, options, picture)
+        return partial(_opened, of_stage(problem, options, stage), steps, options, picture)
 
     pattern = {
         **asdict(problem), "atoms": problem.atoms, "ranks": comm.size, "stages": counts(every),
@@ -111,11 +105,9 @@ def of_stage(problem: Problem, options: Options, stage: Stage) -> Problem:
     nothing is scaled and options say how many the box has."""
     if options.shape is not None and not stage.scaling:
         return problem
-    every = list(grids(stage.shares))
-    fitting = [grid for grid in every if fits(grid, options.grid)] or every
-    i, j, k = min(fitting, key=lambda grid: (max(grid) - min(grid), grid[::-1]))
-    x, y, z = problem.cells
-    return replace(problem, cells=(x * i, y * j, z * k))
+    shares = MPI.Compute_dims(stage.shares, AXES)
+    x, y, z = (count * share for count, share in zip(problem.cells, shares, strict=True))
+    return replace(problem, cells=(x, y, z))
 
 
 class Course:
@@ -126,7 +118,6 @@ class Course:
     """
 
     def __init__(self, simulation: Simulation, steps: int) -> None:
-        """Local."""
         self.simulation, self.steps = simulation, steps
         self._state = simulation.atoms.state()
         self._step = 0
@@ -163,26 +154,29 @@ def differing(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _opened(
-    problem: Problem, grid: Parts, steps: int, options: Options, picture: str | None,
+    problem: Problem, steps: int, options: Options, picture: str | None,
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
     """Collective. The atoms at the start, and what makes the links of a way."""  # fmt: skip
-    simulation = Simulation(comm, problem, grid)
+    simulation = Simulation(comm, problem)
     stack.callback(simulation.free)
     course = Course(simulation, steps)
     expected: list[Output] | None = None
     if options.verify:
         expected = from_rank_0(comm, lambda: alone(problem, steps, options.repeats))
     info = {"expected_iterations": str(problem.steps), **dict(options.info)}
-    known = ways()
+    apart = comm.Dup()  # once: messages are planned anew with each set of lists, in the time
+    stack.callback(apart.Free)
+    known = {**ways(), REFERENCE: partial(TwoSided, apart=apart)}
 
     def make(labels: Labels) -> Variant:
         name = labels[METHOD]
-        links = Links(simulation.cart, simulation.axes, known[name], info, simulation.needed)
+        reference = name == REFERENCE
+        links = Links(comm, known[name], info, simulation.border, exact=reference)
         course.names.append(name)
-        metrics: dict[str, Any] = {"atoms": problem.atoms, "grid": "x".join(map(str, grid))}
+        parts = "x".join(map(str, simulation.block.grid.dims))
+        metrics: dict[str, Any] = {"atoms": problem.atoms, "grid": parts}
         watches = {part: Stopwatch() for part in PARTS}
-        reference = name == course.names[0]
         if reference:
             metrics["output"] = lines = list[list[float]]()
 
@@ -203,7 +197,7 @@ def _opened(
             if expected is not None:
                 verdicts.append(agreement(problem, course.outputs, expected))
             if picture is not None:
-                _draw(comm, simulation, grid, picture)
+                _draw(comm, simulation, picture)
             return worst(verdicts)
 
         def free() -> None:
@@ -222,9 +216,10 @@ def _opened(
 def alone(problem: Problem, steps: int, runs: int) -> list[Output]:
     """Local. The output of one rank, whose ghosts are images of its own atoms, and which makes its
     lists at the same steps."""
-    simulation = Simulation(MPI.COMM_SELF, problem, (1, 1, 1))
+    comm = MPI.COMM_SELF
+    simulation = Simulation(comm, problem)
+    links = Links(comm, ways()[REFERENCE], {}, simulation.border, exact=True)
     try:
-        links = Links(simulation.cart, simulation.axes, ways()[REFERENCE], {}, simulation.needed)
         course, watches = Course(simulation, steps), {part: Stopwatch() for part in PARTS}
         course.names = [REFERENCE]
         for _ in range(runs):
@@ -233,10 +228,11 @@ def alone(problem: Problem, steps: int, runs: int) -> list[Output]:
             course.arrive(REFERENCE)
         return course.outputs
     finally:
+        links.free()
         simulation.free()
 
 
-def _draw(comm: MPI.Intracomm, simulation: Simulation, grid: Parts, picture: str) -> None:
+def _draw(comm: MPI.Intracomm, simulation: Simulation, picture: str) -> None:
     """Collective. Atoms in a slab of one lattice cell, in the middle of the box."""
     atoms, problem, own = simulation.atoms, simulation.problem, slice(0, simulation.atoms.own)
     x = atoms.x[:, own] % np.array(problem.lengths)[:, None]
@@ -244,10 +240,8 @@ def _draw(comm: MPI.Intracomm, simulation: Simulation, grid: Parts, picture: str
     speed = np.sqrt(np.einsum("an,an->n", atoms.v[:, own], atoms.v[:, own]))
     parts = comm.gather(np.stack([x[0], x[1], speed])[:, inside]) or []
     title, lengths = f"Atoms in the middle of the box, step {problem.steps}", problem.lengths[:2]
-    cuts = [
-        [length * number / count for number in range(1, count)]
-        for length, count in zip(lengths, grid[:2], strict=True)
-    ]
+    corners = comm.gather(simulation.block.low.tolist()) or []
+    cuts = [sorted({each[axis] for each in corners} - {0.0}) for axis in range(2)]
 
     def paint() -> None:
         x, y, speed = np.concatenate(parts, axis=1)

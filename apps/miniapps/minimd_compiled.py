@@ -26,7 +26,6 @@ class Pairs(Kernel):
     def build(
         self, x: NDArray[Any], own: int, total: int, low: NDArray[Any], high: NDArray[Any]
     ) -> None:
-        """Local."""
         cells = Cells.of(x, total, low, high, self.reach)
         if self._starts.size != own + 1:
             self._starts = np.zeros(own + 1, dtype=np.int64)
@@ -39,7 +38,6 @@ class Pairs(Kernel):
     def forces(
         self, x: NDArray[Any], f: NDArray[Any], own: int, total: int, tally: bool
     ) -> Tally:
-        """Local."""
         f[:, :total] = 0.0
         _forces(
             x, f, own, self._starts, self._second, self.cutoff_squared, self.sigma_squared,

@@ -114,7 +114,6 @@ class Pairs(Kernel):
     def build(
         self, x: NDArray[Any], own: int, total: int, low: NDArray[Any], high: NDArray[Any]
     ) -> None:
-        """Local."""
         tree = KDTree(x[:, :total].T)
         first, second = tree.query_pairs(self.reach, output_type="ndarray").T  # first < second
         order = np.argsort(first[first < own], kind="stable")
@@ -128,7 +127,6 @@ class Pairs(Kernel):
     def forces(
         self, x: NDArray[Any], f: NDArray[Any], own: int, total: int, tally: bool
     ) -> Tally:
-        """Local."""
         energy, virial, pairs = 0.0, 0.0, 0
         count = self._pairs.shape[1]
         for start in range(0, count, PAIRS):

@@ -46,6 +46,11 @@ class Problem:
         return float((ATOMS_PER_CELL / self.density) ** (1.0 / 3.0))
 
     @property
+    def halves(self) -> tuple[int, ...]:
+        """Local. Half cells along every axis: the atoms are at corners of these."""
+        return tuple(2 * count for count in self.cells)
+
+    @property
     def lengths(self) -> tuple[float, ...]:
         """Local. Of the box, along every axis."""
         return tuple(count * self.constant for count in self.cells)

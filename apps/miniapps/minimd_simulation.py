@@ -14,20 +14,11 @@ from numpy.typing import NDArray
 from onesided.apps.bench.timing import Stopwatch
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.statistics import Verdict, worst
-from onesided.apps.miniapps.minimd_atoms import (
-    Atoms,
-    Axis,
-    Border,
-    Domain,
-    find_borders,
-    lost,
-    migrate,
-    wrap,
-)
+from onesided.apps.miniapps.minimd_atoms import Atoms, Block
 from onesided.apps.miniapps.minimd_kernels import Cells, Tally, load
-from onesided.apps.miniapps.minimd_links import Links, forward, reverse
+from onesided.apps.miniapps.minimd_links import Links
 from onesided.apps.miniapps.minimd_problem import AXES, Problem
-from onesided.collectives import Grid, agreed
+from onesided.collectives import PatternError, agreed
 
 # Where the atoms are at the start, and how they move: the same for any number of ranks.
 #
@@ -39,25 +30,17 @@ MULTIPLIER, MODULUS = 16807, 2**31 - 1
 DRAWS = (6, 12, 18)  # which numbers after the seed are the velocity along x, y and z
 
 
-def lattice(
-    problem: Problem, low: Sequence[float], high: Sequence[float]
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def lattice(problem: Problem, box: Sequence[slice]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Local. Atoms of a face-centered cubic lattice in a part of the box: positions and numbers.
 
-    Positions have the shape (3, n), numbers count from 1. A part has its lower faces, not its
-    upper ones.
+    Positions have the shape (3, n), numbers count from 1. ``box`` is in half cells.
     """
-    half = 0.5 * problem.constant
-    places = []
-    for count, start, stop in zip(problem.cells, low, high, strict=True):
-        at = np.arange(2 * count)
-        places.append(at[(half * at >= start) & (half * at < stop)])
-    x, y, z = np.meshgrid(*places, indexing="ij")
+    x, y, z = np.meshgrid(*(np.arange(part.start, part.stop) for part in box), indexing="ij")
     taken = (x + y + z) % 2 == 0
     x, y, z = x[taken], y[taken], z[taken]
-    wide, deep = 2 * problem.cells[0], 2 * problem.cells[1]
-    numbers = (z.astype(np.int64) * deep + y) * wide + x + 1
-    return half * np.stack([x, y, z]).astype(float), numbers
+    wide, deep, _ = problem.halves
+    numbers = (z * deep + y) * wide + x + 1
+    return 0.5 * problem.constant * np.stack([x, y, z]).astype(float), numbers
 
 
 def velocities(numbers: NDArray[Any]) -> NDArray[Any]:
@@ -174,40 +157,27 @@ PARTS = FORCES, LISTS, COMMUNICATION = "forces", "lists", "communication"
 class Simulation:
     """One set of atoms for all ways of exchanging, which take turns: ``resume`` sets the scene.
 
-    ``outputs``: lines of output since then. ``farthest``: how far an atom has moved between two
-    sets of lists. ``needed``: atoms that are sent to a neighbor at most, by axis, on any rank.
+    ``border``: who has which ghosts; ``outputs``: lines of output since then.
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, problem: Problem, grid: Sequence[int],
-        *, compiled: bool | None = None,
+        self, comm: MPI.Intracomm, problem: Problem, *, compiled: bool | None = None
     ) -> None:
         """Collective. The atoms at the start, with their lists."""
-        self.problem = problem
-        self.cart = comm.Create_cart(grid, [True] * AXES, reorder=False)
-        self.domain = Domain(problem.lengths, tuple(grid), tuple(self.cart.coords))
-        self.axes = [Axis(self.cart, number, self.domain) for number in range(AXES)]
-        bounds = [(0.0, length) for length in problem.lengths]
-        self.parts = Grid(self.cart, grid, 0, periodic=True, dims=grid, bounds=bounds)
+        self.comm, self.problem = comm, problem
+        self.block = Block(comm, problem)
         self.kernel = load(problem, compiled=compiled)
         self.atoms = Atoms()
-        self.borders: list[Border] = []
         self.links: Links | None = None
-        self.needed = np.zeros(AXES, dtype=np.int64)
-        self.step, self.farthest = 0, 0.0
+        self.step = 0
         self.outputs: list[Output] = []
         self.first: Output | None = None
-        self._low, self._high = self.domain.low, self.domain.high
-        self._origin: NDArray[Any] | None = None
         self._work = np.empty((AXES, 0))
         self._watch({part: Stopwatch() for part in PARTS})
-        self._begin()
-
-    def _begin(self) -> None:
-        with agreed(self.cart, f"{self.problem.atoms} atoms"):
-            x, numbers = lattice(self.problem, self._low.tolist(), self._high.tolist())
+        with agreed(comm, f"{problem.atoms} atoms"):
+            x, numbers = lattice(problem, self.block.grid.box)
             v = velocities(numbers)
-        warm(self.cart, self.problem, v)
+        warm(comm, problem, v)
         self.atoms.load(np.concatenate([x, v, numbers[None]]))
         self.rebuild()
 
@@ -221,7 +191,6 @@ class Simulation:
         self._watch(watches)
         self.links, self.step, self.outputs = links, step, []
         self.atoms.load(state)
-        self._origin = None
         self.rebuild()
         tally = self._forces(step == 0)
         if step == 0:
@@ -241,7 +210,7 @@ class Simulation:
                 if self.step % problem.every == 0:
                     self._rebuild()
                 else:
-                    self._forward(self.atoms.x, self.borders, self._need().forward)
+                    self._forward(self.atoms.x, self.atoms.own, self.border)
                 due = problem.due(self.step)
                 tally = self._forces(due)
                 self._kick()
@@ -250,60 +219,36 @@ class Simulation:
 
     def rebuild(self) -> None:
         """Collective. Atoms move to the ranks that they have come to; new ghosts, new lists."""
-        atoms, problem = self.atoms, self.problem
-        self._check_moves()
-        state = atoms.state()
-        wrap(state[:AXES], self.domain)
-        state = migrate(state, self.parts)
-        cells = Cells.of(state, state.shape[1], self._low, self._high, problem.reach)
+        atoms, block, problem = self.atoms, self.block, self.problem
+        try:
+            state = block.migrate(atoms.state())
+        except PatternError as error:  # the same on every rank
+            raise CommandError(
+                f"step {self.step}: there are atoms at no number; the time step {problem.dt:g} is "
+                "too long"
+            ) from error
+        cells = Cells.of(state, state.shape[1], block.low, block.high, problem.reach)
         atoms.load(state[:, cells.order])
-        self._origin = atoms.x[:, : atoms.own].copy()
-        self.borders = find_borders(atoms, self.axes, self._low, self._high, problem.reach)
-        self.needed[:] = [max(*each.sent, *each.received) for each in self.borders]
-        self.cart.Allreduce(MPI.IN_PLACE, self.needed, op=MPI.MAX)
+        self.border = block.find_ghosts(atoms)
         if self.links is not None:
-            self.links.fit(self.needed)
-        self.kernel.build(atoms.x, atoms.own, atoms.total, self._low, self._high)
+            self.links.fit(self.border)
+        self.kernel.build(atoms.x, atoms.own, atoms.total, block.low, block.high)
 
     def free(self) -> None:
         """Collective."""
-        self.parts.Free()
-        for axis in self.axes:
-            axis.free()
-        self.cart.Free()
+        self.block.free()
 
     def _watch(self, watches: Mapping[str, Stopwatch]) -> None:
         self._compute = watches[FORCES].timed(self.kernel.forces)
         self._rebuild = watches[LISTS].timed(self.rebuild)
-        self._forward = watches[COMMUNICATION].timed(forward)
-        self._reverse = watches[COMMUNICATION].timed(reverse)
+        communication = watches[COMMUNICATION]
+        self._forward = communication.timed(lambda *given: self._need().forward(*given))
+        self._reverse = communication.timed(lambda *given: self._need().reverse(*given))
 
     def _need(self) -> Links:
         if self.links is None:
             raise RuntimeError("no way of exchanging has been chosen: resume comes first")
         return self.links
-
-    def _check_moves(self) -> None:
-        """Collective. :class:`CommandError` where an atom has moved farther than to a neighbor."""
-        x = self.atoms.x[:, : self.atoms.own]
-        moved = 0.0
-        if self._origin is not None and self.atoms.own:
-            apart = x - self._origin
-            moved = float(np.einsum("an,an->n", apart, apart).max()) ** 0.5
-        wrapped = x.copy()
-        wrap(wrapped, self.domain)
-        astray = lost(wrapped, self.axes)
-        width = float((self._high - self._low).min())
-        bad = astray > 0 or not moved < width
-        facts = np.array([float(bad), 0.0 if bad else moved])
-        self.cart.Allreduce(MPI.IN_PLACE, facts, op=MPI.MAX)
-        if facts[0]:
-            raise CommandError(
-                f"step {self.step}: atoms have moved farther than the part of a rank is wide; the "
-                f"time step {self.problem.dt:g} is too long, or {self.problem.every} steps "
-                "without new neighbor lists are too many"
-            )
-        self.farthest = max(self.farthest, float(facts[1]))
 
     def _kick(self) -> None:
         """Local. Half a time step of the velocities."""
@@ -328,13 +273,13 @@ class Simulation:
         """Collective. The forces on own atoms."""
         atoms = self.atoms
         found: Tally = self._compute(atoms.x, atoms.f, atoms.own, atoms.total, tally)
-        self._reverse(atoms.f, self.borders, self._need().back)
+        self._reverse(atoms.f, atoms.own, self.border)
         return found
 
     def _write(self, tally: Tally) -> None:
         """Collective. A line of output."""
         line = output(
-            self.cart, self.problem, self.atoms.v[:, : self.atoms.own], tally, self.step
+            self.comm, self.problem, self.atoms.v[:, : self.atoms.own], tally, self.step
         )
         self.outputs.append(line)
         if self.first is None:

@@ -10,27 +10,36 @@ two broadcasts run in a row, because the second would begin before the first has
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from mpi4py import MPI
 
 from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.ranks import counted, node_of_ranks
-from onesided.apps.bench.selection import BASELINE, hints
+from onesided.apps.bench.selection import hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Listing, Report, Row, byte_count
-from onesided.apps.cli.statistics import Verdict
-from onesided.apps.papers.broadcasters import ORDERS, Entrant, Track, correct, entrants
-from onesided.apps.papers.forecast import Crossing, Forecast, LogGP, crossings, parameters
+from onesided.apps.cli.statistics import ratio
+from onesided.apps.papers.broadcasters import (
+    BINOMIAL,
+    LINEAR,
+    ONE_SIDED,
+    PASSIVE,
+    labels_of,
+    makers,
+)
+from onesided.apps.papers.forecast import LogGP, crossing, parameters, predicted
 from onesided.collectives.hints import Hints
 
-NAMES = (METHOD, "order")
+OVERTAKES = {BINOMIAL: LINEAR, PASSIVE: ONE_SIDED}
+PREDICTED = "predicted_s"
 FEW = 8  # ranks up to which every number is tried, and steps of so many beyond
 REMARK = (
     "Times go from a barrier until the last rank has the data; vs mpi: medians of the ratios of "
@@ -42,9 +51,8 @@ REMARK = (
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
-    field = entrants(options.comm, ORDERS)
+    variants = labels_of(options.comm)
     counts = counted(comm.size, options.ranks_list, _counts(comm.size))
-    sizes = sorted(set(options.sizes))
     with user_errors():
         ranks_per_node = Hints.of(hints(options)).ranks_per_node
     nodes = node_of_ranks(comm, ranks_per_node)
@@ -52,12 +60,14 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report = Report("bench broadcast", options.settings(), pattern, remarks=[REMARK],
                     across="bytes", by="ranks")  # fmt: skip
     networks, reasons = _measured(comm, nodes)
-    forecast = Forecast(networks, nodes)
-    cases = [_case(field, count, size, options, forecast) for count in counts for size in sizes]
+    cases = [
+        Case({"ranks": str(count), "bytes": byte_count(size)}, variants,
+             partial(_opened, size, networks, nodes[:count], options), count)
+        for count in counts for size in sorted(set(options.sizes))
+    ]  # fmt: skip
     sweep(comm, options, report, cases, "broadcasting")
-    times = {_place(row): row.times for row in report.rows if not row.reason}
-    found = crossings(forecast, field, sizes, counts, times) if comm.rank == 0 else []
-    report.pattern = {**report.pattern, "crossings": [asdict(each) for each in found]}
+    found = list(crossings(report.rows))
+    report.pattern = {**report.pattern, "crossings": found}
     report.listings = {
         f"parameters of {name}": _listing(name, each) for name, each in networks.items()
     }
@@ -66,40 +76,21 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     return report.end(comm, options)
 
 
-def _place(row: Row) -> tuple[int, int, str]:
-    """Local. Ranks, bytes and name of a variant."""
-    name = " ".join(row.labels[label] for label in NAMES if label in row.labels)
-    return int(row.labels["ranks"]), row.nbytes, name
+def _opened(
+    size: int, networks: Mapping[str, LogGP], nodes: Sequence[int], options: Options,
+    comm: MPI.Intracomm, stack: ExitStack,
+) -> Make:
+    """Collective. The message, and what makes each variant of it."""  # fmt: skip
+    message, known = receiving(comm, options.memory, size, stack), makers()
 
+    def make(labels: Labels) -> Variant:
+        method, order = labels[METHOD], labels.get("order", "")
+        variant = known[method](comm, message, order, hints(options))
+        told = predicted(networks, nodes, method, order, size)
+        more = {} if told is None else {PREDICTED: told}
+        return replace(variant, metrics={**variant.metrics, **more})
 
-def _case(
-    field: Sequence[Entrant], ranks: int, size: int, options: Options, forecast: Forecast
-) -> Case:
-    """Local. All variants with one size on so many ranks."""
-    known = {each.name: each for each in field}
-    variants = [
-        {METHOD: each.method, **({"order": each.order} if each.order else {})} for each in field
-    ]
-
-    def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
-        memory = receiving(comm, options.memory, size, stack)
-        track, numbers = Track(comm, memory, hints(options)), itertools.count()
-
-        def make(labels: Labels) -> Variant:
-            entrant = known[" ".join(labels.values())]
-            runner = entrant.ready(track)
-
-            def check() -> Verdict:
-                return Verdict(float(not correct(track, runner, next(numbers))), 0.0)
-
-            predicted = forecast.time(entrant.method, entrant.order, ranks, size)
-            metrics: Mapping[str, float] = {} if predicted is None else {"predicted_s": predicted}
-            return Variant(runner.call, check, free=runner.free, metrics={**metrics, "bytes": size},
-                           set_up=entrant.name != BASELINE)  # fmt: skip
-
-        return make
-
-    return Case({"ranks": str(ranks), "bytes": byte_count(size)}, variants, opened, ranks)
+    return make
 
 
 def _counts(size: int) -> list[int]:
@@ -134,9 +125,54 @@ def _listing(name: str, network: LogGP) -> Listing:
     return Listing(title, dict.fromkeys(numbers, ".4g"), [list(numbers.values())])
 
 
-def _sentences(found: Sequence[Crossing]) -> list[str]:
+def crossings(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """Local. From where on one method in an order is not slower than another, measured and in the
+    model: over the bytes for every number of ranks, then over the ranks for every length.
+
+    ``over`` is ``"bytes"``, and then ``at`` is the number of ranks, or ``"ranks"``, and then it is
+    the length in bytes. None: nowhere in the sweep; ``modelled`` is false where no model applies.
+    """
+    timed: dict[tuple[str, str], dict[tuple[int, int], Row]] = {}
+    for row in rows:
+        if not row.reason:
+            key = row.method, row.labels.get("order", "")
+            timed.setdefault(key, {})[int(row.labels["ranks"]), row.nbytes] = row
+    for (method, order), mine in timed.items():
+        theirs = timed.get((OVERTAKES.get(method, ""), ""), {})
+        places = sorted(mine.keys() & theirs.keys())
+        for axis, over in enumerate(("bytes", "ranks")):
+            for at in dict.fromkeys(place[axis] for place in places):
+                here = [place for place in places if place[axis] == at]
+                if len(here) <= axis:  # one number of ranks tells nothing about ranks
+                    continue
+                pairs = [(mine[place], theirs[place]) for place in here]
+                xs = [float(place[1 - axis]) for place in here]
+                modelled = all(PREDICTED in row.metrics for pair in pairs for row in pair)
+                models = [
+                    one.metrics[PREDICTED] / other.metrics[PREDICTED] for one, other in pairs
+                ] if modelled else []  # fmt: skip
+                yield {
+                    "method": method, "order": order, "other": OVERTAKES[method], "over": over,
+                    "at": at, "predicted": crossing(xs, models) if modelled else None,
+                    "measured": crossing(xs, [ratio(a.times, b.times) for a, b in pairs]),
+                    "modelled": modelled,
+                }  # fmt: skip
+
+
+def _sentences(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Local. One for each pair and direction of the sweep."""
     groups: dict[str, list[str]] = {}
     for each in found:
-        groups.setdefault(each.heading, []).append(each.phrase)
+        heading = f"{each['method']} {each['order']} overtakes {each['other']}"
+        over_bytes = each["over"] == "bytes"
+        at = f"on {each['at']} ranks" if over_bytes else f"with {byte_count(each['at'])}"
+        measured, model = (_from(each[key], over_bytes) for key in ("measured", "predicted"))
+        model = f"model: {model}" if each["modelled"] else "no model"
+        groups.setdefault(heading, []).append(f"{at}: {measured} ({model})")
     return [f"{heading}: {'; '.join(phrases)}" for heading, phrases in groups.items()]
+
+
+def _from(x: float | None, over_bytes: bool) -> str:
+    if x is None:
+        return "no crossing"
+    return f"from {byte_count(round(x)) if over_bytes else f'{x:.3g} ranks'} on"

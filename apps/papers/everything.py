@@ -9,8 +9,10 @@ the experiments that are not done, and with each where it was.
 from __future__ import annotations
 
 import time
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,7 +26,8 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import PLAIN, Report, Row, duration
 
-# The papers' experiments: which command repeats each, with what, and how long it may take.
+# The papers' experiments: which command repeats each, with what, and how long it may take, is in
+# data/experiments.toml.
 
 QUICK_SECONDS = 105.0  # for all of --quick together, but for the report
 BESIDE = 4.0  # seconds that a job needs beside its measurements, about
@@ -48,8 +51,8 @@ class Experiment:
     repeats: str
     words: str = ""
     quick: str = ""
-    seconds: tuple[float, float] = (0.0, 0.0)
-    takes: tuple[float, float] = (0.0, 0.0)
+    seconds: Sequence[float] = (0.0, 0.0)
+    takes: Sequence[float] = (0.0, 0.0)
     least: int = 1
     most: int | None = None
     draws: bool = False
@@ -82,77 +85,12 @@ class Experiment:
         return expected if quick else max(LIMIT, expected)
 
 
-FEW = "rma-fence,rma-lock,rma-notify,rma-fence-paper,rma-lock-paper"
-MEMORIES = "--memory slots empty plain"
-OTHERS = "--scaling weak --comm {},rma-fence,rma-lock,rma-notify,mpi-persistent".format
-EXPERIMENTS = (
-    Experiment(
-        "alltoallv", "bench alltoallv", "paper 000, Figure 2 and break-even",
-        f"--ranks-list {{ranks}} {MEMORIES}",
-        f"--ranks-list {{ranks}} {MEMORIES} --sizes 1K 8K 32K 128K 1M 2M --repeats 2 "
-        "--iterations 200",
-        (360.0, 14.0), draws=True,
-    ),
-    Experiment(
-        "collectives", "bench collectives", "all collectives, as OSU's micro-benchmarks",
-        quick="--quick --operations Barrier Bcast Allgatherv Allreduce Reduce_scatter",
-        seconds=(240.0, 5.0), least=2, draws=True,
-    ),
-    Experiment(
-        "scaling", "bench alltoallv", "paper 000, Figure 1: weak and strong scaling",
-        f"--sizes 32K 2M {MEMORIES}",
-        f"--sizes 2M --comm {FEW} --memory empty plain --repeats 2 --iterations 50",
-        (240.0, 8.0), least=4, draws=True,
-    ),
-    Experiment(
-        "patterns", "bench patterns", "paper 000, Figure 3: exchanges of sparse matrices",
-        "{matrices} --mesh 1000000", "{matrices} --mesh 50000 --repeats 3 --iterations 100",
-        (240.0, 8.0), draws=True,
-    ),
-    Experiment(
-        "patterns-8", "bench patterns", "paper 000, Figure 4: counts on 8 ranks",
-        f"--mesh 1000000 --comm {FEW} --memory slots",
-        "--mesh 50000 --comm rma-fence,rma-lock --memory slots --repeats 1 --iterations 3",
-        (60.0, 3.0), least=8, most=8, draws=True,
-    ),
-    Experiment(
-        "apps", "bench apps", "paper 000, applications",
-        quick=f"--shape 40 40 40 --maxiter 40 --iterations 10 --comm {FEW}",
-        seconds=(240.0, 8.0),
-    ),
-    Experiment(
-        "broadcast", "bench broadcast", "paper 003, Figures 13 to 16",
-        quick="--sizes 2K 40K 1M 4M --iterations 10",
-        seconds=(240.0, 10.0), least=4, draws=True,
-    ),
-    Experiment(
-        "partitioned", "bench partitioned", "paper 004, Figures 3 to 6",
-        quick="--sizes 256 4K 64K 1M --threads 1 4 --iterations 10",
-        seconds=(240.0, 12.0), least=2, most=2, draws=True,
-    ),
-    Experiment(
-        "rma-mt", "bench rma-mt", "paper 002, Figures 1 to 7",
-        quick="--patterns latency rate-halo --sizes 8 16K 1M --threads 1 4 --iterations 12",
-        seconds=(600.0, 8.0), least=2, draws=True,
-    ),
-    Experiment(
-        "hpccg", "hpccg", "paper 002, Figure 8: HPCCG",
-        f"--shape 64 {OTHERS('lock-all-threads')}",
-        f"--shape 24 --iterations 50 {OTHERS('lock-all-threads')}",
-        takes=(120.0, 3.0), least=2, draws=True,
-    ),
-    Experiment(
-        "minife", "minife", "paper 002, Figure 8: MiniFE",
-        f"--shape 64 {OTHERS('fence-threads')}",
-        f"--shape 16 --iterations 50 {OTHERS('fence-threads')}",
-        takes=(120.0, 3.0), least=2, draws=True,
-    ),
-    Experiment(
-        "minimd", "minimd", "paper 002, Figure 8: MiniMD",
-        OTHERS("fence-threads"), f"--shape 6 {OTHERS('fence-threads')}",
-        takes=(120.0, 5.0), least=2, draws=True,
-    ),
-)  # fmt: skip
+EXPERIMENTS = [
+    Experiment(**given)
+    for given in tomllib.loads(
+        (files("onesided.apps") / "data" / "experiments.toml").read_text(encoding="utf-8")
+    )["experiment"]
+]
 #: What comes after all others, from their results.
 REPORT = Experiment(
     "report", "report", "all of them in one page",

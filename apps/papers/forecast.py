@@ -9,16 +9,16 @@ counter of the root: ``o_s`` is the overhead ``o`` of sending it, as the LogGP f
 
 ``log2(P)`` is the number of steps, one hop each, because a rank completes the data at one child
 before it serves the next. That is so for a power of two and the largest subtree first; here it is
-:func:`onesided.collectives.trees.steps`, for any number of ranks and both orders.
+:func:`steps`, for any number of ranks and both orders.
 
 The linear broadcast, which the paper gives no formula for, issues all its Puts and then waits for
 all: the data leave one after the other, a gap and their length apart, and the last ones are
 acknowledged. Both models let pairs of ranks send at the same time without sharing anything.
 
-What they predict for the contestants of ``onesided bench broadcast``: methods that share memory
-inside a node send between nodes only; the binomial tree has as many ranks as there are nodes, and
-the linear one the root and the ranks off its node. Where that is one rank there is nothing to
-predict. The other two send to every rank.
+What they predict for ``onesided bench broadcast``: methods that share memory inside a node send
+between nodes only; the binomial tree has as many ranks as there are nodes, and the linear one the
+root and the ranks off its node. Where that is one rank there is nothing to predict. The other two
+send to every rank.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import cycle
 from statistics import median
 from typing import Any
@@ -39,9 +39,8 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.timing import Variant, interleaved, nothing, repeats, unchecked
 from onesided.apps.cli.failures import words
-from onesided.apps.cli.report import byte_count
-from onesided.apps.cli.statistics import quartiles, ratio
-from onesided.apps.papers.broadcasters import BINOMIAL, LINEAR, ONE_SIDED, PASSIVE, Entrant
+from onesided.apps.cli.statistics import quartiles
+from onesided.apps.papers.broadcasters import BINOMIAL, LINEAR, ONE_SIDED, PASSIVE
 from onesided.collectives import (
     Bcast_init,
     OneSidedBroadcast,
@@ -49,7 +48,7 @@ from onesided.collectives import (
     PatternError,
     bcast_linear,
 )
-from onesided.collectives.trees import LARGEST_FIRST, steps
+from onesided.collectives.trees import LARGEST_FIRST, children
 
 #: Messages of a hop beyond the first: the description and the request.
 GAPS = 2
@@ -84,6 +83,19 @@ def hop(network: LogGP, nbytes: int) -> float:
     """Local. Seconds from one rank to a child of it, which has then seen the request."""
     sent = network.overhead + network.length(nbytes) + GAPS * network.gap
     return sent + network.latency + network.waiting
+
+
+@cache
+def steps(size: int, order: str = LARGEST_FIRST) -> int:
+    """Local. Steps until every rank of a binomial tree has the data; each rank serves its children
+    one after the other, one in a step."""
+    if size < 1:
+        raise PatternError(f"a tree of {size} ranks")
+    step = [0] * size
+    for rank in range(size):  # a parent comes before its children
+        for turn, child in enumerate(children(rank, size, 0, order), 1):
+            step[child] = step[rank] + turn
+    return max(step)
 
 
 def binomial(network: LogGP, ranks: int, nbytes: int = 1, order: str = LARGEST_FIRST) -> float:
@@ -134,89 +146,28 @@ ROUNDS = 20
 Call = Callable[[], object]
 
 
-def _places(sizes: Sequence[int]) -> tuple[dict[int, tuple[int, int]], int]:
-    """Local. By size where its two places begin, and the bytes of all.
-
-    Each has memory of its own, and they take turns, as slots of requests do: what is measured of
-    one size finds no more of its memory in the cache than a method does whose rounds alternate
-    with those of others.
-    """
-    at, end = {}, 0
-    for nbytes in sizes:
-        at[nbytes] = (end, end + nbytes)
-        end += 2 * nbytes
-    return at, end
-
-
-def _putter(
-    window: MPI.Win, target: int, data: NDArray[np.uint8], starts: Sequence[int] = (0,)
-) -> Call:
-    """Local. Puts the data, to these places in turn."""
-    origin = [data, MPI.BYTE]
-    targets = cycle([[start, data.size, MPI.BYTE] for start in starts])
+def _putter(window: MPI.Win, target: int, data: NDArray[np.uint8], first: int = 0) -> Call:
+    """Local. Puts the data to two places in turn, as slots of requests do."""
+    origin, size = [data, MPI.BYTE], data.size
+    targets = cycle([[start, size, MPI.BYTE] for start in (first, first + size)])
     return lambda: window.Put(origin, target, next(targets))
 
 
-class Puts:
-    """Puts from each of two ranks to the other, in a passive epoch.
-
-    ``calls`` are by name: ``"puts 1024"`` and short ones, all flushed; ``"notice"`` is a short one
-    and a flag.
-    """
-
-    def __init__(
-        self, pair: MPI.Intracomm, sizes: Sequence[int], stack: ExitStack, *, allocated: bool
-    ) -> None:
-        """Collective. The window, of memory that MPI allocates or of our own, goes with the stack,
-        which is left collectively."""
-        self._pair, other = pair, 1 - pair.rank
-        at, end = _places(sizes)
-        if allocated:
-            window = MPI.Win.Allocate(end, 1, comm=pair)
-        else:
-            window = MPI.Win.Create(np.zeros(end, np.uint8), 1, comm=pair)
-        stack.callback(window.Free)
-        window.Lock_all()
-        stack.callback(window.Unlock_all)
-        data = np.ones(max(*sizes, SHORT), np.uint8)
-        short = _putter(window, other, data[:SHORT])
-        word, place = [data[:SHORT], 1, MPI.INT64_T], [0, 1, MPI.INT64_T]
-
-        def flushed(put: Call, times: int = 1) -> None:
-            for _ in range(times):
-                put()
-            window.Flush(other)
-
-        def notice() -> None:
-            flushed(short)
-            window.Accumulate(word, other, place, MPI.REPLACE)
-            window.Flush(other)
-
-        self.calls: dict[str, Call] = {
-            f"puts {nbytes}": partial(flushed, _putter(window, other, data[:nbytes], at[nbytes]))
-            for nbytes in sizes
-        }
-        self.calls["put"] = partial(flushed, short)
-        self.calls["puts in a row"] = partial(flushed, short, IN_A_ROW)
-        self.calls["notice"] = notice
-        self._issue: tuple[Call, Call] = (short, partial(window.Flush, other))
-
-    def overhead(self) -> float:
-        """Collective. Seconds that the call of a short Put takes, by the slower rank."""
-        put, flush = self._issue
-        times = []
-        for _ in range(ISSUES):
-            self._pair.Barrier()
-            began = time.perf_counter()
-            put()
-            times.append(time.perf_counter() - began)
-            flush()
-        self._pair.Barrier()
-        slower: float = self._pair.allreduce(median(times), MPI.MAX)
-        return slower
+def _overhead(pair: MPI.Intracomm, put: Call, flush: Call) -> float:
+    """Collective. Seconds that the call of a short Put takes, by the slower rank."""
+    times = []
+    for _ in range(ISSUES):
+        pair.Barrier()
+        began = time.perf_counter()
+        put()
+        times.append(time.perf_counter() - began)
+        flush()
+    pair.Barrier()
+    slower: float = pair.allreduce(median(times), MPI.MAX)
+    return slower
 
 
-def seconds_of(comm: MPI.Intracomm, calls: Mapping[str, Call]) -> dict[str, float]:
+def _seconds_of(comm: MPI.Intracomm, calls: Mapping[str, Call]) -> dict[str, float]:
     """Collective. What each takes, by the slowest rank; all take turns in :data:`ROUNDS` rounds.
 
     The first quartile: other programs on the machine only ever add to a time.
@@ -228,18 +179,48 @@ def seconds_of(comm: MPI.Intracomm, calls: Mapping[str, Call]) -> dict[str, floa
 
 
 def of_puts(pair: MPI.Intracomm, *, flagged: bool) -> LogGP:
-    """Collective over two ranks. What Puts cost; ``o_r`` is zero.
+    """Collective over two ranks. What Puts to each other cost; ``o_r`` is zero.
 
     ``flagged``: as the persistent methods send, into memory of the caller, and a flag after every
-    message; the others leave the flushing to the end, and have memory of MPI's.
+    message; the others leave the flushing to the end, and have memory of MPI's. Each length has
+    memory of its own, so that it finds no more of it in the cache than a method does whose rounds
+    alternate with those of others.
     """
+    other, end = 1 - pair.rank, 2 * sum(LONG)
     with ExitStack() as stack:
-        puts = Puts(pair, LONG, stack, allocated=not flagged)
-        overhead = puts.overhead()
-        times = seconds_of(pair, puts.calls)
+        if flagged:
+            window = MPI.Win.Create(np.zeros(end, np.uint8), 1, comm=pair)
+        else:
+            window = MPI.Win.Allocate(end, 1, comm=pair)
+        stack.callback(window.Free)
+        window.Lock_all()
+        stack.callback(window.Unlock_all)
+        data, flush = np.ones(max(LONG), np.uint8), partial(window.Flush, other)
+        short = _putter(window, other, data[:SHORT])
+        word, place = [data[:SHORT], 1, MPI.INT64_T], [0, 1, MPI.INT64_T]
+
+        def flushed(put: Call, times: int = 1) -> None:
+            for _ in range(times):
+                put()
+            flush()
+
+        def notice() -> None:
+            flushed(short)
+            window.Accumulate(word, other, place, MPI.REPLACE)
+            flush()
+
+        calls: dict[str, Call] = {
+            "put": partial(flushed, short), "in a row": partial(flushed, short, IN_A_ROW),
+            "notice": notice,
+        }  # fmt: skip
+        first = 0
+        for nbytes in LONG:
+            calls[str(nbytes)] = partial(flushed, _putter(window, other, data[:nbytes], first))
+            first += 2 * nbytes
+        overhead, times = _overhead(pair, short, flush), _seconds_of(pair, calls)
         pair.Barrier()
-    in_a_row = max(times["puts in a row"] - times["put"], 0.0) / (IN_A_ROW - 1)
-    slope = np.polyfit(LONG, [times[f"puts {nbytes}"] for nbytes in LONG], 1)[0]
+    in_a_row = max(times["in a row"] - times["put"], 0.0) / (IN_A_ROW - 1)
+    slope = np.polyfit(LONG, [times[str(nbytes)] for nbytes in LONG], 1)[0]
     return LogGP(
         latency=max(times["put"] - overhead, 0.0) / 2,
         overhead=overhead,
@@ -269,7 +250,7 @@ def persistent_hop(pair: MPI.Intracomm) -> float:
                 request.Start()
                 request.Wait()
 
-        return _hop(pair, to_and_fro) / 2
+        return _hop_of(pair, to_and_fro) / 2
 
 
 def one_sided_hop(pair: MPI.Intracomm) -> float:
@@ -277,7 +258,7 @@ def one_sided_hop(pair: MPI.Intracomm) -> float:
     data = np.zeros(SHORT, np.uint8)
     window = MPI.Win.Allocate(SHORT, 1, comm=pair)
     send = partial(bcast_linear, window, data, 0, 0)
-    seconds = _hop(pair, send if pair.rank == 0 else nothing)
+    seconds = _hop_of(pair, send if pair.rank == 0 else nothing)
     window.Free()
     return seconds
 
@@ -300,15 +281,15 @@ def passive_hop(pair: MPI.Intracomm) -> float:
                     else:
                         runtime.wait(wid, epoch, root)
 
-            seconds = _hop(pair, to_and_fro)
+            seconds = _hop_of(pair, to_and_fro)
             runtime.flush()
     finally:
         window.Free()
     return seconds / 2
 
 
-def _hop(pair: MPI.Intracomm, call: Call) -> float:
-    return seconds_of(pair, {"hop": call})["hop"]
+def _hop_of(pair: MPI.Intracomm, call: Call) -> float:
+    return _seconds_of(pair, {"hop": call})["hop"]
 
 
 def parameters(
@@ -339,41 +320,12 @@ def parameters(
     return found
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """``networks``: parameters by method; ``nodes``: by rank of the job, a number of its node."""
-
-    networks: Mapping[str, LogGP]
-    nodes: Sequence[int]
-
-    def time(self, method: str, order: str, ranks: int, nbytes: int) -> float | None:
-        """Local. Seconds of a broadcast among the first ``ranks``; None where no model applies."""
-        rule = _RULES.get(method)
-        network = None if rule is None else self.networks.get(rule.parameters)
-        if rule is None or network is None:
-            return None
-        taking_part = rule.ranks([self._node(rank) for rank in range(ranks)])
-        return None if taking_part < 2 else rule.time(network, taking_part, nbytes, order)
-
-    def ratio(
-        self, method: str, order: str, other: str, ranks: int, nbytes: int
-    ) -> float | None:
-        """Local. The time of one over that of another; None where there is no model of both."""
-        mine = self.time(method, order, ranks, nbytes)
-        theirs = self.time(other, "", ranks, nbytes)
-        return None if mine is None or theirs is None else mine / theirs
-
-    def _node(self, rank: int) -> int:
-        return self.nodes[rank] if rank < len(self.nodes) else rank
+# What that predicts for each method; and where a tree overtakes a linear broadcast. No MPI calls.
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """Whose parameters hold for a method, which formula, and how many ranks it counts."""
-
-    parameters: str
-    time: Callable[[LogGP, int, int, str], float]
-    ranks: Callable[[Sequence[int]], int]
+def _off_the_root(nodes: Sequence[int]) -> int:
+    """Local. The root and the ranks off its node."""
+    return 1 + sum(node != nodes[0] for node in nodes)
 
 
 def _linear(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
@@ -386,94 +338,24 @@ def _flagged(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
     return _linear(replace(network, gap=WITH_FLAG * network.gap), ranks, nbytes, order)
 
 
-_RULES = {
-    LINEAR: _Rule(BINOMIAL, _flagged, lambda nodes: 1 + sum(node != nodes[0] for node in nodes)),
-    BINOMIAL: _Rule(BINOMIAL, binomial, lambda nodes: len(set(nodes))),
-    ONE_SIDED: _Rule(ONE_SIDED, _linear, len),
-    PASSIVE: _Rule(PASSIVE, binomial, len),
+#: By method whose parameters hold for it, how many of the ranks count, and the formula.
+RULES: Mapping[str, tuple[str, Callable[[Sequence[int]], int], Callable[..., float]]] = {
+    LINEAR: (BINOMIAL, _off_the_root, _flagged),
+    BINOMIAL: (BINOMIAL, lambda nodes: len(set(nodes)), binomial),
+    ONE_SIDED: (ONE_SIDED, len, _linear),
+    PASSIVE: (PASSIVE, len, binomial),
 }
 
 
-# Where a tree overtakes the linear broadcast: in the sweep, and in the model; no MPI calls.
-
-#: What overtakes what.
-PAIRS = {BINOMIAL: LINEAR, PASSIVE: ONE_SIDED}
-#: Number of ranks, bytes and name of a variant; seconds.
-Times = Mapping[tuple[int, int, str], Sequence[float]]
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """From where on one method in an order is not slower than another, in a model and measured.
-
-    ``over`` is ``"bytes"``, and then ``at`` is the number of ranks, or ``"ranks"``, and then it is
-    the length in bytes. None: nowhere in the sweep; ``modelled`` is false where no model applies.
-    """
-
-    method: str
-    order: str
-    other: str
-    over: str
-    at: int
-    predicted: float | None
-    measured: float | None
-    modelled: bool
-
-    @property
-    def heading(self) -> str:
-        """Local. What is compared."""
-        return f"{self.method} {self.order} overtakes {self.other}"
-
-    @property
-    def phrase(self) -> str:
-        """Local. Where, in words."""
-        at = f"on {self.at} ranks" if self.over == "bytes" else f"with {byte_count(self.at)}"
-        model = f"model: {self._told(self.predicted)}" if self.modelled else "no model"
-        return f"{at}: {self._told(self.measured)} ({model})"
-
-    def _told(self, number: float | None) -> str:
-        if number is None:
-            return "no crossing"
-        told = byte_count(round(number)) if self.over == "bytes" else f"{number:.3g} ranks"
-        return f"from {told} on"
-
-
-def crossings(
-    forecast: Forecast,
-    entered: Sequence[Entrant],
-    sizes: Sequence[int],
-    counts: Sequence[int],
-    times: Times,
-) -> list[Crossing]:
-    """Local. Over the bytes for every number of ranks, then over the ranks for every length.
-
-    Only what was timed, the model as well; ``sizes`` and ``counts`` ascend.
-    """
-    found: list[Crossing] = []
-    for each in entered:
-        other = PAIRS.get(each.method)
-        if other is None:
-            continue
-        seen = {
-            (count, size): ratio(times[count, size, each.name], times[count, size, other])
-            for count in counts for size in sizes
-            if (count, size, each.name) in times and (count, size, other) in times
-        }  # fmt: skip
-        model = {place: forecast.ratio(each.method, each.order, other, *place) for place in seen}
-        for over, axis, every in (("bytes", 0, counts), ("ranks", 1, sizes)):
-            for at in every:
-                places = [place for place in seen if place[axis] == at]
-                if len(places) <= axis:  # one number of ranks tells nothing about ranks
-                    continue
-                xs = [place[1 - axis] for place in places]
-                known = [value for place in places if (value := model[place]) is not None]
-                modelled = len(known) == len(places)
-                found.append(Crossing(
-                    each.method, each.order, other, over, at,
-                    crossing(xs, known) if modelled else None,
-                    crossing(xs, [seen[place] for place in places]), modelled,
-                ))  # fmt: skip
-    return found
+def predicted(
+    networks: Mapping[str, LogGP], nodes: Sequence[int], method: str, order: str, nbytes: int
+) -> float | None:
+    """Local. Seconds of a broadcast among ranks on these ``nodes``; None where no model applies."""
+    if method not in RULES or RULES[method][0] not in networks:
+        return None
+    whose, counted, formula = RULES[method]
+    ranks = counted(nodes)
+    return None if ranks < 2 else formula(networks[whose], ranks, nbytes, order)
 
 
 def crossing(xs: Sequence[float], ratios: Sequence[float]) -> float | None:

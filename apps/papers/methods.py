@@ -8,6 +8,7 @@ names :func:`add`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import partial
 
 from mpi4py import MPI
@@ -15,7 +16,8 @@ from mpi4py import MPI
 from onesided.collectives import Method, register
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.schedule import OneSided, merged
+from onesided.collectives.program import Plan, call
+from onesided.collectives.schedule import OneSided
 from onesided.collectives.transports.lock import Signals
 
 
@@ -32,7 +34,6 @@ class Pscw(OneSided):
 
     own_windows = True
     overlay = True
-    advances_in_start = False  # to complete an epoch may take until the target enters MPI
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
@@ -40,69 +41,61 @@ class Pscw(OneSided):
         targets = [delivery.peer for delivery in self.destinations()]
         sources = sorted(self.sources())
         self._ready = Signals(exchange, resources, sources, targets)
-        self._stages = [merged(self.stages(turn)) for turn in range(self.turns)]
         self._access = exchange.context.group.Incl(targets) if targets else None
         self._exposure = exchange.context.group.Incl(sources) if sources else None
         for group in (self._access, self._exposure):
             if group is not None:
                 resources.on_release(group.Free)
-        self._messages = self._ready.messages()
-        self._turn = 0
-        self._unsent = False
         self._exposed: list[MPI.Win] = []
 
-    def begin(self, slot: int) -> None:
-        self._turn = slot
+    def plans(self) -> list[Plan]:
+        messages = self._ready.messages()
+        begin = [
+            call(self._post, once=True),
+            call(partial(MPI.Prequest.Startall, messages), once=True),
+        ]
+        ready = call(partial(MPI.Prequest.Testall, messages))
+        # to complete an epoch may take until the target enters MPI: that is not for Start
+        access = call(self._begin_access, in_start=False, once=True)
+        return [
+            [[*begin, *self.local[turn], ready, access, *self.to_others(turn),
+              call(self._complete, once=True), call(self._exposed_is_over, False),
+              *self.come(turn, self.peers)]]
+            for turn in range(self.turns)
+        ]  # fmt: skip
+
+    def _post(self) -> None:
         self.sync()
         if self._exposure is not None:
             self._exposed = self.own()
             for window in self._exposed:
                 window.Post(self._exposure, MPI.MODE_NOCHECK)
-        MPI.Prequest.Startall(self._messages)
-        self._unsent = True
-        for target, source in self.local[slot]:
-            target[...] = source
 
-    def advance(self) -> bool:
-        if self._unsent:
-            if not MPI.Prequest.Testall(self._messages):
-                return False
-            self._send()
-            self._unsent = False
+    def _begin_access(self) -> None:
+        """One access epoch: all targets have posted, so nothing in it waits for user code."""
+        if self._access is not None:
+            for window in self.own():
+                window.Start(self._access, MPI.MODE_NOCHECK)
+
+    def _complete(self) -> None:
+        self.sync()
+        if self._access is not None:
+            for window in self.own():
+                window.Complete()
+
+    def _exposed_is_over(self) -> bool:
         while self._exposed:
             if not self._exposed[-1].Test():
                 return False
             self._exposed = self._exposed[:-1]
         return True
 
-    def _send(self) -> None:
-        """One access epoch: all targets have posted, so nothing here waits for user code."""
-        if self._access is None:
-            return
-        windows = self.own()
-        for window in windows:
-            window.Start(self._access, MPI.MODE_NOCHECK)
-        for puts, stores in self._stages[self._turn]:
-            for put in puts:
-                put.issue()
-            for target, source in stores:
-                target[...] = source
-        self.sync()
-        for window in windows:
-            window.Complete()
-
     def waiting_for(self, number: int) -> str:
-        if self._unsent:
-            return f"ready messages from {list(self._ready.into)}"
-        return f"completion by {list(self._ready.out)}"
-
-    def forget(self) -> None:
-        super().forget()
-        self._ready.forget()
-        self._stages, self._messages, self._exposed = [], [], []
+        ready, complete = list(self._ready.into), list(self._ready.out)
+        return f"ready messages from {ready}, completion by {complete}"
 
 
-class _Printed(OneSided):
+class _Printed(OneSided, ABC):
     """Every block, this rank's own included, is Put into a window that is *created* over the
     receive buffer, in the order of the ranks; nothing is stored through shared memory."""
 
@@ -113,20 +106,20 @@ class _Printed(OneSided):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        deliveries = sorted(self.deliveries, key=lambda delivery: delivery.peer)
-        self._puts = [put for delivery in deliveries for put in delivery.puts[0]]
+        self.deliveries.sort(key=lambda delivery: delivery.peer)
 
-    def advance(self) -> bool:
-        """Local, but for the algorithm's own synchronization, which ``Start`` leaves to Wait."""
-        self.close()
-        return True
+    def plans(self) -> list[Plan]:
+        begin = call(self.begin_epoch, once=True)
+        close = call(self.close, False, blocks=True, once=True)  # left to Wait
+        return [[[begin, *self.to_others(0), close, *self.come(0, self.peers)]]]
 
+    @abstractmethod
+    def begin_epoch(self) -> None:
+        """The beginning of the round."""
+
+    @abstractmethod
     def close(self) -> None:
         """Collective. The end of the round."""
-
-    def forget(self) -> None:
-        super().forget()
-        self._puts = []
 
 
 class FencePaper(_Printed):
@@ -136,11 +129,9 @@ class FencePaper(_Printed):
     program that clears its buffer between rounds would break (MPI-4.1 section 12.5.5).
     """
 
-    def begin(self, slot: int) -> None:
+    def begin_epoch(self) -> None:
         for window in self.own():
             window.Fence(MPI.MODE_NOPRECEDE)
-        for put in self._puts:
-            put.issue()
 
     def close(self) -> None:
         for window in self.own():
@@ -166,13 +157,11 @@ class LockPaper(_Printed):
             resources.on_release(partial(window.Unlock, rank), in_step=True)
         self.exchange.context.comm.Barrier()
 
-    def begin(self, slot: int) -> None:
+    def begin_epoch(self) -> None:
         for window in self.own():
             window.Unlock(self.exchange.rank)
         for window in self.own():
             window.Lock_all()
-        for put in self._puts:
-            put.issue()
 
     def close(self) -> None:
         barrier = self.exchange.context.comm.Barrier

@@ -43,7 +43,6 @@ class Place:
 
     @property
     def is_root(self) -> bool:
-        """Local."""
         return self.rank == ROOT
 
     @property

@@ -28,15 +28,15 @@ from onesided.apps.cli.report import Report, byte_count, duration
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.options import MESSAGE_SIZES
 from onesided.apps.papers.partitioned_sends import (
+    BULK,
+    MARKINGS,
     NATIVE,
     ORDERS,
     RANKS,
     SINGLE,
     Lane,
-    Marking,
     Runner,
     Sending,
-    Share,
     Work,
     sendings,
 )
@@ -177,7 +177,7 @@ def _case(
     order = ORDERS[place.order]
     known = {
         tuple(way.labels(marking).items()): (way, marking)
-        for way in ways for marking in way.markings if marking.suits(order)
+        for way in ways for marking in way.markings if order.in_runs or marking != BULK
     }  # fmt: skip
 
     def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
@@ -188,7 +188,7 @@ def _case(
         team = Team(place.threads)
         stack.callback(team.close)
         checks = Check(lane)
-        shares = order.shares(lane.partitions, place.threads, SEED)
+        shares = [part for part in order.divide(lane.partitions, place.threads, SEED) if part]
 
         def make(labels: Labels) -> Variant:
             way, marking = known[tuple(labels.items())]
@@ -201,7 +201,7 @@ def _case(
 
 
 def _ready(
-    way: Sending, marking: Marking, lane: Lane, team: Team, shares: Sequence[Share],
+    way: Sending, marking: str, lane: Lane, team: Team, shares: Sequence[Sequence[int]],
     checks: Check, share: float,
 ) -> Variant:
     """Collective. A way after its first rounds, from which its pace is known.
@@ -214,7 +214,7 @@ def _ready(
     try:
         with agreed(lane.comm):
             made.append(way.make(lane))
-        works = [marking.work(made[0], each) for each in shares]
+        works = [MARKINGS[marking](made[0], each) for each in shares]
         round_ = Round(made[0], team, [work for work in works if work is not None])
         _, pace = checks.wrong(round_)
         if FEW * pace > share / 2:

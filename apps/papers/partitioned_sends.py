@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -40,7 +40,6 @@ class Lane:
 
     @property
     def is_sender(self) -> bool:
-        """Local."""
         return self.comm.rank == SENDER
 
     @property
@@ -168,40 +167,25 @@ def _runner(lane: Lane, request: Any) -> Runner:
 #
 # The loop schemes of section 4.2 of the paper on partitioned communication in Open MPI.
 
-LEFT_TO_RIGHT = "left-to-right"
-RANDOMIZED = "randomized"
-NEIGHBORHOOD = "neighborhood"
+class Order(NamedTuple):
+    """A scheme: what each thread marks, of so many partitions, threads and a seed.
 
+    ``in_runs``: partitions beside each other follow each other, so that ranges pay.
+    """
 
-@dataclass(frozen=True)
-class Share:
-    """The partitions that one thread marks, in its order."""
-
-    indices: list[int]
-
-    @cached_property
-    def runs(self) -> list[tuple[int, int]]:
-        """Local. The same in as few ranges as keep the order: first and last of each."""
-        found: list[tuple[int, int]] = []
-        for index in self.indices:
-            if found and index == found[-1][1] + 1:
-                found[-1] = (found[-1][0], index)
-            else:
-                found.append((index, index))
-        return found
-
-
-@dataclass(frozen=True)
-class Order:
-    """A scheme. ``in_runs``: partitions beside each other follow each other, so ranges pay."""
-
-    name: str
     in_runs: bool
     divide: Callable[[int, int, int], list[list[int]]]
 
-    def shares(self, partitions: int, threads: int, seed: int) -> list[Share]:
-        """Local. What each thread marks; threads that have nothing to do are left out."""
-        return [Share(part) for part in self.divide(partitions, threads, seed) if part]
+
+def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
+    """Local. The same in as few ranges as keep the order: first and last of each."""
+    found: list[tuple[int, int]] = []
+    for index in indices:
+        if found and index == found[-1][1] + 1:
+            found[-1] = (found[-1][0], index)
+        else:
+            found.append((index, index))
+    return found
 
 
 def left_to_right(partitions: int, threads: int, seed: int) -> list[list[int]]:
@@ -231,12 +215,9 @@ def neighborhood(partitions: int, threads: int, seed: int) -> list[list[int]]:
 
 
 ORDERS = {
-    each.name: each
-    for each in (
-        Order(LEFT_TO_RIGHT, True, left_to_right),
-        Order(RANDOMIZED, False, randomized),
-        Order(NEIGHBORHOOD, True, neighborhood),
-    )
+    "left-to-right": Order(True, left_to_right),
+    "randomized": Order(False, randomized),
+    "neighborhood": Order(True, neighborhood),
 }
 
 
@@ -275,12 +256,12 @@ Work = Callable[[], float]
 clock = time.perf_counter
 
 
-def one_by_one(runner: Runner, share: Share) -> Work | None:
+def one_by_one(runner: Runner, indices: Sequence[int]) -> Work | None:
     """Local. A call for every partition."""
     mark = runner.mark
     if mark is None:
         return None
-    *most, last = share.indices
+    *most, last = indices
 
     def work() -> float:
         for index in most:
@@ -292,12 +273,12 @@ def one_by_one(runner: Runner, share: Share) -> Work | None:
     return work
 
 
-def in_ranges(runner: Runner, share: Share) -> Work | None:
+def in_ranges(runner: Runner, indices: Sequence[int]) -> Work | None:
     """Local. A call for every range of partitions."""
     mark = runner.mark_range
     if mark is None:
         return None
-    *most, (low, high) = share.runs
+    *most, (low, high) = runs(indices)
 
     def work() -> float:
         for first, last in most:
@@ -309,27 +290,11 @@ def in_ranges(runner: Runner, share: Share) -> Work | None:
     return work
 
 
-def not_at_all(runner: Runner, share: Share) -> Work | None:
-    """Local. The buffer leaves as a whole."""
-    return None
-
-
-@dataclass(frozen=True)
-class Marking:
-    """A way of marking: its name, and a thread's work. ``ranges``: only for orders of these."""
-
-    name: str
-    work: Callable[[Runner, Share], Work | None]
-    ranges: bool = False
-
-    def suits(self, order: Order) -> bool:
-        """Local. Whether an order can be marked in this way."""
-        return order.in_runs or not self.ranges
-
-
-ONE_BY_ONE = Marking("one by one", one_by_one)
-BULK = Marking("in bulk", in_ranges, ranges=True)
-WHOLE = Marking("", not_at_all)
+ONE_BY_ONE, BULK, WHOLE = "one by one", "in bulk", ""
+#: By name of a way of marking what a thread does; None where there is nothing to mark.
+MARKINGS: Mapping[str, Callable[[Runner, Sequence[int]], Work | None]] = {
+    ONE_BY_ONE: one_by_one, BULK: in_ranges, WHOLE: lambda runner, indices: None,
+}  # fmt: skip
 
 
 AUTO = "auto"
@@ -348,14 +313,14 @@ class Sending:
 
     method: str
     make: Callable[[Lane], Runner]
-    markings: Sequence[Marking]
+    markings: Sequence[str]
     aggregate: int | None = None
     multiple: bool = True
 
-    def labels(self, marking: Marking) -> dict[str, str]:
+    def labels(self, marking: str) -> dict[str, str]:
         """Of a row."""
         grouped = {"aggregate": byte_count(self.aggregate)} if self.aggregate else {}
-        marked = {"marked": marking.name} if marking.name else {}
+        marked = {"marked": marking} if marking else {}
         return {"method": self.method, **grouped, **marked}
 
 

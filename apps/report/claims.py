@@ -1,16 +1,19 @@
-"""What the papers claim, where in them, and what is measured of it here.
+"""What the papers claim, and what is measured of it here.
 
-The only place that knows the papers' numbers. A claim is a record: which rows, over which others,
-at which sizes, between which bounds. Numbers that are not a paper's own are what its words are
-taken to mean, and said in the claim: "the same" is within ten percent.
+A claim is a record of ``data/claims.toml``, the only place that knows the papers' numbers: which
+rows, over which others, at which sizes, between which bounds. Numbers that are not a paper's own
+are what its words are taken to mean, and said in the claim: "the same" is within ten percent.
 """
 
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 
+from onesided.apps.cli.options import size as read_size
 from onesided.apps.cli.report import BASELINE, byte_count
 from onesided.apps.cli.statistics import Interval
 from onesided.apps.report.result import Entry, Result
@@ -130,7 +133,8 @@ class Rule:
                          None)  # fmt: skip
         else:
             wanted = self.over if isinstance(self.over, str) else self.over[entry.method]
-            own = ("method", "memory", "order" if self.command == TREE else "method", "op")
+            own = ["method", "memory", "op"]
+            own += ["order"] if self.command == "bench broadcast" else []  # of a tree alone
             others = [e for e in near if e.method == wanted and _alike(e, entry, own)]
             exact = [e for e in others if e.label("memory") == entry.label("memory")]
             other = next(iter(exact or others), None)
@@ -237,226 +241,18 @@ def judged(results: Sequence[Result]) -> list[Finding]:
     return [Finding(claim, *found) for claim in CLAIMS for found in claim.rule.judge(results)]
 
 
-KIBI, MEBI = 1 << 10, 1 << 20
-MANY = 16  # threads of papers 002 and 004
-UNIFORM, IRREGULAR, TREE = "bench alltoallv", "bench patterns", "bench broadcast"
-CELLS, PARTS = "bench rma-mt", "bench partitioned"
-FENCE = ("rma-fence", "rma-fence-paper")
-LOCK = ("rma-lock", "rma-lock-paper")
-TREES = ("rma-binomial", "passive")
-LINEAR = {"rma-binomial": "rma-linear", "passive": "one-sided"}
-BY = {"latency": "time", "bandwidth": "gigabytes_per_s", "rate-halo": "messages_per_s"}
-OURS = ("p2p", "p2p-gather", "rma")  # our partitioned sends, which gather partitions
-ONE = {"order": "left-to-right", "marked": "one by one"}
-GROUPED = {"aggregate": "64 KiB", "marked": "one by one"}
+def _read() -> Iterator[Claim]:
+    """Local. The claims of ``data/claims.toml``."""
+    text = (files("onesided.apps") / "data" / "claims.toml").read_text(encoding="utf-8")
+    for given in tomllib.loads(text)["paper"]:
+        claims = given.pop("claim")
+        paper = Paper(**given)
+        for claim in claims:
+            where, words = claim.pop("where"), claim.pop("words")
+            for name in claim.keys() & {"low", "high"}:
+                claim[name] = float(read_size(str(claim[name])))
+            claim["shares"] = {read_size(at): part for at, part in claim.get("shares", {}).items()}
+            yield Claim(paper, where, words, Rule(**claim))
 
-#: By the paper where in it, its words, and the rule.
-BY_PAPER: dict[Paper, Sequence[tuple[str, str, Rule]]] = {
-    Paper(
-        "paper 000",
-        "Analyzing Persistent Alltoallv RMA Implementations for High-Performance MPI Communication",
-        "up to 448 processes, 28 per node, InfiniBand, MVAPICH2",
-    ): (
-        ("Sections 1 and 5, Figure 2",
-         "From 32 KiB per process on, the persistent fence exchange is faster than MPI_Alltoallv.",
-         Rule(UNIFORM, FENCE, low=32 * KIBI, most=1.0)),
-        ("Sections 5 and 6, Figure 2",
-         "From 32 KiB per process on, the persistent lock exchange is faster than MPI_Alltoallv.",
-         Rule(UNIFORM, LOCK, low=32 * KIBI, most=1.0)),
-        ("Sections 5 and 6, Figure 2",
-         "Up to 16 KiB per process, MPI_Alltoallv is not slower than the persistent exchanges.",
-         Rule(UNIFORM, (*FENCE, *LOCK), high=16 * KIBI, least=1.0)),
-        ("Section 5, Figure 2",
-         "Fence saves 30.2 % of a call at 32 KiB, 27.1 % at 128 KiB, 27.6 % at 1 MiB and 44.3 % at "
-         "2 MiB, or more.",
-         Rule(UNIFORM, FENCE, shares={32 * KIBI: 0.302, 128 * KIBI: 0.271, MEBI: 0.276, 2 * MEBI:
-              0.443})),
-        ("Section 5, Figure 2",
-         "Lock saves 25.1 % of a call at 32 KiB, 14.7 % at 128 KiB, 17.5 % at 1 MiB and 38.3 % at "
-         "2 MiB, or more.",
-         Rule(UNIFORM, LOCK, shares={32 * KIBI: 0.251, 128 * KIBI: 0.147, MEBI: 0.175, 2 * MEBI:
-              0.383})),
-        ("Section 5, equation 3",
-         "From 32 KiB per process on, the set-up has paid after one iteration.",
-         Rule(UNIFORM, (*FENCE, *LOCK), low=32 * KIBI, value="break_even", most=1.0)),
-        ("Section 5, Figure 1",
-         "With 2 MiB per process, fence stays ahead of MPI_Alltoallv as processes are added (28 to "
-         "448 there, 38 % ahead at the end).",
-         Rule(UNIFORM, FENCE, low=2 * MEBI, high=2 * MEBI, x="ranks", points=2, most=1.0)),
-        ("Section 5, Figure 1",
-         "With 2 MiB per process, lock falls behind MPI_Alltoallv as processes are added (Figure 2 "
-         "has it ahead on the 224 processes of that figure, with as many bytes).",
-         Rule(UNIFORM, LOCK, low=2 * MEBI, high=2 * MEBI, x="ranks", points=2, take="last",
-              least=1.0)),
-        ("Sections 1 and 6",
-         "Fence is faster than lock throughout.",
-         Rule(UNIFORM, FENCE, dict(zip(FENCE, LOCK, strict=True)), most=1.0)),
-        ("Section 5.1, Figure 3",
-         "On the pattern of a sparse matrix, fence and hierarchical fence take the same time "
-         "(within 10 %).",
-         Rule(IRREGULAR, ("rma-fence-hier",), {"rma-fence-hier": "rma-fence"}, least=0.9,
-              most=1.1)),
-        ("Section 5.1, Figure 3",
-         "On the pattern of a sparse matrix, fence is faster than lock.",
-         Rule(IRREGULAR, FENCE, dict(zip(FENCE, LOCK, strict=True)), most=1.0)),
-    ),
-    Paper(
-        "paper 002",
-        "RMA-MT: A Benchmark Suite for Assessing MPI Multi-threaded RMA Performance",
-        "2 nodes of 16 cores and more, InfiniBand QDR, MVAPICH 2.1 and Open MPI of October 2015",
-    ): (
-        ("Section V, Figure 1",
-         "With one thread, the latency of one-sided messages is above that of two-sided ones, also "
-         "with the best synchronization, PSCW.",
-         Rule(CELLS, ("pscw",), "two-sided", labels={"pattern": "latency", "op": "put"},
-              value=BY["latency"], least=1.0, take="mostly")),
-        ("Section VI.A, Figure 3",
-         "The latency of PSCW is less than half of that of lock_all, with one thread and with "
-         "sixteen (44 % and 27 % of it there).",
-         Rule(CELLS, ("pscw",), {"pscw": "lock_all"}, labels={"pattern": "latency", "op": "put"},
-              value=BY["latency"], most=0.5, take="mostly")),
-        ("Section VI.A, Figure 3",
-         "From one thread to sixteen, latencies grow at least fourfold (almost 5 times with fence "
-         "and PSCW there, almost 8 times with lock and lock_all).",
-         Rule(CELLS, ("fence", "pscw", "lock", "lock_all"), "threads=1", labels={"pattern":
-              "latency", "op": "put"}, value=BY["latency"], least=4.0, threads=MANY,
-              take="mostly")),
-        ("Section VI.A, Figure 2",
-         "From one thread to sixteen, lock_all loses bandwidth (19 % there).",
-         Rule(CELLS, ("lock_all",), "threads=1", labels={"pattern": "bandwidth", "op": "put"},
-              value=BY["bandwidth"], most=1.0, threads=MANY, take="mostly")),
-        ("Section VI.A, Figure 4",
-         "With messages below 2 KiB, lock_all has less than half of the halo exchange rate of the "
-         "two-sided baseline (49.5 % there).",
-         Rule(CELLS, ("lock_all",), "two-sided", labels={"pattern": "rate-halo", "op": "get"},
-              value=BY["rate-halo"], most=0.5, high=2 * KIBI - 1, take="mostly")),
-        ("Section VI.A, Figure 4",
-         "Fence and PSCW have the same halo exchange rate with one thread (2.3 % apart there; "
-         "within 10 %).",
-         Rule(CELLS, ("fence",), {"fence": "pscw"}, labels={"pattern": "rate-halo", "op": "get"},
-              value=BY["rate-halo"], least=0.9, most=1.1, take="mostly")),
-        ("Section VI.A, Figure 4",
-         "With messages below 2 KiB, fence loses halo exchange rate from one thread to sixteen "
-         "(68.2 % are left there): at least a quarter of it.",
-         Rule(CELLS, ("fence",), "threads=1", labels={"pattern": "rate-halo", "op": "get"},
-              value=BY["rate-halo"], most=0.75, high=2 * KIBI - 1, threads=MANY, take="mostly")),
-        ("Section VI.B, Figure 5",
-         "With one thread, bandwidths at 1 MiB hardly depend on the synchronization (within 10 %).",
-         Rule(CELLS, ("lock", "pscw"), {"lock": "fence", "pscw": "fence"}, labels={"pattern":
-              "bandwidth", "op": "put"}, value=BY["bandwidth"], least=0.9, most=1.1, low=MEBI,
-              high=MEBI, take="mostly")),
-        ("Section VI.B, Figure 5",
-         "With sixteen threads, fence has less bandwidth than lock (21 % less there).",
-         Rule(CELLS, ("fence",), {"fence": "lock"}, labels={"pattern": "bandwidth", "op": "put"},
-              value=BY["bandwidth"], most=1.0, threads=MANY, take="mostly")),
-        ("Section VI.B, Figure 5",
-         "From one thread to sixteen, fence loses bandwidth (28 % there).",
-         Rule(CELLS, ("fence",), "threads=1", labels={"pattern": "bandwidth", "op": "put"},
-              value=BY["bandwidth"], most=1.0, threads=MANY, take="mostly")),
-        ("Section VI.B, Figure 7",
-         "At 8 bytes, fence has less than half of the halo exchange rate of the two-sided baseline "
-         "(43.4 % there).",
-         Rule(CELLS, ("fence",), "two-sided", labels={"pattern": "rate-halo", "op": "put"},
-              value=BY["rate-halo"], most=0.5, low=8, high=8, take="mostly")),
-        ("Section VI.B, Figure 7",
-         "At 1 MiB, fence has at least 90 % of it (96.4 % there).",
-         Rule(CELLS, ("fence",), "two-sided", labels={"pattern": "rate-halo", "op": "put"},
-              value=BY["rate-halo"], least=0.9, low=MEBI, high=MEBI, take="mostly")),
-        ("Section VII.A, Figure 8",
-         "In HPCCG, Puts by a thread for every neighbor between lock_all and unlock_all cost at "
-         "most 2.9 % of the time with messages.",
-         Rule("hpccg", ("lock-all-threads",), "two-sided", most=1.029, x="ranks", low_x=2)),
-        ("Section VII.B, Figure 8",
-         "In MiniMD, Puts by a thread for every neighbor between two fences cost at most 2.4 % of "
-         "the time with messages (Open MPI; with MVAPICH2 7.8 %).",
-         Rule("minimd", ("fence-threads",), "two-sided", most=1.024, x="ranks", low_x=2)),
-        ("Section VII.C, Figure 8",
-         "In MiniFE, Puts by a thread for every neighbor between two fences cost at most 3.0 % of "
-         "the time with messages (Open MPI; with MVAPICH2 44.1 %).",
-         Rule("minife", ("fence-threads",), "two-sided", most=1.030, x="ranks", low_x=2)),
-    ),
-    Paper(
-        "paper 003",
-        "Towards Efficient Collectives for MPI Remote Memory Access",
-        "48 processes on 6 nodes, InfiniBand QDR, MVAPICH2 2.3.1; 96 on 12 nodes, Gigabit "
-        "Ethernet, MPICH 3.2.1",
-    ): (
-        ("Section 4, Figures 13 to 16",
-         "From some length on, the binomial tree is faster than the linear broadcast.",
-         Rule(TREE, TREES, LINEAR, take="last", most=1.0, ranks=4)),
-        ("Section 4, Figures 13 to 16",
-         "For small messages the linear broadcast is the faster one.",
-         Rule(TREE, TREES, LINEAR, take="first", least=1.0, ranks=4)),
-        ("Sections 4 and 5",
-         "The tree gains with the length of the message and with the number of processes.",
-         Rule(TREE, TREES, LINEAR, take="falls", points=2, ranks=4)),
-        ("Section 4",
-         "The tree gains more on a slower network.",
-         Rule(TREE, TREES, LINEAR, take="falls", x="nodes", points=2, ranks=4)),
-        ("Section 4, Figure 14",
-         "10 MiB: the tree is ahead from 32 processes on.",
-         Rule(TREE, TREES, LINEAR, low=0.9 * 10 * MEBI, high=1.1 * 10 * MEBI, x="ranks",
-              low_x=32, most=1.0)),
-        ("Section 4, Figure 14",
-         "16 MiB: the tree is ahead from 24 processes on.",
-         Rule(TREE, TREES, LINEAR, low=0.9 * 16 * MEBI, high=1.1 * 16 * MEBI, x="ranks",
-              low_x=24, most=1.0)),
-        ("Section 4, Figure 16",
-         "16 KiB: the tree is ahead from 80 processes on.",
-         Rule(TREE, TREES, LINEAR, low=0.9 * 16 * KIBI, high=1.1 * 16 * KIBI, x="ranks",
-              low_x=80, most=1.0)),
-        ("Section 4, Figure 16",
-         "34 KiB: the tree is ahead from 32 processes on.",
-         Rule(TREE, TREES, LINEAR, low=0.9 * 34 * KIBI, high=1.1 * 34 * KIBI, x="ranks",
-              low_x=32, most=1.0)),
-    ),
-    Paper(
-        "paper 004",
-        "Benchmarking the State of MPI Partitioned Communication in Open MPI",
-        "2 processes on 2 nodes, InfiniBand HDR, Open MPI 5.0.3",
-    ): (
-        ("Section 5.1, Figure 3",
-         "Persistent and partitioned sends keep the bandwidth of the whole buffer down to "
-         "partitions of 64 KiB (90 % of it).",
-         Rule(PARTS, ("persistent", "psend"), "largest", labels=ONE, value="rate", low=64 * KIBI,
-              least=0.9)),
-        ("Section 5.1, Figure 3",
-         "Blocking sends lose bandwidth soon when the buffer is split (below 90 % at 256 KiB).",
-         Rule(PARTS, ("send",), "largest", labels=ONE, value="rate", high=256 * KIBI,
-              take="last", most=0.9)),
-        ("Section 5.1, Figure 3",
-         "With small partitions, partitioned sends come down to blocking sends (within a factor of "
-         "1.5 at the smallest).",
-         Rule(PARTS, ("psend",), {"psend": "send"}, labels=ONE, value="rate", take="first",
-              least=1 / 1.5, most=1.5)),
-        ("Section 5.1, Figure 3",
-         "With one thread, persistent and partitioned sends are the same (within 10 %).",
-         Rule(PARTS, ("psend",), {"psend": "persistent"}, labels=ONE, value="rate", least=0.9,
-              most=1 / 0.9)),
-        ("Section 5.1, Figure 4",
-         "From 1 to 16 threads, persistent sends of large partitions lose a quarter of their "
-         "bandwidth.",
-         Rule(PARTS, ("persistent",), "threads=1", labels=ONE, value="rate", threads=MANY,
-              take="last", most=0.75)),
-        ("Section 5.1, Figure 4",
-         "From 1 to 16 threads, partitioned sends of large partitions lose less than that.",
-         Rule(PARTS, ("psend",), "threads=1", labels=ONE, value="rate", threads=MANY,
-              take="last", least=0.75)),
-        ("Section 5.2, Figure 5",
-         "The order in which partitions are marked does not matter (within 10 %).",
-         Rule(PARTS, ("psend",), "order=left-to-right", labels={"order": ["randomized",
-              "neighborhood"], "marked": "one by one"}, value="rate", least=0.9, most=1 / 0.9)),
-        ("Section 5.3, Figure 6a",
-         "With aggregation, sequential and neighborhood order keep the bandwidth of large "
-         "partitions whatever the size (90 % of it).",
-         Rule(PARTS, OURS, "largest", labels={**GROUPED, "order": ["left-to-right",
-              "neighborhood"]}, value="rate", least=0.9)),
-        ("Section 5.3, Figure 6b",
-         "With aggregation, a random order loses bandwidth (below 90 % of the sequential order's "
-         "with some size).",
-         Rule(PARTS, OURS, "order=left-to-right", labels={**GROUPED, "order": ["randomized"]},
-              value="rate", take="any", most=0.9)),
-    ),
-}  # fmt: skip
 
-CLAIMS = [Claim(paper, *told) for paper, claims in BY_PAPER.items() for told in claims]
+CLAIMS = list(_read())

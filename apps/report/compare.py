@@ -72,24 +72,20 @@ def run_check(comm: MPI.Intracomm, options: Options) -> int:
 
 def _check(options: Any) -> int:
     results, _ = results_of(options.folder)
-    text = (files("onesided.apps") / "data" / "targets.toml").read_text(encoding="utf-8")
-    targets = tomllib.loads(text)["target"]
     cells, missed = [], 0
     for result in results:
-        for target in targets:
-            for entry, value in _held(result, target):
-                met = value.median <= target["at_most"]
-                missed += not met
-                sure = value.known and (value.low <= target["at_most"]) == (
-                    value.high <= target["at_most"]
-                )
-                cells.append({
-                    "command": result.command, "row": " ".join(entry.labels.values()),
-                    "against": target.get("against", target.get("metric")),
-                    "here": str(value) if "against" in target else shown("_s", value.median),
-                    "at most": f"{target['at_most']:g}",
-                    "": ("met" if met else "MISSED") + ("" if sure else "?"),
-                })  # fmt: skip
+        for target, entry, value in held(result):
+            most = target["at_most"]
+            met = value.median <= most
+            missed += not met
+            sure = value.known and (value.low <= most) == (value.high <= most)
+            cells.append({
+                "command": result.command, "row": " ".join(entry.labels.values()),
+                "against": target.get("against", target.get("metric")),
+                "here": str(value) if "against" in target else shown("_s", value.median),
+                "at most": f"{most:g}",
+                "": ("met" if met else "MISSED") + ("" if sure else "?"),
+            })  # fmt: skip
     if not cells:
         print("no targets are set for these results", flush=True)
         return 0
@@ -99,26 +95,30 @@ def _check(options: Any) -> int:
     return FAILED if missed else 0
 
 
-def _held(result: Result, target: Mapping[str, Any]) -> Iterator[tuple[Entry, Interval]]:
-    """Local. The rows that a target is about, and what is held against it."""
+def held(result: Result) -> Iterator[tuple[Mapping[str, Any], Entry, Interval]]:
+    """Local. The targets, the rows that each is about, and what is held against it."""
+    text = (files("onesided.apps") / "data" / "targets.toml").read_text(encoding="utf-8")
     vendor = str(result.versions.get("mpi library", ""))
-    if target["command"] != result.command or not vendor.startswith(target.get("mpi", "")):
-        return
-    if target.get("ranks", 2) != result.machine.get("ranks") or result.machine.get("nodes") != 1:
-        return
-    for entry in result.timed:
-        labels = target.get("labels", {})
-        nbytes = entry.number("bytes") or 0.0
-        fits = all(entry.label(name) in _list(texts) for name, texts in labels.items())
-        if not fits or not target.get("least", 0) <= nbytes <= target.get("most", 1 << 62):
-            continue
-        if "against" in target:
-            value = entry.interval(target["against"])
-        else:
-            seconds = entry.number(target["metric"])
-            value = None if seconds is None else Interval(seconds)
-        if value is not None:
-            yield entry, value
+    for target in tomllib.loads(text)["target"]:
+        mine = target["command"] == result.command and vendor.startswith(target.get("mpi", ""))
+        ranks = result.machine.get("ranks"), result.machine.get("nodes")
+        if mine and ranks == (target.get("ranks", 2), 1):
+            for entry in result.timed:
+                value = _value(entry, target)
+                if value is not None:
+                    yield target, entry, value
+
+
+def _value(entry: Entry, target: Mapping[str, Any]) -> Interval | None:
+    """Local. What a target bounds of a row; None for a row that it is not about."""
+    labels, nbytes = target.get("labels", {}), entry.number("bytes") or 0.0
+    fits = all(entry.label(name) in _list(texts) for name, texts in labels.items())
+    if not fits or not target.get("least", 0) <= nbytes <= target.get("most", 1 << 62):
+        return None
+    if "against" in target:
+        return entry.interval(target["against"])
+    seconds = entry.number(target["metric"])
+    return None if seconds is None else Interval(seconds)
 
 
 def _list(texts: Any) -> list[str]:

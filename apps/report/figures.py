@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from html import escape
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from onesided.apps.cli.options import Picture
@@ -98,7 +99,7 @@ class Spec:
                 yield Plot(title, self.x[1:], self.y[1:], lines, level=self.level)
             elif xs:
                 bars = {name: {self.y[1]: line[0][1]} for name, line in lines.items()}
-                at = FORMATS[self.x[2]](xs.pop())
+                at = FORMATS[self.x[2]](xs.pop()) + (" ranks" if self.x[2] == RANKS else "")
                 yield Plot(f"{title}, {at}", y=self.y[1:], bars=bars, level=self.level)
 
 
@@ -186,7 +187,7 @@ SPECS: Mapping[str, Sequence[Spec]] = {
     "bench broadcast": tuple(
         Spec(f"Broadcast {what} (as Figure {number} of paper 003)", x, SECONDS, (METHOD, "order"),
              panel, wanted=partial(_of_size, large))
-        for what, large, first in (("of 1 MiB and more", True, 13), ("of less", False, 15))
+        for what, large, first in (("of 1 MiB and more", True, 13), ("below 1 MiB", False, 15))
         for number, x, panel in ((first, OF_BYTES, ["ranks"]), (first + 1, OF_RANKS, ["bytes"]))
     ),
     "bench partitioned": (
@@ -355,7 +356,7 @@ def canvas(plot: Plot) -> Any:
     size = (5.6, max(1.6, 0.55 + 0.2 * plot.height)) if plot.bars else (5.6, 3.6)
     figure = blank(size)
     axes = figure.add_subplot()
-    axes.set_title(_wrapped(plot.title), fontsize=9, color=INK, loc="left")
+    axes.set_title(fill(plot.title, 44 if plot.matrix else 70), fontsize=9, color=INK, loc="left")
     axes.tick_params(colors=INK, labelsize=8, which="both")
     for side, spine in axes.spines.items():
         spine.set_color(INK)
@@ -370,12 +371,6 @@ def canvas(plot: Plot) -> Any:
         name.set_color(INK)
         name.set_fontsize(8)
     return figure
-
-
-def _wrapped(title: str) -> str:
-    from textwrap import fill
-
-    return fill(title, 70)
 
 
 def _lines(axes: Any, plot: Plot) -> None:
@@ -460,6 +455,7 @@ def _bars(axes: Any, plot: Plot) -> None:
 def _matrix(figure: Any, axes: Any, plot: Plot) -> None:
     import numpy as np
     from matplotlib.colors import LogNorm
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     counts = np.array(plot.matrix, float)
     most = max(float(counts.max()), 2.0)
@@ -481,4 +477,7 @@ def _matrix(figure: Any, axes: Any, plot: Plot) -> None:
                     axes.text(column + 0.5, row + 0.5, number(count), fontsize=6, ha="center",
                               va="center", color="#ffffff" if dark else "#000000")  # fmt: skip
     bar = figure.colorbar(shown)
+    told, narrow = FuncFormatter(lambda count, _: number(count)), most / least < 20
+    bar.ax.yaxis.set_major_formatter(told)
+    bar.ax.yaxis.set_minor_formatter(told if narrow else NullFormatter())
     bar.ax.tick_params(colors=INK, labelsize=7, which="both")

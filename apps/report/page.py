@@ -22,10 +22,9 @@ FEW = 8  # rows; a longer table is folded
 FEW_BARS = 16  # of a figure that can be read where it is small
 UNSTEADY = 1.3  # third quartile over the first, from which on a machine is said not to be quiet
 BREAK_EVEN = (
-    "N iterations of a persistent exchange take T_init + N T_persistent, of the plain call "
-    "N T_MPI; the set-up has paid after N = T_init / (T_MPI - T_persistent) iterations, rounded up "
-    "(equations 1 to 3 of paper 000). T_init includes freeing; times are medians; never: it is not "
-    "faster."
+    "Break-even: N iterations of a persistent exchange take T_init + N T_persistent, of the plain "
+    "call N T_MPI; the set-up, freeing included, has paid after T_init / (T_MPI - T_persistent) "
+    "iterations, rounded up (equations 1 to 3 of paper 000); never: it is not faster."
 )
 KINDS = {"holds here": "holds", "does not hold here": "fails", "unclear here": "unclear"}
 
@@ -38,15 +37,21 @@ def page(
     ``groups``: results of one machine and MPI each, with what is found about the claims.
     """
     parts: list[str] = []
+    drawn = [
+        [_drawn(each, f"g{number}-{k}") for k, each in enumerate(results)]
+        for number, (results, _) in enumerate(groups)
+    ]
     for number, (results, _) in enumerate(groups):
-        parts.append(_first_screen(results, f"g{number}"))
+        parts.append(_first_screen(results, drawn[number], f"g{number}"))
     if left_out:
         parts.append(_p(f"Left out: {', '.join(left_out)}.", "faint"))
     if find_spec("matplotlib") is None:
         parts.append(_p("Without figures: they need matplotlib (the extra plot).", "faint"))
     for number, (results, findings) in enumerate(groups):
-        parts += [_section(each, f"g{number}-{k}") for k, each in enumerate(results)]
-        parts += [_break_even(results), _machine(results), _claims(findings)]
+        parts += [
+            _section(each, drawn[number][k], f"g{number}-{k}") for k, each in enumerate(results)
+        ]
+        parts += [_machine(results), _claims(findings)]
     template = (files("onesided.apps") / "data" / "report.html").read_text(encoding="utf-8")
     return Template(template).substitute(title=TITLE, body="\n".join(filter(None, parts)))
 
@@ -79,7 +84,14 @@ def _fold(summary: str, inside: str, *, opened: bool = False) -> str:
     return f"<details{mark}><summary>{escape(summary)}</summary>{inside}</details>"
 
 
-def _figure(plot: Plot, prefix: str) -> str:
+def _drawn(result: Result, prefix: str) -> list[tuple[Plot, str]]:
+    """Local. The figures of a result and their SVG; none without matplotlib."""
+    if find_spec("matplotlib") is None:
+        return []
+    return [(plot, svg(plot, f"{prefix}-f{k}")) for k, plot in enumerate(plots(result))]
+
+
+def _figure(plot: Plot, image: str) -> str:
     heads, rows = plot.table()
     kind = FORMATS[plot.y[1]]
     across = FORMATS[plot.x[1]] if plot.lines else str
@@ -88,13 +100,15 @@ def _figure(plot: Plot, prefix: str) -> str:
         for first, *others in rows
     ]
     numbers = _fold("Numbers", table(plot.title, heads, cells))
-    return f"<figure>{svg(plot, prefix)}{numbers}</figure>"
+    return f"<figure>{image}{numbers}</figure>"
 
 
 # -- what was found -------------------------------------------------------------------------------
 
 
-def _first_screen(results: Sequence[Result], prefix: str) -> str:
+def _first_screen(
+    results: Sequence[Result], drawn: Sequence[Sequence[tuple[Plot, str]]], prefix: str
+) -> str:
     """What was run, where, with one small figure each; what was slower, and when a set-up paid."""
     system, processor, library = results[0].place
     dates = sorted(result.date for result in results if result.date)
@@ -102,13 +116,14 @@ def _first_screen(results: Sequence[Result], prefix: str) -> str:
     said = [_p(f"{library} on {processor} ({system}){when}. {unsteady(results)}")]
     cards = []
     for k, each in enumerate(results):
-        drawn = plots(each) if find_spec("matplotlib") is not None else []
-        first = next((plot for plot in drawn if plot.height <= FEW_BARS), None)
-        small = svg(first, f"{prefix}-{k}-small") if first else ""
+        images = (image for plot, image in drawn[k] if plot.height <= FEW_BARS)
+        small = next(images, "").replace(f"{prefix}-{k}-f", f"{prefix}-{k}-small")  # ids
         head = f'<h3><a href="#{prefix}-{k}">{escape(each.command)}</a></h3>'
         about = _p(f"{each.layout}, {each.name}", "faint")
         cards.append(f'<div class="card">{head}{about}{_p(outcome(each))}{small}</div>')
     said.append(f'<div class="cards">{"".join(cards)}</div>')
+    if any(entry.values.get("break_even") is not None for each in results for entry in each.timed):
+        said.append(_p(BREAK_EVEN, "faint"))
     return "\n".join(said)
 
 
@@ -140,7 +155,7 @@ def outcome(result: Result) -> str:
         more = f", {refused} that could not be measured" if refused else ""
         return f"{count} row{'' if count == 1 else 's'}{more}."
     best_method = min(by_method, key=lambda method: median(by_method[method]))
-    told = [f"{best_method}: {_spread(by_method[best_method])} of {name}'s time"]
+    told = [f"{best_method}: {_spread(by_method[best_method])} of the time of {name}"]
     if "auto" in by_method and best_method != "auto":
         told.append(f"auto: {_spread(by_method['auto'])}")
     slower = [case for case, values in cases.items() if min(values.values()) > 1.0]
@@ -150,8 +165,9 @@ def outcome(result: Result) -> str:
             f" and {len(slower) - 6} more." if len(slower) > 6 else ".")  # fmt: skip
     counts = [c for e in result.timed if isinstance(c := e.values.get("break_even"), int)]
     if counts:
-        text += f" A set-up has paid after {min(counts)} to {max(counts)} iterations (median "
-        text += f"{median(counts):.0f})."
+        least, most = min(counts), max(counts)
+        more = f" to {most} iterations (median {median(counts):.0f})" if most > least else ""
+        text += f" A set-up has paid after {least}{more or ' iterations'}."
     return text
 
 
@@ -179,14 +195,13 @@ def unsteady(results: Sequence[Result]) -> str:
 # -- sections -------------------------------------------------------------------------------------
 
 
-def _section(result: Result, anchor: str) -> str:
+def _section(result: Result, drawn: Sequence[tuple[Plot, str]], anchor: str) -> str:
     """Figures, rows, listings and remarks of one result."""
     asked = [f"{k} {shown(k, v)}" for k, v in result.settings.items() if v not in (None, {}, [])]
     said = [f'<h2 id="{anchor}">{escape(result.command)} ({escape(result.layout)})</h2>']
     said += [_p(outcome(result)), _p(f"From {result.name}: {', '.join(asked)}.", "faint")]
-    drawn = plots(result) if find_spec("matplotlib") is not None else []
     if drawn:
-        figures = (_figure(plot, f"{anchor}-f{k}") for k, plot in enumerate(drawn))
+        figures = (_figure(plot, image) for plot, image in drawn)
         said.append(f'<div class="figures">{"".join(figures)}</div>')
     heads, rows = rows_table(result.entries)
     if rows:
@@ -237,24 +252,6 @@ def _cells(entry: Entry) -> dict[str, str]:
         re.sub(r"_(s|bytes)\Z", "", name).replace("_", " "): shown(name, value)
         for name, value in plain if not isinstance(value, dict | list)
     }  # fmt: skip
-
-
-def _break_even(results: Sequence[Result]) -> str:
-    """A row for everything that was done, a column for every method with a set-up."""
-    tables = []
-    for result in results:
-        counted = [e for e in result.timed if e.values.get("break_even") is not None]
-        names = [n for n in dict.fromkeys(n for e in counted for n in e.labels) if n != METHOD]
-        found: dict[tuple[str, ...], dict[str, str]] = {}
-        for entry in counted:
-            key = tuple(entry.label(name) for name in names)
-            found.setdefault(key, {})[entry.method] = str(entry.values["break_even"])
-        methods = list(dict.fromkeys(entry.method for entry in counted))
-        rows = [[*key, *(each.get(m, NOTHING) for m in methods)] for key, each in found.items()]
-        if rows and names:
-            caption = f"N: {result.command}, {result.layout} ({result.name})"
-            tables.append(table(caption, [*names, *methods], rows))
-    return f"<h2>Break-even</h2>{_p(BREAK_EVEN)}{''.join(tables)}" if tables else ""
 
 
 #: Facts of a machine by their names in the files.

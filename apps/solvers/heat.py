@@ -183,25 +183,23 @@ class Scattered:
 class Straight:
     """:meth:`.Grid.halo`: neighbors write into the ghosts of the block themselves."""
 
+    label = ""
+
     def __init__(self, grid: Grid, fields: Sequence[Array]) -> None:
         """Collective."""
-        self._requests = [(field, grid.halo(field)) for field in fields]
-        self.label = ""
+        self._requests = {id(field): grid.halo(field) for field in fields}
 
     def start(self, field: Array) -> None:
         """Send what neighbors need."""
-        self._of(field).Start()
+        self._requests[id(field)].Start()
 
     def finish(self, field: Array) -> None:
         """Wait for the ghosts."""
-        self._of(field).Wait()
-
-    def _of(self, field: Array) -> Any:
-        return next(request for each, request in self._requests if each is field)
+        self._requests[id(field)].Wait()
 
     def free(self) -> None:
         """Collective."""
-        for _, request in reversed(self._requests):
+        for request in reversed(self._requests.values()):
             request.Free()
 
 
@@ -219,7 +217,6 @@ class Simulation:
         self, problem: Problem, fields: Sequence[Array], start: Array, way: Any,
         ghosts: NDArray[np.intp],
     ) -> None:
-        """Local."""
         self._ghosts = ghosts
         self.problem, self.way, self._fields = problem, way, fields
         self.state, self.steps, self._now = start.copy(), 0, 0

@@ -36,14 +36,13 @@ from onesided.pencilfft.io.hdf5 import HDF5File
 
 @dataclass(frozen=True)
 class State:
-    """Where a run stands, and what it is: modes, viscosity, time step, points per mode, kernels."""
+    """Where a run stands, and what it is: modes, viscosity, time step, kernels."""
 
     step: int
     time: float
     shape: tuple[int, ...]
     nu: float
     dt: float
-    padding: float
     backend: str
     effort: str
 
@@ -60,16 +59,9 @@ class State:
     def read(cls, file: Checkpoint) -> State:
         """Collective. What a file holds beside the velocity; CommandError without a checkpoint."""
         step, found = file.read()
-        return cls(
-            step,
-            float(found["time"]),
-            tuple(int(n) for n in found["shape"]),
-            float(found["nu"]),
-            float(found["dt"]),
-            float(found["padding"]),
-            str(found["backend"]),
-            str(found["effort"]),
-        )
+        shape = tuple(int(n) for n in found["shape"])
+        time, nu, dt = (float(found[name]) for name in ("time", "nu", "dt"))
+        return cls(step, time, shape, nu, dt, str(found["backend"]), str(found["effort"]))
 
 
 # What is known about the Taylor-Green vortex: its start, its first instants, published values.
@@ -256,7 +248,7 @@ class History:
         ]
 
 
-SHAPE, DT, END, PADDING = (32, 32, 32), 0.01, 1.0, 1.5
+SHAPE, DT, END = (32, 32, 32), 0.01, 1.0
 LEAST = 4  # modes along an axis
 LINES = 10  # of the table, where nothing else is wanted
 DIFFERENCE = 1e-10  # of the states of two methods; rounding grows with time
@@ -289,9 +281,7 @@ def _told(history: History, part: Part) -> None:
 def _start(comm: MPI.Intracomm, options: Options, names: list[str]) -> State:
     """Collective. Where the run begins and what it is: from a checkpoint, options winning."""
     nu = options.nu if options.reynolds is None else 1.0 / options.reynolds
-    given = {"nu": nu} | {
-        name: getattr(options, name) for name in ("dt", "padding", "backend", "effort")
-    }
+    given = {"nu": nu} | {name: getattr(options, name) for name in ("dt", "backend", "effort")}
     check_checkpoint(options)
     if options.checkpoint is not None and len(names) > 1:
         raise CommandError(f"--checkpoint needs one method, --comm names {len(names)}")
@@ -299,15 +289,12 @@ def _start(comm: MPI.Intracomm, options: Options, names: list[str]) -> State:
     if shape is not None and min(shape) < LEAST:
         raise CommandError(f"--shape {' '.join(map(str, options.shape))}: {LEAST} or more each")
     if options.restart is None:
-        state = State(0, 0.0, shape or SHAPE, 1.0 / REYNOLDS, DT, PADDING, "auto", "estimate")
+        state = State(0, 0.0, shape or SHAPE, 1.0 / REYNOLDS, DT, "auto", "estimate")
     else:
         state = State.read(_checkpoint(comm, options.restart))
         if shape not in (None, state.shape):
             raise CommandError(f"{options.restart} has modes {state.shape}, --shape {shape}")
-    state = replace(state, **{name: value for name, value in given.items() if value is not None})
-    if state.padding < 1.0:
-        raise CommandError(f"--padding {state.padding:g}: less than one point per mode")
-    return state
+    return replace(state, **{name: value for name, value in given.items() if value is not None})
 
 
 def _checkpoint(comm: MPI.Intracomm, path: str) -> Checkpoint:
@@ -332,17 +319,9 @@ def _made(
     comm: MPI.Intracomm, options: Options, state: State, steps: int, method: str
 ) -> Flow:
     """Collective. The flow of a method, which is to be brought to its start."""
-    return Flow(
-        comm,
-        state.shape,
-        state.nu,
-        padding=state.padding,
-        grid=options.process_grid,
-        backend=state.backend,
-        effort=state.effort,
-        method=method,
-        info={"expected_iterations": str(4 * steps), **dict(options.info)},
-    )
+    info = {"expected_iterations": str(4 * steps), **dict(options.info)}
+    return Flow(comm, state.shape, state.nu, grid=options.process_grid, backend=state.backend,
+                effort=state.effort, method=method, info=info)  # fmt: skip
 
 
 def _opened(

@@ -180,7 +180,6 @@ def poisson(parser: argparse.ArgumentParser) -> None:
 
 def navier_stokes(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided navier-stokes``; None is what a checkpoint may decide."""
-    add = parser.add_argument
     take(parser, "shape", note="modes, one number for a cube", said="32")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--reynolds", metavar="RE", type=above_zero, help="1/viscosity (1600)")
@@ -189,7 +188,6 @@ def navier_stokes(parser: argparse.ArgumentParser) -> None:
     end = parser.add_mutually_exclusive_group()
     take(end, "steps", note="of this run")
     end.add_argument("--time", metavar="T", type=above_zero, help="time to end at (1)")
-    add("--padding", metavar="P", type=above_zero, help="points per mode; 3/2 dealiases (1.5)")
     take(parser, "backend", said="auto")
     take(parser, "effort", said="estimate")
     take(parser, "print-every", said="a tenth of all")

@@ -155,7 +155,6 @@ class Packed:
         MPI.Request.Waitall(self._sends)
 
     def free(self) -> None:
-        """Local."""
         for request in (*self._sends, *self._recvs):
             request.Free()
 
@@ -168,7 +167,6 @@ class Typed(Packed):
         super().__init__(cart, array)
 
     def _spec(self, box: tuple[slice, ...], copies: list[Any]) -> Any:
-        """Local."""
         ranges = [part.indices(n) for part, n in zip(box, self.array.shape, strict=True)]
         starts, extents = [start for start, _, _ in ranges], self.array[box].shape
         kind = MPI.DOUBLE.Create_subarray(self.array.shape, extents, starts)
@@ -176,7 +174,6 @@ class Typed(Packed):
         return [self.array, 1, kind]
 
     def free(self) -> None:
-        """Local."""
         super().free()
         for kind in self._types:
             kind.Free()

@@ -26,7 +26,6 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import PLAIN, byte_count, write_json
 from onesided.collectives import OnesidedError, Request, interpreter, methods, testing
-from onesided.collectives.hardware import Layout
 from onesided.collectives.registry import BROADCAST, EXCHANGE, REDUCTION
 from onesided.collectives.tuning.defects import Defect, known_defects, library
 from onesided.sparse.files import entries
@@ -214,7 +213,7 @@ def facts(comm: MPI.Intracomm) -> dict[str, Any]:
     return {
         **machine.facts(comm),
         "interpreters": sorted(set(interpreters)),
-        "layout": str(Layout.of(comm)),
+        "layout": str(machine.Layout.of(comm)),
         "kernels": "; ".join(sorted(set(kernels))),
         "shared_memory": min(filter(None, memories), key=lambda each: each["free"], default=None),
         "parser": "; ".join(sorted(set(parsers))),

@@ -4,43 +4,28 @@ from __future__ import annotations
 
 import argparse
 
-from onesided.apps.cli.options import (
-    SIZES,
-    InputFile,
-    run_options,
-    take,
-    timed,
-    transform,
-)
+from onesided.apps.cli.options import SIZES, InputFile, run_options, take, timed, transform
 
 
 def tune(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided tune``."""
     run_options(parser, None)
     take(parser, "sizes", SIZES, "that every rank sends, in equal blocks to all")
-    parser.add_argument(
-        "--show",
-        action="store_true",
-        help="measure nothing: show what is known, and what auto would take",
-    )
+    parser.add_argument("--show", action="store_true",
+                        help="measure nothing: show what is known, and what auto would take",
+                        )  # fmt: skip
     take(parser, "afresh", note="remove the file of what was measured, first")
 
 
 def generate(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided generate``."""
     parser.add_argument(
-        "kind",
-        metavar="KIND",
-        choices=("grid7", "grid27", "mesh"),
+        "kind", metavar="KIND", choices=("grid7", "grid27", "mesh"),
         help="grid7 or grid27 (a cube of points with 6 or 26 neighbors each), or mesh (the dual "
         "graph of a triangulation refined along curves)",
-    )
-    take(
-        parser,
-        "shape",
-        note="points along an edge of a cube, N**3 rows; triangles of a mesh, N rows",
-        required=True,
-    )
+    )  # fmt: skip
+    note = "points along an edge of a cube, N**3 rows; triangles of a mesh, N rows"
+    take(parser, "shape", note=note, required=True)
     take(parser, "seed", "0", "the curves of a mesh")
     take(parser, "output", note="the matrix, NAME.mtx or NAME.h5", required=True)
     take(parser, "verify", note="read the file, and multiply with what was written")
@@ -52,22 +37,15 @@ def fft(parser: argparse.ArgumentParser) -> None:
     transform(parser, "128 128 128")
     run_options(parser, "auto")
     timed(parser, "20")
-    take(
-        parser,
-        "verify",
-        note="scipy.fft where the array fits on one rank, else known transforms",
-    )
+    take(parser, "verify", note="scipy.fft where the array fits on one rank, else known transforms")
 
 
 def spmv(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided spmv``."""
     parser.add_argument(
-        "file",
-        metavar="FILE",
-        type=InputFile,
-        nargs="?",
+        "file", metavar="FILE", type=InputFile, nargs="?",
         help="Matrix Market, Harwell-Boeing, npz or HDF5 (default: the matrix of the package)",
-    )
+    )  # fmt: skip
     take(parser, "partition", "rows")
     run_options(parser, "auto")
     timed(parser, "200")
@@ -79,10 +57,9 @@ def doctor(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided doctor``."""
     run_options(parser, "all")
     parser.add_argument(
-        "--thorough",
-        action="store_true",
+        "--thorough", action="store_true",
         help="exchanges in all kinds of memory, long ones, types with holes, and in place",
-    )
+    )  # fmt: skip
 
 
 FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
@@ -99,19 +76,12 @@ def bench_fft(parser: argparse.ArgumentParser) -> None:
     timed(parser, "20")
     take(parser, "repeats", "5", "set-ups, which are timed")
     parser.add_argument(
-        "--order",
-        choices=("C", "plan"),
-        nargs="+",
-        default=["C"],
+        "--order", choices=("C", "plan"), nargs="+", default=["C"],
         help="memory order of the spectrum: that of C, or the plan's own (default C)",
-    )
-    parser.add_argument(
-        "--against",
-        choices=("mpi4py-fft", "fftw-mpi"),
-        nargs="+",
-        default=["mpi4py-fft", "fftw-mpi"],
-        help="with what to compare (default both)",
-    )
+    )  # fmt: skip
+    opponents = ("mpi4py-fft", "fftw-mpi")
+    parser.add_argument("--against", choices=opponents, nargs="+", default=[*opponents],
+                        help="with what to compare (default both)")  # fmt: skip
     take(parser, "picture", note=FIGURES)
 
 
@@ -122,12 +92,8 @@ def bench_spmv(parser: argparse.ArgumentParser) -> None:
     note = "points along an edge of a cube, N**3 rows, of each matrix of a 27-point stencil"
     take(parser, "shape", note=note, said="64 and 100")
     take(parser, "mesh", said="1000000, where neither --shape nor --matrices are given")
-    take(
-        parser,
-        "matrices",
-        note="files that spmv reads, or folders of Matrix Market files",
-        said="those of the folder that ONESIDED_MATRICES names",
-    )
+    note = "files that spmv reads, or folders of Matrix Market files"
+    take(parser, "matrices", note=note, said="those of the folder that ONESIDED_MATRICES names")
     take(parser, "picture", note=FIGURES)
 
 
@@ -135,11 +101,6 @@ def bench_halo(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench halo``."""
     run_options(parser, None)
     timed(parser, "30")
-    take(
-        parser,
-        "shape",
-        note="of a grid; may be repeated",
-        said="256 256, 2048 2048, 128 128 128 and 64 64 64",
-        action="append",
-    )
+    said = "256 256, 2048 2048, 128 128 128 and 64 64 64"
+    take(parser, "shape", note="of a grid; may be repeated", said=said, action="append")
     take(parser, "picture", note=FIGURES)

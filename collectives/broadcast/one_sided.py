@@ -58,6 +58,8 @@ class Links:
         self._nothing, self._farewell = bytearray(0), bytearray(1)
         self._word = np.zeros(1, np.int64)
         self._came = {child: 0 for group in self.groups for child in group}
+        self._gone: set[int] = set()  # the children that have said farewell
+        self._said, self._status = bytearray(1), MPI.Status()
         self._windows: dict[int, MPI.Win] = {}
         self._message: MPI.Prequest | None = None
         resources.keep.append(self._word)
@@ -155,11 +157,19 @@ class Links:
 
     def _has_come(self, child: int, needed: int) -> bool:
         while self._came[child] < needed:
-            if not self._comm.Iprobe(child, self._tag):
+            if child in self._gone or not self._comm.Iprobe(child, self._tag):
                 return False
-            self._comm.Recv([self._nothing, MPI.BYTE], child, self._tag)
-            self._came[child] += 1
+            self._hear(child)
         return True
+
+    def _hear(self, child: int) -> None:
+        """Receive a word of a child: an empty one, or its farewell, where its round was given up
+        and this rank's has not been yet."""
+        self._comm.Recv([self._said, MPI.BYTE], child, self._tag, self._status)
+        if self._status.Get_count(MPI.BYTE):
+            self._gone.add(child)
+        else:
+            self._came[child] += 1
 
     def _complete(self, group: list[int], i: int) -> None:
         """Data, then counters, each at all ranks of a group at the same time.
@@ -185,10 +195,6 @@ class Links:
         words += [] if self.parent is None else [f"data from rank {self.parent}"]
         return " or ".join(words)
 
-    def forget(self) -> None:
-        """Local. Drop every view of the memory."""
-        self._memory = np.empty(0, np.uint8)
-
     def _end(self) -> None:
         """Collective over this rank, its parent and its children. Puts of a round that was given
         up must not come later into memory that others have then. Receive what is under way: the
@@ -200,11 +206,9 @@ class Links:
             self._message.Free()
         if self.parent is not None:
             self._comm.Send([self._farewell, MPI.BYTE], self.parent, self._tag)
-        status = MPI.Status()
         for child in self._came:
-            status.Set_elements(MPI.BYTE, 0)
-            while not status.Get_count(MPI.BYTE):
-                self._comm.Recv([self._farewell, MPI.BYTE], child, self._tag, status)
+            while child not in self._gone:
+                self._hear(child)
 
 
 # -- the transports -------------------------------------------------------------------------------
@@ -262,11 +266,6 @@ class _OneSided(BroadcastTransport, ABC):
             return f"data from rank {self._source}"
         words = [f"rank {rank}, which has not taken the data" for rank in self._takers]
         return " or ".join(words + ([] if self._links is None else [self._links.waiting_for()]))
-
-    def forget(self) -> None:
-        super().forget()
-        if self._links is not None:
-            self._links.forget()
 
 
 class Linear(_OneSided):

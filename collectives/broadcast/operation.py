@@ -108,9 +108,6 @@ class BroadcastTransport(Transport):
         data, byte = [self.broadcast.memory()], np.dtype(np.uint8)
         return (data, [[]], byte) if self.broadcast.sends else ([], [data], byte)
 
-    def forget(self) -> None:
-        self.arrays, self.answers = [], []
-
 
 def Bcast_init(
     comm: MPI.Comm,

@@ -72,7 +72,3 @@ class PointToPoint(BroadcastTransport):
         above = [] if self.place.parent is None else [f"data from rank {self.place.parent}"]
         below = [f"a message to rank {child}" for child in self.place.children]
         return ", then ".join(above + [", ".join(below)] * bool(below))
-
-    def forget(self) -> None:
-        super().forget()
-        self._into, self._out = [], []

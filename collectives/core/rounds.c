@@ -20,10 +20,10 @@ enum { LINE = 64, SHORT_ROW = 256, LONG_ROW = 4096 };
 typedef struct {
     int op;
     int flags;               /* of CALL */
-    char *to;                /* COPY, BOX, GATHER, REDUCE; the cell of RAISE and AWAIT */
+    char *to;                /* COPY, BOX, REDUCE; the cell of RAISE and AWAIT */
     const char *from;
-    Py_ssize_t count;        /* bytes of COPY, items of GATHER and REDUCE */
-    int64_t scale, shift;    /* of RAISE and AWAIT; item size and indices of GATHER */
+    Py_ssize_t count;        /* bytes of COPY and BOX, items of REDUCE */
+    int64_t scale, shift;    /* of RAISE and AWAIT; the item size of REDUCE */
     const char *right;       /* of REDUCE, which has its left side in `from` */
     Fold fold;
     PyObject *call;
@@ -63,6 +63,7 @@ typedef struct Rounds {
     int by_python;           /* a thread of Python has to: a call is ahead, or there is no other */
     int needs_calls;         /* of some round, a late one may need calls */
     int blocks;              /* some step waits for other ranks */
+    int calling;             /* the thread that is inside is in a CALL */
     atomic_int done;
     atomic_uintptr_t locked; /* 0, or the thread that is inside */
     struct Rounds *next_late;
@@ -149,25 +150,6 @@ void copy_box(const Box *box, char *to, const char *from)
     }
 }
 
-void gather_items(char *to, const char *from, const int64_t *index, Py_ssize_t count,
-                  Py_ssize_t item)
-{
-#define GATHERED(type) \
-    for (Py_ssize_t i = 0; i < count; i++) \
-        memcpy(to + i * (Py_ssize_t)sizeof(type), from + index[i] * (Py_ssize_t)sizeof(type), \
-               sizeof(type))
-    typedef struct { uint64_t words[2]; } pair;
-    switch (item) {
-    case 4: GATHERED(uint32_t); break;
-    case 8: GATHERED(uint64_t); break;
-    case 16: GATHERED(pair); break;
-    default:
-        for (Py_ssize_t i = 0; i < count; i++)
-            memcpy(to + i * item, from + index[i] * item, (size_t)item);
-    }
-#undef GATHERED
-}
-
 /* -- running -------------------------------------------------------------------------------------- */
 
 /* Whether a CALL may be executed: by whom, and when, says the level. */
@@ -194,10 +176,6 @@ static int run_chain(Rounds *self, Chain *chain, int level, PyThreadState **rele
         case BOX:
             copy_box(step->box, step->to, step->from);
             break;
-        case GATHER:
-            gather_items(step->to, step->from, (const int64_t *)(intptr_t)step->shift, step->count,
-                         (Py_ssize_t)step->scale);
-            break;
         case REDUCE:
             step->fold(step->to, step->from, step->right, step->count);
             break;
@@ -214,7 +192,9 @@ static int run_chain(Rounds *self, Chain *chain, int level, PyThreadState **rele
             PyThreadState *state = *released;
             if (state != NULL)
                 PyEval_RestoreThread(state);
+            self->calling = 1;
             PyObject *said = PyObject_CallNoArgs(step->call);
+            self->calling = 0;
             int blocked = said == Py_False;
             int failed = said == NULL;
             Py_XDECREF(said);
@@ -485,7 +465,19 @@ static PyObject *profile(PyObject *Py_UNUSED(module), PyObject *on)
     Py_RETURN_NONE;
 }
 
+/* address(array): where the first element of an array lies in memory. */
+static PyObject *address(PyObject *Py_UNUSED(module), PyObject *array)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(array, &view, PyBUF_STRIDES) < 0)
+        return NULL;
+    PyObject *place = PyLong_FromVoidPtr(view.buf);
+    PyBuffer_Release(&view);
+    return place;
+}
+
 static PyMethodDef functions[] = {
+    {"address", address, METH_O, NULL},
     {"profile", profile, METH_O, NULL},
     {"stop_thread", stop_thread, METH_NOARGS, NULL},
     {"thread_exists", thread_exists, METH_NOARGS, NULL},
@@ -1032,7 +1024,7 @@ static int read_box(Step *step, PyObject *fields)
 static int read_step(Step *step, PyObject *fields)
 {
     int op;
-    PyObject *to, *from, *index;
+    PyObject *to, *from;
     if (!PyTuple_Check(fields) || PyTuple_Size(fields) < 2) {
         PyErr_SetString(PyExc_TypeError, "a step is a tuple");
         return -1;
@@ -1049,16 +1041,6 @@ static int read_step(Step *step, PyObject *fields)
         break;
     case BOX:
         return read_box(step, fields);
-    case GATHER: {
-        Py_ssize_t item;
-        if (!PyArg_ParseTuple(fields, "iOOOnn", &op, &to, &from, &index, &step->count, &item))
-            return -1;
-        step->to = as_pointer(to);
-        step->from = as_pointer(from);
-        step->shift = (int64_t)(intptr_t)as_pointer(index);
-        step->scale = item;
-        break;
-    }
     case REDUCE: {
         Py_ssize_t item;
         int operation, type;
@@ -1167,7 +1149,7 @@ static int read_plan(Plan *plan, PyObject *chains)
             const Step *step = &plan->chains[i].steps[s];
             if (step->op == COPY || step->op == BOX)
                 plan->bytes += step->count;
-            else if (step->op == GATHER || step->op == REDUCE)
+            else if (step->op == REDUCE)
                 plan->bytes += step->count * (Py_ssize_t)step->scale;
         }
     }
@@ -1332,6 +1314,7 @@ static PyMemberDef rounds_members[] = {
     {"_by_python", T_INT, offsetof(Rounds, by_python), 0, NULL},
     {"_needs_calls", T_INT, offsetof(Rounds, needs_calls), READONLY, NULL},
     {"_blocks", T_INT, offsetof(Rounds, blocks), READONLY, NULL},
+    {"_calling", T_INT, offsetof(Rounds, calling), READONLY, NULL},
     {"in_start", T_DOUBLE, offsetof(Rounds, in_start), READONLY, NULL},
     {"in_wait", T_DOUBLE, offsetof(Rounds, in_wait), READONLY, NULL},
     {"waiting", T_DOUBLE, offsetof(Rounds, waiting), READONLY, NULL},

@@ -50,6 +50,26 @@ static inline char *resolved(Place place, char *const *ends)
     return place.end < 0 ? (char *)place.at : ends[place.end] + place.at;
 }
 
+/* to[i] = from[index[i]], of so many bytes each. */
+static void gather_items(char *to, const char *from, const int64_t *index, Py_ssize_t count,
+                  Py_ssize_t item)
+{
+#define GATHERED(type) \
+    for (Py_ssize_t i = 0; i < count; i++) \
+        memcpy(to + i * (Py_ssize_t)sizeof(type), from + index[i] * (Py_ssize_t)sizeof(type), \
+               sizeof(type))
+    typedef struct { uint64_t words[2]; } pair;
+    switch (item) {
+    case 4: GATHERED(uint32_t); break;
+    case 8: GATHERED(uint64_t); break;
+    case 16: GATHERED(pair); break;
+    default:
+        for (Py_ssize_t i = 0; i < count; i++)
+            memcpy(to + i * item, from + index[i] * item, (size_t)item);
+    }
+#undef GATHERED
+}
+
 /* Multiply the real numbers of a box. */
 static void scale_box(const Box *box, char *to, double factor)
 {
@@ -184,7 +204,7 @@ static int run_all(const Script *self, PyObject *arrays, char **ends, PyObject *
 {
     Py_ssize_t here = 0;
     while (here < self->count) {
-        if (self->alone) {
+        if (self->alone && self->lines[here].op != CALL) { /* never for nothing */
             Py_BEGIN_ALLOW_THREADS
             here = run_lines(self, here, ends);
             Py_END_ALLOW_THREADS

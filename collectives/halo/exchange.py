@@ -145,6 +145,7 @@ class HaloExchange(Persistent):
         self._quiet = False  # nobody has to hear that this is late
         self._late_by = by_thread
         load(self, ghosts.turns, ghosts.plans, self._given(fields, ghosts.turns))
+        ghosts.resources.belong_to(self)
         debug.observe(self)
         self._made = True
         self.setup_time = time.perf_counter() - began

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from mpi4py import MPI
@@ -50,6 +49,7 @@ from onesided.collectives.halo.faces import (
     listed_faces,
     text,
 )
+from onesided.collectives.halo.fields import first, in_use, made_for, number_of, staggering
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine
 from onesided.collectives.halo.redistribution import (
@@ -62,7 +62,7 @@ from onesided.collectives.halo.redistribution import (
     part_of,
 )
 from onesided.collectives.hints import Hints
-from onesided.collectives.memory import Region, empty, find_region, free
+from onesided.collectives.memory import Region, empty, find_region, free, warn_of_plain_memory
 from onesided.collectives.pattern import full_box
 from onesided.collectives.pattern import whole as all_of
 
@@ -70,12 +70,6 @@ from onesided.collectives.pattern import whole as all_of
 OPERATIONS: dict[str, tuple[Combine, Any]] = {
     "sum": (np.add, 0), "min": (np.minimum, None), "max": (np.maximum, None),
 }  # fmt: skip
-
-#: By form of a grid a number, which takes its place where plans are looked for.
-_FORMS: dict[tuple[Any, ...], int] = {}
-
-#: The grids that memory has been made for.
-_MADE: WeakKeyDictionary[Region, tuple[Any, ...]] = WeakKeyDictionary()
 
 
 class Grid(Decomposition, Scoped):
@@ -156,7 +150,7 @@ class Grid(Decomposition, Scoped):
             read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
             block_faces(self._links(self.layers), (), (), self._place, ghosts, corners)
-        self._number = _FORMS.setdefault(self._form, len(_FORMS))
+        self._number = number_of(self._form)
         self._plans = Plans()
         self._migration: Migration | None = None
         self._regions: list[Region] = []  # of fields
@@ -182,13 +176,14 @@ class Grid(Decomposition, Scoped):
         shape = (*parts, *self._extents(self._axes(staggered)))
         try:
             field = empty(self.comm, shape, dtype, links=0)
-        except ResourceError:
+        except ResourceError as error:  # on all ranks
+            warn_of_plain_memory(self.comm, error)
             return self._plain(parts, dtype, self._axes(staggered))
-        self._regions = [each for each in self._regions if _in_use(each)]
+        self._regions = [each for each in self._regions if in_use(each)]
         region = find_region(field)
         if region is not None:
             self._regions.append(region)
-            _MADE[region] = self._form, self._axes(staggered)
+            made_for(region, self._form, self._axes(staggered))
         return field
 
     def _plain(
@@ -295,7 +290,7 @@ class Grid(Decomposition, Scoped):
         conditions that mirror more cells than a block shows, ghosts included.
         """
         forms, conditions = self._forms(fields, boundary)
-        shown = Boundary(conditions, [_first(field).dtype for field in fields])
+        shown = Boundary(conditions, [first(field).dtype for field in fields])
         fills = partial(all_fills, self, fields, forms, shown, None)
         return HaloExchange.of(
             self.comm, self._given(fields),
@@ -579,25 +574,11 @@ class Grid(Decomposition, Scoped):
             self._migration = None
         while self._regions:
             region = self._regions[-1]
-            if _in_use(region):
+            if in_use(region):
                 free(region.part(region.node.comm.rank)[: region.nbytes])
             self._regions.pop()
 
     # -- inside -----------------------------------------------------------------------------------
-
-    def _check(self, array: NDArray[Any]) -> None:
-        """Local. Raise :class:`PatternError` for an array that shows another block."""
-        lead = array.ndim - len(self.shape)
-        if lead < 0:
-            raise PatternError(
-                f"an array of shape {array.shape} in a grid of {len(self.shape)} axes")
-        own = self._extents(())
-        for axis, (extent, least) in enumerate(zip(array.shape[lead:], own, strict=True)):
-            if extent - least not in (0, int(self._last(axis))):
-                raise PatternError(
-                    f"a field of this grid has {least} layers along axis {axis} on this rank, "
-                    f"ghosts included, not {extent}: shape {array.shape}"
-                )
 
     def _faces(
         self, array: NDArray[Any], number: int, forms: Sequence[Sequence[bool]],
@@ -638,6 +619,7 @@ class Grid(Decomposition, Scoped):
     ) -> tuple[list[list[bool]], list[Conditions]]:
         """Collective. By field, along which axes it is staggered, and its conditions."""
         axes = len(self.shape)
+        last = [self._last(axis) for axis in range(axes)]
         more: list[int] = []
         conditions: list[Conditions] = []
         with agreed(self._context.comm, f"{len(fields)} fields of a grid"):
@@ -647,20 +629,7 @@ class Grid(Decomposition, Scoped):
             for field in fields:
                 found = np.zeros(axes, np.int64)
                 for level in field if isinstance(field, tuple) else (field,):
-                    if not isinstance(level, np.ndarray):
-                        raise PatternError(f"a field is an array, not {type(level).__name__}")
-                    self._check(level)
-                    region = find_region(level)
-                    made, along = self._form, ()
-                    if region is not None:
-                        made, along = _MADE.get(region, (made, along))
-                    found[list(along)] = 1
-                    if made != self._form:
-                        raise PatternError(
-                            f"a field of another grid, of shape {made[0]} with {made[-1]} layers "
-                            "of ghosts"
-                        )
-                    found |= np.subtract(level.shape[level.ndim - axes :], self._extents(()))
+                    found |= staggering(level, self._form, self._extents(()), last)
                 more += found.tolist()
         most = largest(self._context.comm, None, "staggered fields", more)
         return [[bool(n) for n in most[i * axes : (i + 1) * axes]] for i in range(len(fields))], (
@@ -688,10 +657,10 @@ class Grid(Decomposition, Scoped):
             if mirrored and op != "sum":
                 raise PatternError(f"{ANTIREFLECT} has no {op}")
             for field in fields:
-                if _first(field).dtype.kind not in "biufc":
-                    raise PatternError(f"{_first(field).dtype} has no {op}")
+                if first(field).dtype.kind not in "biufc":
+                    raise PatternError(f"{first(field).dtype} has no {op}")
         combine, empties = OPERATIONS[op]
-        shown = Boundary(conditions, [_first(field).dtype for field in fields])
+        shown = Boundary(conditions, [first(field).dtype for field in fields])
         return HaloExchange.of(
             self.comm, self._given(fields), partial(self._faces, forms=forms, ghosts=ghosts),
             self._info, combine, empties,
@@ -719,14 +688,3 @@ class Grid(Decomposition, Scoped):
         for axis, (low, high) in enumerate(self.layers, field.ndim - len(self.shape)):
             layers = np.moveaxis(field, axis, 0)
             layers[:low] = layers[len(layers) - high :] = 0
-
-
-def _in_use(region: Region) -> bool:
-    """Whether the memory of a field has not been given back."""
-    return region.key in region.context.allocations
-
-
-def _first(field: Any) -> NDArray[Any]:
-    """The array of a field, or the first of those that take turns."""
-    found: NDArray[Any] = field[0] if isinstance(field, tuple) else field
-    return found

@@ -52,10 +52,6 @@ class Team:
         self._resources = resources
         self._me, self._size = self._members.index(comm.rank), len(self._members)
 
-    def forget(self) -> None:
-        """Local. Drop every view of the buffers."""
-        self.chain = []
-
     def _exchange(
         self, out: Sequence[tuple[int, Bytes]], into: Sequence[tuple[int, Bytes]]
     ) -> None:
@@ -218,10 +214,6 @@ class PointToPoint(ReductionTransport):
 
     def waiting_for(self, number: int) -> str:
         return "contributions of other ranks"
-
-    def forget(self) -> None:
-        super().forget()
-        self._team.forget()
 
 
 def carry_out(reduction: Reduction, team: Team, source: Bytes, target: Bytes) -> None:

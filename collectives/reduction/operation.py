@@ -31,6 +31,7 @@ from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import ESTIMATE, Hints
 from onesided.collectives.initialization import Call, Info, initialize
+from onesided.collectives.memory import find_region
 from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import check_root
 from onesided.collectives.reduction.folds import Element, Fold, Message
@@ -160,6 +161,10 @@ class ReductionTransport(Transport):
 
     def __init__(self, operation: Reduction, resources: Resources) -> None:
         super().__init__(operation, resources)
+        for side in (operation.out, operation.into):
+            region = None if side is None else find_region(side.memory)
+            if region is not None:
+                resources.use(region)
         self.arrays = [operation.target]
         self.answers = [operation.given]
         self.owns_slots = True
@@ -174,9 +179,6 @@ class ReductionTransport(Transport):
         if self.reduction.out is None:
             return [], [[]], np.dtype(np.uint8)
         return [source], [[target]], np.dtype(np.uint8)
-
-    def forget(self) -> None:
-        self.arrays, self.answers = [], []
 
 
 # -- the functions -------------------------------------------------------------------------------
@@ -539,3 +541,16 @@ def sums(comm: MPI.Comm, count: int = FEW, dtype: DTypeLike = np.float64) -> Sum
         place += 1
     made = context.shared[count, kind.str, place] = Sums(comm, count, kind)
     return made
+
+
+def broken_sums(comm: MPI.Comm) -> bool:
+    """Local. Whether this rank has sums of :func:`sums` that an exception ended in mid-round."""
+    return any(each.request.state == "broken" for each in Context.of(comm).shared.values())
+
+
+def drop_broken_sums(comm: MPI.Comm) -> None:
+    """Collective. Free all of these that are broken on any rank; who asks again gets new ones."""
+    shared = Context.of(comm).shared
+    mine = [name for name, each in shared.items() if each.request.state == "broken"]
+    for name in sorted({name for names in comm.allgather(mine) for name in names}):
+        shared.pop(name).request.Free()

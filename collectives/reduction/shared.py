@@ -470,8 +470,3 @@ class StoreAndSend(ReductionTransport):
     def waiting_for(self, number: int) -> str:
         near = [f"rank {r}" for r in self.reduction.node.ranks if r != self.reduction.rank]
         return f"contributions of {', '.join(near) or 'other nodes'}"
-
-    def forget(self) -> None:
-        super().forget()
-        if isinstance(self._form, _Hierarchy) and self._form.team is not None:
-            self._form.team.forget()

@@ -25,8 +25,8 @@ from onesided.collectives import progress
 from onesided.collectives.arena import FILLED, Control
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.program import Chain, Plan, call, copy, fence, tell, wait_for
-from onesided.collectives.schedule import OneSided, merged
+from onesided.collectives.program import Chain, Plan, call, fence, tell, wait_for
+from onesided.collectives.schedule import OneSided
 from onesided.collectives.transport import Cell
 from onesided.collectives.trees import ranks_from
 
@@ -60,7 +60,13 @@ class Fence(OneSided):
             resources.on_release(partial(window.Fence, MPI.MODE_NOSUCCEED), in_step=True)
 
     def plans(self) -> list[Plan]:
-        return [self._plan(turn) for turn in range(self.turns)]
+        return [self._plan(turn, self._opening(), [*self.to_others(turn), *self.local[turn]])
+                for turn in range(self.turns)]
+
+    def filled_plans(self) -> list[Plan]:
+        filling = self.filling()
+        return [self._plan(turn, [], [*filling.rest(turn), *filling.copies[turn]])
+                for turn in range(self.turns)]
 
     def _fence(self, last: bool) -> Chain:
         """The fence on a node; a round has two where it opens with one."""
@@ -68,38 +74,17 @@ class Fence(OneSided):
         first, *others = self._cells
         return [tell(first, scale, shift), *(wait_for(cell, scale, shift) for cell in others)]
 
-    def _plan_on_node(self, turn: int, stores: Chain) -> Plan:
-        arrived = [step for peer in self.unpacks[turn] for step in self.unpacks_of(turn, peer)]
-        return [[*stores, *self._fence(True), *arrived]]
+    def _opening(self) -> Chain:
+        """The fence of Start."""
+        if not self._opens:
+            return []
+        return self._fence(False) if self._stores else [call(self._open, once=True)]
 
-    def _plan(self, turn: int) -> Plan:
+    def _plan(self, turn: int, opening: Chain, issued: Chain) -> Plan:
         if self._stores:
-            chain = self._fence(False) if self._opens else []
-            for _, stores in self.stages(turn):
-                chain += [copy(target, source) for target, source in stores]
-            return self._plan_on_node(turn, [*chain, *self.copies_of(turn)])
-        chain = [call(self._open, once=True)] if self._opens else []
-        for puts, stores in merged(self.stages(turn)):
-            chain += [call(put.issue, once=True) for put in puts]
-            chain += [copy(target, source) for target, source in stores]
-        return [[*chain, *self.copies_of(turn), *self._closing(turn)]]
-
-    def _closing(self, turn: int) -> Chain:
-        """The fence of Wait and Test."""
-        return [call(self._open, False, blocks=True, once=True),
-                call(partial(self.finish, turn), False, once=True)]
-
-    def filled_plans(self) -> list[Plan]:
-        filling = self.filling()
-        plans = []
-        for turn in range(self.turns):
-            copies = [copy(target, source) for target, source in filling.copies[turn]]
-            if self._stores:
-                plans.append(self._plan_on_node(turn, copies))
-                continue
-            chain = [call(put.issue, once=True) for put in filling.last[turn]]
-            plans.append([[*chain, *copies, *self._closing(turn)]])
-        return plans
+            return [[*opening, *issued, *self._fence(True), *self.unpacks_of(turn, self.peers)]]
+        closing = call(self._open, False, blocks=True, once=True)  # in Wait and Test
+        return [[*opening, *issued, closing, *self.come(turn, self.peers)]]
 
     def _open(self) -> None:
         self.sync()
@@ -122,10 +107,6 @@ class Fence(OneSided):
 
     def waiting_for(self, number: int) -> str:
         return "all ranks in the fence"
-
-    def forget(self) -> None:
-        super().forget()
-        self._fences, self._cells = [], []
 
 
 class FenceHierarchy(Fence):

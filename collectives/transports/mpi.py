@@ -41,9 +41,6 @@ class _OwnCalls(Transport):
         """Local. By slot, the calls of a round, one after the other."""
         return [[]]
 
-    def forget(self) -> None:
-        self._calls, self.arrays, self.answers = [], [], []
-
 
 class Blocking(_OwnCalls):
     """The blocking collective in ``Start``.
@@ -51,10 +48,13 @@ class Blocking(_OwnCalls):
     Strictly ordered: the call may wait until all ranks have entered it.
     """
 
+    def __init__(self, operation: Any, resources: Resources) -> None:
+        super().__init__(operation, resources)
+        self._comm = operation.context.for_blocking()
+
     def plans(self) -> list[Plan]:
-        comm = self.operation.context.comm
         return [
-            [[call(partial(getattr(comm, name), *arguments), once=True)
+            [[call(partial(getattr(self._comm, name), *arguments), once=True)
               for name, arguments in calls]]
             for calls in self._calls
         ]
@@ -114,10 +114,6 @@ class Persistent(_OwnCalls):
 
     def waiting_for(self, number: int) -> str:
         return "MPI's own collective"
-
-    def forget(self) -> None:
-        super().forget()
-        self._handles, self._open = [], []
 
 
 # -- exchanges -----------------------------------------------------------------------------------

@@ -230,11 +230,6 @@ class NodeMessages:
     def _steps(self, turn: int, sender: int) -> Chain:
         return [copy(target, source) for target, source in self._unpacks[sender][turn]]
 
-    def forget(self) -> None:
-        """Local. Drop every view of the memory, and the requests, which the resources have."""
-        self._packs, self._sends, self._begun = [], [], []
-        self._landings, self._unpacks, self.arrivals = {}, {}, {}
-
 
 class NodeAware(Stored):
     """Stores and counters on the node; between nodes a message from a rank to a node."""
@@ -262,7 +257,3 @@ class NodeAware(Stored):
 
     def far_chains(self, turn: int, filled: Filling | None) -> list[Chain]:
         return self._messages.chains(turn)
-
-    def forget(self) -> None:
-        super().forget()
-        self._messages.forget()

@@ -32,7 +32,7 @@ from mpi4py import MPI
 
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.program import AWAIT, Chain, Plan, call, copy, fence, tell, wait_for
+from onesided.collectives.program import AWAIT, Chain, Plan, call, fence, tell, wait_for
 from onesided.collectives.schedule import STORE, Delivery, Filling, OneSided
 from onesided.collectives.transport import Cell, Credit, Outlet
 from onesided.collectives.transports.p2p import Messages
@@ -86,19 +86,16 @@ class Stored(OneSided):
             if filled is None:
                 if delivery.direct:
                     chain.append(wait_for(self.credits[delivery.peer]))
-                chain += [copy(target, source) for target, source in delivery.stores[turn]]
+                chain += delivery.stores[turn]
             if delivery.arrival is not None:
                 chain.append(tell(delivery.arrival))
             chains.append(chain)
         chains.sort(key=lambda chain: chain[0][0] == AWAIT)
         chains += self.far_chains(turn, filled)
-        if filled is None:
-            chains.append(self.copies_of(turn))
-        else:
-            chains.append([copy(target, source) for target, source in filled.copies[turn]])
+        chains.append(self.local[turn] if filled is None else filled.copies[turn])
         for delivery in self._near_by:
             arrived = wait_for(self.arrivals[delivery.peer])
-            chains.append([arrived, *self.unpacks_of(turn, delivery.peer)])
+            chains.append([arrived, *self.unpacks_of(turn, [delivery.peer])])
         return [chain for chain in chains if chain]
 
     def far_chains(self, turn: int, filled: Filling | None) -> list[Chain]:
@@ -125,10 +122,6 @@ class Stored(OneSided):
         ]
         return ", ".join(missing + blocked)
 
-    def forget(self) -> None:
-        super().forget()
-        self._near_by, self._direct, self._granted = [], [], []
-
 
 class Notify(Stored):
     """Notified stores and Puts; any order of starts and waits, the fastest method on a node."""
@@ -143,24 +136,18 @@ class Notify(Stored):
     def far_chains(self, turn: int, filled: Filling | None) -> list[Chain]:
         if not self._far:
             return []
-        puts = [put for d in self._far for put in d.puts[turn]]
-        issue = [put.issue for put in puts]
+        puts = [step for d in self._far for step in d.steps(turn)]
         if filled is not None:
-            issue = [put.issue for put in filled.last[turn]]
-
-        def start() -> None:
-            self._round += 1
-            for each in issue:
-                each()
-
-        chains: list[Chain] = [
-            [call(start, once=True), call(self._complete, in_start=False, once=True)]
-        ]
+            puts = filled.rest(turn)
+        begin = call(self._begin, once=True)
+        chains = [[begin, *puts, call(self._complete, in_start=False, once=True)]]
         for delivery in self._far:
             arrived = wait_for(self.arrivals[delivery.peer])
-            unpack = self.unpacks_of(turn, delivery.peer)
-            chains.append([arrived, call(self.sync, False, once=True), *unpack])
+            chains.append([arrived, *self.come(turn, [delivery.peer])])
         return chains
+
+    def _begin(self) -> None:
+        self._round += 1
 
     def _complete(self) -> None:
         """Data, then counters, each at all peers off the node at the same time.
@@ -181,10 +168,6 @@ class Notify(Stored):
             if delivery.window is not None:
                 delivery.window.Flush(delivery.peer)
 
-    def forget(self) -> None:
-        super().forget()
-        self._far = []
-
 
 class StoreAndSend(Stored):
     """Stores and counters on the node, persistent messages off it."""
@@ -193,8 +176,9 @@ class StoreAndSend(Stored):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        far = [peer for peer in self.exchange.peers if not self._near(peer)]
-        self._messages = Messages(self.exchange, resources, self.arrays, far)
+        self._far = [peer for peer in self.exchange.peers if not self._near(peer)]
+        self._messages = Messages(self.exchange, resources, self.arrays, self._far)
+        self.arrivals = {p: cell for p, cell in self.arrivals.items() if self._near(p)}
 
     def outlets(self) -> list[list[list[Outlet]]]:
         return self.filling().by_slot
@@ -219,6 +203,7 @@ class StoreAndSend(Stored):
     def send_chunk(self, slot: int, chunk: int) -> bool:
         return self._messages.send_chunk(chunk)
 
-    def forget(self) -> None:
-        super().forget()
-        self._messages.forget()
+    def waiting_for(self, number: int) -> str:
+        far = ", ".join(f"rank {peer}" for peer in self._far)
+        words = [super().waiting_for(number), f"messages from or to {far}" if far else ""]
+        return ", ".join(filter(None, words))

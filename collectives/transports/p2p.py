@@ -113,11 +113,6 @@ class Messages:
             else:
                 outlets.in_send_array(block, slot)
 
-    def forget(self) -> None:
-        """Local. Drop the handles, which belong to the request's resources."""
-        self._packs, self._last_packs, self._unpacks, self._blocks = [], [], [], []
-        self._all, self._receives, self._of_chunk, self._last, self._sends = [], [], [], [], []
-
 
 class PointToPoint(ExchangeTransport):
     """Messages to and from all peers.
@@ -136,17 +131,13 @@ class PointToPoint(ExchangeTransport):
         self._outlets: Outlets | None = None
 
     def plans(self) -> list[Plan]:
-        return [
-            [*self._messages.chains(slot, False), [copy(*each) for each in self._local[slot]]]
-            for slot in range(len(self.arrays))
-        ]
+        return [[*self._messages.chains(slot, False), self._local[slot]]
+                for slot in range(len(self.arrays))]
 
     def filled_plans(self) -> list[Plan]:
         copies = self._laid().copies
-        return [
-            [*self._messages.chains(slot, True), [copy(*each) for each in copies[slot]]]
-            for slot in range(len(self.arrays))
-        ]
+        return [[*self._messages.chains(slot, True), copies[slot]]
+                for slot in range(len(self.arrays))]
 
     def outlets(self) -> list[list[list[Outlet]]]:
         return self._laid().by_slot
@@ -165,7 +156,3 @@ class PointToPoint(ExchangeTransport):
 
     def send_chunk(self, slot: int, chunk: int) -> bool:
         return self._messages.send_chunk(chunk)
-
-    def forget(self) -> None:
-        self._messages.forget()
-        self._local, self._outlets, self.arrays, self.answers = [], None, [], []

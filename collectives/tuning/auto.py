@@ -16,9 +16,10 @@ stays for the process.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from onesided.collectives.agreement import agree
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.errors import MPIError, UnsupportedError
 from onesided.collectives.exchange import Exchange
@@ -43,33 +44,40 @@ MEASURED, RECALLED, USUAL = "measuring now", "what was measured before", "what u
 
 def exchange(wanted: Exchange) -> Request:
     """Collective. The request of the best transport for an exchange."""
-    return _choose(wanted, EXCHANGE, of_exchange(wanted))
+    return _choose(wanted, EXCHANGE, of_exchange)
 
 
 def broadcast(wanted: Broadcast) -> Request:
     """Collective. The request of the best method for a broadcast."""
-    return _choose(wanted, BROADCAST, of_broadcast(wanted))
+    return _choose(wanted, BROADCAST, of_broadcast)
 
 
 def reduction(wanted: Reduction) -> Request:
     """Collective. The request of the best method for a reduction."""
-    return _choose(wanted, REDUCTION, of_reduction(wanted))
+    return _choose(wanted, REDUCTION, of_reduction)
 
 
-def _choose(wanted: Operation, kind: str, situation: Situation) -> Request:
-    """Collective. The request of the best candidate for this situation.
+def _choose(wanted: Any, kind: str, found: Callable[..., Situation]) -> Request:
+    """Collective. The request of the best candidate for the situation that is ``found``.
 
     Raises :class:`UnsupportedError` where none of them works here.
     """
     context, hints = wanted.context, wanted.hints
+    able, without, error = [], corrupting(), None
+    for method in methods(kind).values():
+        if method.candidate and (method.any_order or hints.strict) and method.name not in without:
+            able.append(method)
+    try:
+        for method in able:
+            method.load()  # where it cannot be loaded on some rank, no rank makes it
+    except Exception as problem:
+        error = problem
+    names = ", ".join(method.name for method in able)
+    situation = found(wanted, f"auto among {names}", error)
     place = {name: i for i, name in enumerate(situation.order)}
-    without = corrupting().union(situation.without)
-    able = [method for method in methods(kind).values()
-            if method.candidate and (method.any_order or hints.strict)
-            and method.name not in without]  # fmt: skip
+    able = [method for method in able if method.name not in situation.without]
     able.sort(key=lambda method: place.get(method.name, len(place)))
     by_name = {method.name: method for method in able}
-    agree(context.comm, None, f"auto among {', '.join(by_name)}; {situation.key}")
     record, by = Record({}, {}), USUAL
     try:
         if hints.effort != ESTIMATE:
@@ -97,7 +105,7 @@ def _choose(wanted: Operation, kind: str, situation: Situation) -> Request:
 
 def _made(wanted: Operation, method: Method) -> Request:
     made = replace(wanted, method=method.name, any_order=method.any_order)
-    return build(made, method, made.buffers())
+    return build(made, method.load())
 
 
 def _measured(wanted: Operation, situation: Situation, candidates: list[Method]) -> Record:

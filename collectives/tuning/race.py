@@ -94,6 +94,10 @@ class Race:
             except UnsupportedError as error:
                 refused[method.name] = str(error)
                 continue
+            except Exception:  # on all ranks: of a method from outside, say
+                if champion is not None:
+                    champion.request.Free()
+                raise
             if champion is None:
                 champion = entrant
                 costs[entrant.name] = self._alone(entrant)

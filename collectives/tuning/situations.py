@@ -77,12 +77,15 @@ def usual_order(far: bool, window: bool, received: int) -> list[str]:
     return ["p2p", "rma-notify", "mpi-persistent"]
 
 
-def _place(operation: Operation, numbers: list[int]) -> tuple[str, list[int], bool]:
-    """Collective. Words about where the ranks run; the largest of each of the numbers; whether
-    trials would tell the truth: not where rounds are watched."""
+def _place(
+    operation: Operation, numbers: list[int], what: str, error: Exception | None
+) -> tuple[str, list[int], bool]:
+    """Collective. Agree on ``what`` is to be decided, and raise the ``error`` of any rank. Words
+    about where the ranks run; the largest of each of the numbers; whether trials would tell the
+    truth: not where rounds are watched."""
     cores = len(os.sched_getaffinity(0))
     mine = [len(operation.node.ranks), -cores, int(COMPILED), -int(COMPILED), debug.enabled()]
-    largest_of = largest(operation.context.comm, None, "situation", [*mine, *numbers])
+    largest_of = largest(operation.context.comm, error, what, [*mine, *numbers])
     each, fewest, compiled, interpreted, watched = largest_of[:5]
     nodes = "emulated" if operation.hints.ranks_per_node is not None else "to a node"
     rounds = "compiled" if interpreted == -1 else "both kinds of" if compiled else "Python's"
@@ -93,7 +96,7 @@ def _place(operation: Operation, numbers: list[int]) -> tuple[str, list[int], bo
 # -- exchanges -----------------------------------------------------------------------------------
 
 
-def of_exchange(wanted: Exchange) -> Situation:
+def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situation:
     """Collective. The most that a rank sends to others on its node, off it and to itself, in half
     powers of two, the most messages, how far the busiest rank is above the mean, and the kind of
     receive memory."""
@@ -116,7 +119,7 @@ def of_exchange(wanted: Exchange) -> Situation:
     words, most, truth = _place(wanted, [
         sum(near), sum(far), own, len(near), len(far), total, received, kind,
         boxes, flat, -wanted.most_factor(), wanted.recv.native is not None, len(node.ranks),
-    ])  # fmt: skip
+    ], what, error)  # fmt: skip
     everything = np.array([float(total)])
     comm.Allreduce(MPI.IN_PLACE, everything, MPI.SUM)
     mean = float(everything[0]) / comm.size
@@ -172,10 +175,10 @@ def _as_slot(words: Any) -> Any:
 # -- broadcasts ----------------------------------------------------------------------------------
 
 
-def of_broadcast(wanted: Broadcast) -> Situation:
+def of_broadcast(wanted: Broadcast, what: str, error: Exception | None) -> Situation:
     """Collective. The length, whether all ranks have window memory, and how it travels."""
     words, (plain, window), truth = _place(
-        wanted, [not wanted.in_window_memory, wanted.in_window_memory]
+        wanted, [not wanted.in_window_memory, wanted.in_window_memory], what, error
     )
     hints, resources = wanted.hints, Resources(wanted.context)
     memory = "mixed" if plain and window else "window" if window else "plain"
@@ -221,13 +224,13 @@ def _scratch_memory(
 # -- reductions ----------------------------------------------------------------------------------
 
 
-def of_reduction(wanted: Reduction) -> Situation:
+def of_reduction(wanted: Reduction, what: str, error: Exception | None) -> Situation:
     """Collective. The function, the length and the operation.
 
     Longer vectors than :data:`MOST` are not tried out, nor is an operation of the caller's: it
     might not like the data of a trial.
     """
-    words, _, truth = _place(wanted, [])
+    words, _, truth = _place(wanted, [], what, error)
     far = not wanted.node.alone
     order = ["rma-p2p", "p2p", "mpi-persistent", "mpi"]
     if wanted.everybody_wants_parts and wanted.nbytes >= LONG_PARTS:

@@ -42,8 +42,8 @@ def project() -> dict[str, Any]:
 
 
 def numbers(text: str, count: int) -> list[float]:
-    """Those of a cell, one for each contestant; one number counts for all."""
-    found = [float(word) for word in text.split("/")] if text else []
+    """Those of a cell, one for each contestant, "-" for none; one number counts for all."""
+    found = [float(word.replace("-", "nan")) for word in text.split(" / ")] if text else []
     return found * count if len(found) == 1 else found
 
 
@@ -55,26 +55,46 @@ def missed(measured: str, wanted: str, better: str) -> bool:
 
 
 def results(name: str) -> str:
-    """A table of docs/results, with targets in brackets; what misses its target is marked."""
+    """A table of docs/results."""
+    return results_table(name, targets=False)
+
+
+def targets(name: str) -> str:
+    """The same with what is wanted in brackets; what misses its target is marked."""
+    return results_table(name, targets=True)
+
+
+def results_table(name: str, targets: bool) -> str:
+    """A table of docs/results, and below it what it is, from where, and how to repeat it."""
     found = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     lines = [f"| {' / '.join(found['contestants'])} | {' | '.join(found['columns'])} |"]
     lines.append(f"| --- |{' --: |' * len(found['columns'])}")
-    misses = targets = 0
+    misses = wanted_cells = 0
     for row in found["rows"]:
         cells = []
         wanted = row.get("wanted", [""] * len(row["measured"]))
         for here, target in zip(row["measured"], wanted, strict=True):
-            if target:
+            if targets and target:
                 short = missed(here, target, row.get("better", found["better"]))
-                targets, misses = targets + 1, misses + short
+                wanted_cells, misses = wanted_cells + 1, misses + short
                 here = f"**{here}**" if short else here
                 here += f" ({target})"
             cells.append(here)
         lines.append(f"| {row['name']} | {' | '.join(cells)} |")
     note = f"{found['title']}. {found['measured_on']}. Repeat it: `{found['command']}`."
-    if targets:
-        note += f" In brackets what is wanted; {misses} of {targets} cells miss it, in bold."
+    if wanted_cells:
+        note = f"{found['title']}. In brackets what is wanted; {misses} of {wanted_cells} cells "
+        note += "miss it, in bold."
     return "\n".join([*lines, "", note])
+
+
+def calls(_: str) -> str:
+    """Of what every call costs: messages and bytes, of set-ups and of what is repeated."""
+    lines = (RESULTS / "calls.txt").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    once = re.compile(r"first|Free|destroy|free|8 iterations")
+    chosen = [row for row in rows if not once.search(row[0])]
+    return "\n".join(f"| {' | '.join([*row[:4], row[5]])} |" for row in chosen)
 
 
 # -- methods, commands, interfaces ----------------------------------------------------------------
@@ -205,6 +225,8 @@ def figure(svg: str, caption: str = "") -> str:
 
 GENERATED: dict[str, Callable[[str], str]] = {
     "results": results,
+    "targets": targets,
+    "calls": calls,
     "methods": methods,
     "commands": commands,
     "api": api,

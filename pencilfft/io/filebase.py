@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agree
@@ -37,6 +38,15 @@ def naming(path: str) -> Iterator[None]:
     except (EOFError, KeyError, RuntimeError, ValueError) as error:
         words = error.args[0] if error.args else type(error).__name__
         raise FileError(f"{path}: {words}") from error
+
+
+def check_array(place: str, shape: tuple[int, ...], dtype: Any, array: Any) -> None:
+    """Local. PatternError where an array cannot take what ``place`` has of this shape and dtype."""
+    wanted = tuple(array.global_shape)
+    if shape != wanted:
+        raise PatternError(f"{place} has shape {shape}, the array {wanted}")
+    if not np.can_cast(dtype, array.dtype, "same_kind"):
+        raise PatternError(f"{place} holds {dtype}, which an array of {array.dtype} cannot take")
 
 
 class FileBase(ABC):

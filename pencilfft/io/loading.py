@@ -13,8 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from onesided.collectives.errors import PatternError
-from onesided.pencilfft.io.filebase import FileError, naming
+from onesided.pencilfft.io.filebase import FileError, check_array, naming
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import dataset_path
 from onesided.pencilfft.io.store import Store
@@ -42,15 +41,7 @@ def find(
             index = local[:rank] + selection.source(local[rank:])
     found = dataset(file, path)
     there = found.shape if index is local else found.shape[:rank] + selection.result
-    if there != tuple(array.global_shape):
-        raise PatternError(
-            f"{file.filename}: {path} has shape {there}, the array {tuple(array.global_shape)}"
-        )
-    if not np.can_cast(found.dtype, array.dtype, "same_kind"):
-        raise PatternError(
-            f"{file.filename}: {path} holds {found.dtype}, which an array of {array.dtype} "
-            f"cannot take"
-        )
+    check_array(f"{file.filename}: {path}", there, found.dtype, array)
     return found, index
 
 

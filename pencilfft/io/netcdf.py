@@ -22,7 +22,7 @@ from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.io.filebase import FileBase, FileError, at_root, naming
+from onesided.pencilfft.io.filebase import FileBase, FileError, at_root, check_array, naming
 from onesided.pencilfft.io.nodefiles import Piece
 from onesided.pencilfft.io.selection import Box, Selection
 from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, arrays_of, step_number
@@ -134,16 +134,7 @@ class NCFile(FileBase):
                     raise FileError(
                         f"{self.filename}: {name!r} of shape {field.shape} has no snapshot {step}"
                     )
-                if field.shape[1:] != tuple(u.global_shape):
-                    raise PatternError(
-                        f"{self.filename}: {name!r} has shape {field.shape[1:]}, the array "
-                        f"{tuple(u.global_shape)}"
-                    )
-                if not np.can_cast(field.dtype, u.dtype, "same_kind"):
-                    raise PatternError(
-                        f"{self.filename}: {name!r} holds {field.dtype}, which an array of "
-                        f"{u.dtype} cannot take"
-                    )
+                check_array(f"{self.filename}: {name!r}", field.shape[1:], field.dtype, u)
                 if u.size:
                     u.view(np.ndarray)[...] = field[(step, *u.local_slice())]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.io.filebase import FileError, at_root, naming
+from onesided.pencilfft.io.filebase import FileError, at_root, check_array, naming
 from onesided.pencilfft.io.nodefiles import write_box
 from onesided.pencilfft.io.quietfile import remove, to_disk
 
@@ -57,7 +58,8 @@ def save(array: Any, filename: str, global_slice: Any = None) -> None:
         at_root(comm, end)
     except Exception:  # agreed: nobody writes any more
         if comm.rank == 0:
-            remove([new])
+            with contextlib.suppress(OSError):  # the first error counts
+                remove([new])
         raise
 
 
@@ -74,11 +76,5 @@ def load(array: Any, filename: str) -> None:
         found = np.load(filename, mmap_mode="r", allow_pickle=False)
         if not isinstance(found, np.ndarray):
             raise FileError(f"{filename}: it holds several arrays")
-        if found.shape != tuple(array.global_shape):
-            shape = tuple(array.global_shape)
-            raise PatternError(f"{filename}: it has shape {found.shape}, the array {shape}")
-        if not np.can_cast(found.dtype, array.dtype, "same_kind"):
-            raise PatternError(
-                f"{filename}: it holds {found.dtype}, which an array of {array.dtype} cannot take"
-            )
+        check_array(f"{filename}: it", found.shape, found.dtype, array)
         array.view(np.ndarray)[...] = found[array.local_slice()]

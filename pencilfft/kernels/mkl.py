@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.mkl import load_library
 from onesided.collectives.program import address
 from onesided.collectives.scripts import Kernel as CFunction
+from onesided.pencilfft.kernels.mkl_library import load_library
 from onesided.pencilfft.kernels.protocol import Run, Task
 
 # Names and numbers of MKL's own header, mkl_dfti.h.

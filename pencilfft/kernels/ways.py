@@ -30,7 +30,7 @@ class Chain:
 
     def __init__(self, steps: Sequence[Between]) -> None:
         self.steps = steps
-        self._run = PythonScript(steps)
+        self._run = PythonScript(steps, 2)
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         self._run((source, target))

@@ -120,9 +120,10 @@ static PyObject *product_new(PyTypeObject *type, PyObject *args, PyObject *Py_UN
         PyErr_SetString(PyExc_ValueError, "arrays that do not fit each other");
         goto failed;
     }
+    csr.units = vector_units(units);
     self->csr = csr;
     self->sliced = sliced;
-    self->multiply = sliced ? slices_multiplier(csr.kind, units) : NULL;
+    self->multiply = sliced ? slices_multiplier(csr.kind, csr.units) : NULL;
     if (set_up(self, entries) < 0)
         goto failed;
     return (PyObject *)self;

@@ -12,6 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define INLINE static inline __attribute__((always_inline))
+#if defined(__x86_64__) && defined(__GNUC__)
+#define VECTORS 1
+#define AVX2 __attribute__((target("avx2,fma")))
+#define AVX512 __attribute__((target("avx512f,avx512vl,avx2,fma")))
+#endif
+
+/* Vector units at hand, of these: 0 none, 1 up to AVX2, 2 up to AVX-512 (slices.c). */
+int vector_units(int most);
+
 /* Numbers of the types of entries; x and y may lie at any address. */
 enum { F4, F8, C8, C16, KINDS };
 typedef float f4 __attribute__((aligned(1), may_alias));
@@ -22,6 +32,7 @@ typedef struct { double re, im; } __attribute__((packed, may_alias)) c16;
 /* Compressed rows whose columns are [owned | ghost], in the memory of their maker. */
 typedef struct {
     int kind, wide;          /* type of the entries; whether indices have 64 bits */
+    int units;               /* vector units that blocks of vectors are multiplied with */
     Py_ssize_t item;         /* bytes of an entry */
     Py_ssize_t rows, own, ghosts;
     const char *starts, *columns, *values;
@@ -70,8 +81,7 @@ typedef void MultiplySlices(const Slices *slices, const void *own, const void *g
 /* 0, or -1 without memory. Real entries, and numbers of rows and columns of 31 bits, only. */
 int make_slices(Slices *made, const Csr *csr, const Runs *runs);
 void free_slices(Slices *slices);
-/* With the vector units at hand: 0 without, 1 up to AVX2, 2 up to AVX-512. */
-MultiplySlices *slices_multiplier(int kind, int most);
+MultiplySlices *slices_multiplier(int kind, int units);
 
 /* A step of a script (collectives/scripts.py): of an object, a number, and the addresses of its places.
    By name and address; those of vectors.c end with a row of zeros. */

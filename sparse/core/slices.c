@@ -10,10 +10,9 @@
 #include "product.h"
 #include <sys/mman.h>
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#ifdef VECTORS
 #include <cpuid.h>
 #include <immintrin.h>
-#define VECTORS 1
 #endif
 
 enum { WINDOW = 1 << 12, LONG = 128, NOTHING = 0xFFFF };
@@ -22,8 +21,6 @@ enum { WINDOW = 1 << 12, LONG = 128, NOTHING = 0xFFFF };
 enum { AHEAD = 2048 };
 
 /* -- products ------------------------------------------------------------------------------------- */
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* y of the rows of a slice. */
 #define STORED(slice, numbers, lanes, y) \
@@ -137,9 +134,6 @@ PLAIN(f8, double)
 
 #ifdef VECTORS
 
-#define AVX2 __attribute__((target("avx2,fma")))
-#define AVX512 __attribute__((target("avx512f,avx512vl,avx2,fma")))
-
 AVX2 INLINE __m256i columns_of(const char *columns, int form)
 {
     return form == NARROW ? _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)columns))
@@ -226,7 +220,7 @@ MULTIPLIER(f8_avx512, AVX512, f8, double, __m512d, _mm512_setzero_pd(), f8_avx51
            _mm512_add_pd, F8_SPREAD_WIDE)
 
 /* What the processor has and the system saves: 0, 1 with AVX2 and FMA, 2 with AVX-512, too. */
-static int vector_units(void)
+static int units_at_hand(void)
 {
     enum { FMA = 1 << 12, SAVES = 1 << 27, AVX2_BIT = 1 << 5, AVX512F = 1 << 16 };
     const unsigned avx512vl = 1u << 31;
@@ -240,12 +234,18 @@ static int vector_units(void)
 }
 #endif
 
-MultiplySlices *slices_multiplier(int kind, int most)
+int vector_units(int most)
+{
+    int units = 0;
+#ifdef VECTORS
+    units = units_at_hand();
+#endif
+    return units < most ? units : most;
+}
+
+MultiplySlices *slices_multiplier(int kind, int units)
 {
 #ifdef VECTORS
-    int units = vector_units();
-    if (units > most)
-        units = most;
     if (units)
         return kind == F4 ? f4_avx2 : units == 2 ? f8_avx512 : f8_avx2;
 #endif

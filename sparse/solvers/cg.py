@@ -6,18 +6,27 @@ Research of the National Bureau of Standards 49 (1952), 409-436.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from onesided.sparse.linear import Linear
+from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.solvers.iteration import iteration
-from onesided.sparse.solvers.run import Callback, Rules, Run, several
+from onesided.sparse.solvers.run import (
+    Callback,
+    Rules,
+    Run,
+    check_linear,
+    each_column,
+    joined,
+    right_hand_sides,
+)
 from onesided.sparse.solvers.solution import Solution
+from onesided.sparse.solvers.space import root
+from onesided.sparse.solvers.together import together
 
 
-@several
 def cg(
     A: Linear,
     b: Any,
@@ -35,10 +44,25 @@ def cg(
     Stops when norm(b - A x) <= max(rtol * norm(b), atol), by the residual of the recurrence, as in
     SciPy, and then by b - A x itself. Two reductions an iteration. A direction p with
     (p, A p) <= 0, or a residual r with (r, M r) <= 0, is a breakdown. See :class:`Rules` for the
-    other arguments, :class:`Run` for the errors. b may be a block of k right-hand sides, (n, k).
+    other arguments, :class:`Run` for the errors. b may be a block of k right-hand sides, (n, k):
+    those of a DistMatrix are solved for together where there is no callback, the matrix read once.
     """
-    run = Run("cg", A, b, x0, Rules(rtol, atol, maxiter, callback, nullspace), M, hermitian=True)
-    return run.solve(_iterate)
+    check_linear(A, "cg")
+    rules = Rules(rtol, atol, maxiter, callback, nullspace)
+
+    def begun(b: Any, x0: Any) -> Run:
+        return Run("cg", A, b, x0, rules, M, hermitian=True)
+
+    k = right_hand_sides(A, b, "cg")
+    if not k:
+        return begun(b, x0).solve(_iterate)
+    if k == 1 or not isinstance(A, DistMatrix):
+        return joined(A, b, [begun(*pair).solve(_iterate) for pair in each_column(b, x0)])
+    runs = [begun(*pair) for pair in each_column(b, x0)]
+    if runs[0].calls_back:
+        return joined(A, b, [run.solve(_iterate) for run in runs])
+    together(runs)
+    return joined(A, b, [run.solve(_go_on) for run in runs])
 
 
 def cg_coefficients(
@@ -59,7 +83,7 @@ def cg_coefficients(
 def _iterate(run: Run, coefficients: list[tuple[float, float]] | None = None) -> None:
     with iteration(run) as iterations:
         rr, rz = iterations.begin()
-        if run.record(_root(rr)):
+        if run.record(root(rr)):
             return
         while run.positive(rz, "(r, M r)"):
             before = rz
@@ -68,12 +92,13 @@ def _iterate(run: Run, coefficients: list[tuple[float, float]] | None = None) ->
                 return
             if coefficients is not None:
                 coefficients.append((alpha, rz / before))
-            ends = run.record(_root(rr))
+            ends = run.record(root(rr))
             run.call_back()
             if ends:
                 return
 
 
-def _root(square: float) -> float:
-    """Local. The square root; not a number where there is none."""
-    return math.sqrt(square) if square >= 0 else math.nan
+def _go_on(run: Run) -> None:
+    """Collective. The legs of a column after the one that all have had together."""
+    if run.resumed:
+        _iterate(run)

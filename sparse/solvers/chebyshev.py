@@ -87,17 +87,18 @@ def _iterate(run: Run, lowest: float, highest: float) -> None:
     middle, radius = 0.5 * (highest + lowest), 0.5 * (highest - lowest)
     r, q, p, z = run.residual(), space.vector(), space.vector(), run.room()
     factor = alpha = 0.0
+
+    def direction() -> None:
+        space.extend(p, factor, run.precondition(r, z))
+        run.multiply(p, q)
+
     while True:
-        space.start_sums(space.share(r, r))
-        preconditioned = run.precondition(r, z)
         if not alpha:  # the first direction
             alpha = 1.0 / middle
         else:
             factor = (radius * alpha / 2.0) ** 2 * (2.0 if not factor else 1.0)
             alpha = 1.0 / (middle - factor / alpha)
-        space.extend(p, factor, preconditioned)
-        run.multiply(p, q)
-        rr = space.finish_sums()[0].real
+        rr = space.sums_during(direction, space.share(r, r))[0].real
         ends = run.record(math.sqrt(rr))
         if run.iterations:
             run.call_back()

@@ -27,8 +27,9 @@ from onesided.sparse.solvers.space import Space
 #: and whether (p, q) was positive; where (r, z) is.
 _NUMBERS, _RZ = 5, 3
 
-#: Ends of the script: x, the diagonal, the ghosts of the matrix, those of the preconditioner.
-_X, _DIAGONAL, _GHOSTS, _OTHERS = range(4)
+#: Ends of the script: the diagonal, which is only read, x, the ghosts of the matrix, and those of
+#: the preconditioner.
+_DIAGONAL, _X, _GHOSTS, _OTHERS = range(4)
 
 
 class Iteration(Protocol):
@@ -79,17 +80,23 @@ class Reference:
 
 
 class Lowered:
-    """As a script, with vectors of its own. One run at a time uses it: the one in ``run``."""
+    """As a script, with vectors of its own. One run at a time uses it: the one in ``run``, which
+    alone has the matrix and the preconditioner."""
 
-    def __init__(self, run: Run, matrix: DistMatrix, M: Jacobi | DistMatrix | None) -> None:
+    def __init__(self, run: Run) -> None:
         """Collective where such sums are the first of their kind; else local."""
         space, self.run = run.space, run
-        self._matrix, self._M, self._wanted = matrix, M, space.wanted
         self._r, self._q, self._p = space.vector(), space.vector(), space.vector()
-        self._z = self._r if M is None else space.vector()
+        self._z = self._r if run.M is None else space.vector()
         self._numbers = np.zeros(_NUMBERS)
         self._ends: Ends = ()
         self._lower()
+
+    def take(self, run: Run) -> None:
+        """As :func:`sums`. Another run begins."""
+        self.run = run
+        if self._sums.request.state != "inactive":
+            self._lower()
 
     def release(self) -> None:
         """Local. The run has ended, and lets go what it has."""
@@ -98,8 +105,9 @@ class Lowered:
 
     def _lower(self) -> None:
         """Collective where such sums are the first of their kind; else local."""
-        matrix, M, r, q, p, z = self._matrix, self._M, self._r, self._q, self._p, self._z
-        self._sums = total = sums(matrix.comm, *self._wanted)
+        matrix: Any = self.run.A
+        M, r, q, p, z = _map(self.run.M), self._r, self._q, self._p, self._z
+        self._sums = total = sums(matrix.comm, *self.run.space.wanted)
         apart = total.own.itemsize // 8  # of complex sums the real parts count
         own, found = (each.view(np.float64)[::apart] for each in (total.own, total.total))
         square, other = own[0:1], own[1:2]
@@ -126,9 +134,9 @@ class Lowered:
     def begin(self) -> tuple[float, float]:
         """Collective. As :meth:`Iteration.begin`."""
         run, r, M = self.run, self._r, self.run.M
-        self._ends = (run.x,)
+        self._ends = (r, run.x)
         if isinstance(M, Jacobi):
-            self._ends = (run.x, M.inverse.astype(r.dtype, copy=False))
+            self._ends = (M.inverse.astype(r.dtype, copy=False), run.x)
         z = run.precondition(run.residual(r), self._z)
         self._p[:] = z
         rr, self._numbers[_RZ] = _products(run, r, z)
@@ -157,9 +165,7 @@ def iteration(run: Run) -> Iterator[Iteration]:
     """Collective. What makes the iterations of this run: a script where there can be one, kept with
     the matrix until that has other values."""
     A: Any = run.A
-    M: Any = run.M
-    if isinstance(M, Function) and M.map is not None:
-        M = M.map
+    M = _map(run.M)
     if not (
         isinstance(A, DistMatrix) and _has_steps(A, run.space)
         and (M is None or (_is_diagonal(M, run.space) if type(M) is Jacobi
@@ -171,11 +177,16 @@ def iteration(run: Run) -> Iterator[Iteration]:
     kept: list[Lowered] = []
     if not isinstance(M, DistMatrix):  # whose values may change
         kept = A.kept.setdefault(("cg", type(M)), kept)
-    lowered = kept.pop() if kept else Lowered(run, A, M)
-    lowered.run = run
+    lowered = kept.pop() if kept else Lowered(run)
+    lowered.take(run)
     yield lowered
     lowered.release()
     kept.append(lowered)
+
+
+def _map(M: Any) -> Any:
+    """Local. The matrix, where that is the preconditioner."""
+    return M.map if isinstance(M, Function) and M.map is not None else M
 
 
 def _has_steps(matrix: DistMatrix, space: Space) -> bool:

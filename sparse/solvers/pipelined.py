@@ -68,10 +68,8 @@ class _Pipeline:
         gamma_before = alpha = 0.0
         own = self._shares()
         while True:
-            space.start_sums(*own)
-            run.precondition(self.w, self.m)
-            run.multiply(self.m, self.n)
-            rr, gamma, delta = (value.real for value in space.finish_sums())
+            sums = space.sums_during(self._hiding, *own)
+            rr, gamma, delta = (value.real for value in sums)
             ends = run.record(float(np.sqrt(rr)))
             if run.iterations:
                 run.call_back()
@@ -85,6 +83,11 @@ class _Pipeline:
             own = self._step(alpha, beta)
             if replacement and (run.iterations + 1) % replacement == 0:
                 own = self._replace()
+
+    def _hiding(self) -> None:
+        """Collective. What is done while the reduction is under way."""
+        self._run.precondition(self.w, self.m)
+        self._run.multiply(self.m, self.n)
 
     def _step(self, alpha: float, beta: float) -> list[Scalar]:
         """Local. All recurrences, part by part; this rank's share of the next reduction."""

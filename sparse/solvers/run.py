@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec
 
@@ -19,6 +19,7 @@ import numpy as np
 from onesided.collectives import sums
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
+from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse.alike import block, columns
 from onesided.sparse.linear import Linear
 from onesided.sparse.moving import shared_dtype
@@ -72,7 +73,8 @@ class Run:
     """A x = b, or A x close to b: blocks, preconditioner, residual history, and how it ended.
 
     ``b`` and ``x`` are this rank's blocks (x is the run's own), ``space`` that of b, ``domain``
-    that of x; the same for a square matrix.
+    that of x; the same for a square matrix. ``resumed``: a leg that goes on begins. ``calls_back``:
+    a rank has a callback.
     """
 
     def __init__(
@@ -114,8 +116,10 @@ class Run:
             given = [each.dtype for each in (right, guess) if each is not None and len(each)]
             dtype = np.result_type(dtype, *given)
         dtype = shared_dtype(comm, dtype)
-        calls = largest(comm, None, "callback", [int(rules.callback is not None)])
-        self._calls_back = bool(calls[0])
+        words = [int(rules.callback is not None), int(broken_sums(comm))]
+        self.calls_back, broken = largest(comm, None, "callback", words)
+        if broken:
+            drop_broken_sums(comm)
         self._hermitian = hermitian
         self.A, self.M, self.comm, self.rules = A.promoted(dtype), made, comm, rules
         refresh = getattr(made, "refresh", None)
@@ -143,7 +147,7 @@ class Run:
         self.limit = 10 * self.A.shape[1] if rules.maxiter is None else rules.maxiter
         self.residuals: list[float] = []
         self.reason = ""
-        self._resumed = False
+        self.resumed = False
         self._adjoint: Linear | None = None
 
     # -- from leg to leg -------------------------------------------------------------------------
@@ -181,7 +185,7 @@ class Run:
                 if self.reason.startswith(CONVERGED):
                     self.broken(f"the true residual stays at {true:.3g}")
                 break
-            self.reason, self._resumed = "", True
+            self.reason, self.resumed = "", True
             self.residuals[-1] = true
         return self.solution(true)
 
@@ -268,8 +272,8 @@ class Run:
 
         The first one of a leg that goes on is no iteration, it takes the place of the last.
         """
-        if self._resumed:
-            self._resumed = False
+        if self.resumed:
+            self.resumed = False
             self.residuals.pop()
         self.residuals.append(norm)
         if not math.isfinite(norm):
@@ -293,10 +297,19 @@ class Run:
 
     def call_back(self) -> None:
         """Collective where any rank has a callback: call it with x, and agree on its errors."""
-        if self._calls_back:
+        if self.calls_back:
+            before = self._versions()
             with agreed(self.comm):
                 if self.rules.callback is not None:
                     self.rules.callback(self._wrapped)
+                if self._versions() != before:
+                    raise ValueError(f"a callback of {self.name} changed values of the matrix")
+
+    def _versions(self) -> tuple[Any, ...]:
+        """Local. Numbers that change with the values of the matrix, or of one that is M."""
+        return tuple(
+            getattr(each, "version", None) for each in (self.A, getattr(self.M, "map", None))
+        )
 
     # -- the null space --------------------------------------------------------------------------
 
@@ -338,28 +351,41 @@ def several(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Soluti
         names = dict(zip(("A", "b", "x0"), given, strict=False))
         known: dict[str, Any] = {**how, **names}
         A, b, x0 = (known.pop(name, None) for name in ("A", "b", "x0"))
-        if not isinstance(A, Linear):
-            raise TypeError(
-                f"{solver.__name__} takes a DistMatrix or another Linear, not {type(A).__name__}: "
-                "LinearOperator makes one of a function"
-            )
-        right: Any = b.array if isinstance(b, DistVector) else b
-        k = np.shape(right)[1] if np.ndim(right) == 2 else 0
-        agree(A.comm, None, (solver.__name__, f"{k} right-hand sides"))
+        check_linear(A, solver.__name__)
+        k = right_hand_sides(A, b, solver.__name__)
         if not k:
             return solver(*given, **how)
-        guess = x0.array if isinstance(x0, DistVector) else x0
         call: Any = solver
-        found = []
-        for j in range(k):
-            first = None if guess is None else np.asarray(guess)[:, j]
-            found.append(call(A, np.asarray(right)[:, j], first, **known))
-        return _joined(A, b, tuple(found))
+        return joined(A, b, [call(A, *pair, **known) for pair in each_column(b, x0)])
 
     return solve
 
 
-def _joined(A: Linear, b: Any, found: tuple[Solution, ...]) -> Solution:
+def check_linear(A: Any, name: str) -> None:
+    """Local. ``TypeError`` for what is no distributed map."""
+    if not isinstance(A, Linear):
+        raise TypeError(
+            f"{name} takes a DistMatrix or another Linear, not {type(A).__name__}: LinearOperator "
+            "makes one of a function"
+        )
+
+
+def right_hand_sides(A: Linear, b: Any, name: str) -> int:
+    """Collective. How many columns b has, 0 for a vector; the same on all ranks, or an error."""
+    right: Any = b.array if isinstance(b, DistVector) else b
+    k = np.shape(right)[1] if np.ndim(right) == 2 else 0
+    agree(A.comm, None, (name, f"{k} right-hand sides"))
+    return k
+
+
+def each_column(b: Any, x0: Any) -> Iterator[tuple[Vector, Vector | None]]:
+    """Local. The columns of right-hand sides, and of first guesses, if there are."""
+    right, guess = (v.array if isinstance(v, DistVector) else v for v in (b, x0))
+    for j in range(np.shape(right)[1]):
+        yield np.asarray(right)[:, j], None if guess is None else np.asarray(guess)[:, j]
+
+
+def joined(A: Linear, b: Any, found: Sequence[Solution]) -> Solution:
     """Local. The solutions of several right-hand sides as one."""
     x = np.stack([column.x for column in found], axis=1)
     most = max(column.iterations for column in found)
@@ -375,7 +401,7 @@ def _joined(A: Linear, b: Any, found: tuple[Solution, ...]) -> Solution:
         worst.reason,
         np.array([column.true_residual for column in found]),
         np.array([column.size for column in found]),
-        found,
+        tuple(found),
     )
 
 

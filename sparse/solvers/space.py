@@ -7,6 +7,7 @@ the scalar products of one moment share one reduction.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,6 @@ class Space:
         self._wide, self._tiny = limits.eps < 1e-10, float(limits.tiny)
         #: A sum of squares that may have lost parts too small to be squared.
         self._least = self._tiny / limits.eps**2
-        self._count = 0
-        self._started: Sums | None = None
 
     def vector(self) -> Vector:
         """Local. A new block of zeros."""
@@ -91,10 +90,11 @@ class Space:
 
     def sums(self, *own: Scalar) -> list[Scalar]:
         """Collective. The sums over all ranks of some numbers, by one reduction."""
-        reduction = self._sums
-        if reduction.request.active:  # somebody around this solver has started it
-            reduction = sums(self._comm, *self.wanted)
-        return reduction.of(*own)
+        return self._idle().of(*own)
+
+    def _idle(self) -> Sums:
+        """Collective where somebody around this solver has started its sums; else local."""
+        return sums(self._comm, *self.wanted) if self._sums.request.active else self._sums
 
     def gram(self, one: Vector, other: Vector) -> Vector:
         """Collective. Scalar products of all columns of two blocks, (n, k) and (n, m), in double
@@ -104,20 +104,16 @@ class Space:
         self._comm.Allreduce(mine, total, op=MPI.SUM)
         return total
 
-    def start_sums(self, *own: Scalar) -> None:
-        """Collective, nonblocking. As :meth:`sums`; :meth:`finish_sums` gives them."""
-        self._count = len(own)
-        self._started = sums(self._comm, *self.wanted)
-        self._started.own[: self._count] = own
-        self._started.start()
-
-    def finish_sums(self) -> list[Scalar]:
-        """Collective. Wait for the sums that have been started."""
-        if self._started is None:
-            raise RuntimeError("no sums have been started")
-        self._started.finish()
-        totals: list[Scalar] = self._started.total[: self._count].tolist()
-        self._started = None
+    def sums_during(self, work: Callable[[], object], *own: Scalar) -> list[Scalar]:
+        """Collective. As :meth:`sums`, under way while the work is done."""
+        reduction, count = self._idle(), len(own)
+        reduction.own[:count] = own
+        reduction.start()
+        try:
+            work()
+        finally:  # all ranks have started it
+            reduction.finish()
+        totals: list[Scalar] = reduction.total[:count].tolist()
         return totals
 
     def add(self, y: Vector, factor: Scalar, x: Vector) -> None:
@@ -153,6 +149,11 @@ class Space:
             self.axpy(direction, x[part], a=alpha)
             self.scal(beta, direction)
             self.axpy(z[part], direction)
+
+
+def root(square: float) -> float:
+    """Local. The square root; not a number where there is none."""
+    return math.sqrt(square) if square >= 0 else math.nan
 
 
 def start_block(rows: tuple[int, int], dtype: np.dtype[Any], seed: int = 0) -> NDArray[Any]:

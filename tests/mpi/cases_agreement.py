@@ -21,6 +21,7 @@ from onesided.collectives import (
     RequestError,
     empty,
     free,
+    node_memory,
 )
 
 ERRORS = (OnesidedError, MemoryError)
@@ -43,9 +44,19 @@ def works(comm, method):
 
 
 @contextlib.contextmanager
-def no_shared_memory():
-    """MemoryError of every Allocate_shared; how often."""
-    raised, original = [0], MPI.Win
+def no_shared_memory(comm, of="MPI"):
+    """MemoryError of every Allocate_shared, or no pages of the node's own for the last rank; how
+    often."""
+    raised, original, made, claim = [0], MPI.Win, node_memory._made, node_memory.Mapping.claim
+
+    def refused(_):
+        raise OSError("injected: no files without names")
+
+    def claimed(*arguments):
+        raised[0] += 1
+        if comm.rank == comm.size - 1:
+            raise OSError("injected: no page is left")
+        claim(*arguments)
 
     class Scarce(original):
         @classmethod
@@ -53,11 +64,14 @@ def no_shared_memory():
             raised[0] += 1
             raise MemoryError("injected: Allocate_shared")
 
-    MPI.Win = Scarce
+    if of == "MPI":
+        MPI.Win, node_memory._made = Scarce, refused
+    else:
+        node_memory.Mapping.claim = claimed
     try:
         yield raised
     finally:
-        MPI.Win = original
+        MPI.Win, node_memory._made, node_memory.Mapping.claim = original, made, claim
 
 
 @ranks(at_least=2)
@@ -66,7 +80,7 @@ def case_a_node_has_no_shared_memory(comm, method):
     """The ranks of a node allocate together, so all of them fail; slots as long as these have a
     region of their own."""
     size, count = comm.size, 200_000
-    with no_shared_memory() as raised:
+    with no_shared_memory(comm) as raised:
         made, error = outcome(
             lambda: Alltoallv_init(comm, [np.zeros(count * size), [count] * size], None,
                                    method=method)
@@ -81,13 +95,14 @@ def case_a_node_has_no_shared_memory(comm, method):
 
 
 @ranks(at_least=2)
-def case_no_memory_for_empty_on_all_ranks(comm):
+@parameters(of=["MPI", "node"])
+def case_no_memory_for_empty_on_all_ranks(comm, of):
     """Nobody gets shared memory: the same error everywhere, and the next allocation works."""
-    with no_shared_memory() as raised:
+    with no_shared_memory(comm, of) as raised:
         made, error = outcome(lambda: empty(comm, 100))
     told = comm.allgather(error is not None)
     assert len(set(told)) == 1, told
-    assert bool(error) == bool(raised[0])
+    assert bool(error) == any(comm.allgather(raised[0]))
     if made is not None:
         free(made)
     memory = empty(comm, 100)
@@ -105,18 +120,6 @@ def everywhere_refused(comm, call):
     else:
         told = None
     assert all(comm.allgather(told)), "not every rank was told"
-
-
-@ranks(at_least=2)
-@parameters(method=["rma-notify", "rma-lock", "p2p"])
-def case_free_of_memory_in_use(comm, method):
-    """By a request of all ranks."""
-    moved = Vector(comm, tables(comm.size)["uneven"] + 1, method, "window")
-    everywhere_refused(comm, lambda: free(moved.window))
-    moved.round(0)
-    everywhere_refused(comm, lambda: free(moved.window))
-    moved.round(1)
-    moved.free()
 
 
 @ranks(at_least=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from onesided.apps.bench.ranks import among
 from onesided.apps.bench.sweep import Case, sweep
 from onesided.apps.bench.timing import Variant, interleaved, repeats, unchecked
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
-from onesided.apps.cli.machine import facts
+from onesided.apps.cli.machine import Layout, facts
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
@@ -25,7 +26,6 @@ from onesided.apps.tools.doctor import OPERATIONS, try_method
 from onesided.apps.tools.fft import FourierCheck, gathered
 from onesided.apps.tools.spmv import vector
 from onesided.collectives import Request, UnsupportedError, methods
-from onesided.collectives.hardware import Layout
 from onesided.collectives.testing import check_transport
 from onesided.pencilfft import PFFT, newDistArray
 
@@ -70,6 +70,12 @@ def case_a_race_ends_in_time(comm):
     slow = Variant(lambda: time.sleep(0.02), WHY, "slow")
     found = interleaved(comm, [slow], iterations=1000, seconds=0.1)
     assert 1 <= len(found.times["slow"]) <= 5
+    numbers = count()
+    call = lambda: time.sleep(0.0 if next(numbers) < timing.WARM_UP else 0.02)  # noqa: E731
+    later = Variant(call, WHY, "later", warm_up=0.01)  # as the machine has got something else to do
+    found = interleaved(comm, [later], iterations=1000, seconds=0.1)
+    assert 1 <= len(found.times["later"]) <= 5
+    assert len(set(comm.allgather(len(found.times["later"])))) == 1
 
 
 def case_what_rank_0_does_alone(comm):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from broadcast_data import GARBAGE, MEMORY, Cast, any_order, info_of, names, one_sided
+from broadcast_data import GARBAGE, MEMORY, Cast, any_order, info_of, names
 from cases import parameters, ranks
 from cases_buffers import raises
-from mpi4py import MPI
 
 from onesided.collectives import (
     Bcast_init,
@@ -15,10 +14,8 @@ from onesided.collectives import (
     empty,
     free,
     methods,
-    pattern,
 )
 from onesided.collectives.broadcast.board import SHORT
-from onesided.collectives.pattern import LARGEST_PIECE
 
 
 @parameters(method=names)
@@ -81,39 +78,6 @@ def case_specifications(comm, method):
     assert sent(plane).tolist() == [[0, 1, 2], [3, 4, 5]]
     turned = np.asfortranarray(np.arange(6).reshape(2, 3) * (me == 0))
     assert sent(turned).tolist() == [[0, 1, 2], [3, 4, 5]]
-
-
-@parameters(method=names, holed=["root", "leaves", "all"], count=[0, 1, 50],
-            piece=[LARGEST_PIECE, 64])
-def case_types_with_holes(comm, method, holed, count, piece, options):
-    """Where ranks describe the same elements in different ways they make the same calls, also for
-    data that are cut into pieces, and for none."""
-    at_root, pattern.LARGEST_PIECE = comm.rank == 0, piece
-    step = 2 if holed == "all" or (holed == "root") == at_root else 1
-    kind = MPI.DOUBLE.Create_resized(0, 8 * step).Commit()
-    data = np.full(step * count, -1.0)
-    try:
-        given = [data, count, kind if step > 1 else MPI.DOUBLE]
-        request = Bcast_init(comm, given, 0, method=method, info=info_of(options))
-        for turn in range(3):
-            data[::step] = np.arange(count) + turn if at_root else -2
-            request.Start()
-            assert request.Wait() is data
-            assert np.array_equal(data[::step], np.arange(count) + turn)
-            assert np.all(data[1::2] == -1) or step == 1
-        request.Free()
-    finally:
-        pattern.LARGEST_PIECE = LARGEST_PIECE
-    kind.Free()
-
-
-@parameters(method=one_sided)
-def case_memory_in_use_is_not_freed(comm, method):
-    buffer = empty(comm, 10, float)
-    request = Bcast_init(comm, buffer, 0, method=method)
-    raises(RequestError, lambda: free(buffer), "still use this memory")
-    request.Free()
-    free(buffer)
 
 
 def case_auto_leaves_the_buffer_alone(comm, options):

@@ -14,11 +14,13 @@ from table import Cell, Length
 
 from onesided.collectives import (
     Alltoallv_init,
+    Bcast_init,
     RequestError,
     empty,
     free,
 )
 from onesided.collectives.context import Context
+from onesided.collectives.program import LOCAL_CALLS
 from onesided.collectives.reduction.messages import Team
 
 
@@ -76,11 +78,11 @@ def freed_in_the_middle(comm, moved):
         release(broken)
 
     request.resources.release = listen
-    taken = None if arena is None else arena._taken
+    taken = None if arena is None else len(arena._taken)
     request.Free()
     if comm.allreduce(request._done, MPI.MIN) == 0:
         assert told == [True]
-        assert arena is None or arena._taken == taken, "control memory has come back"
+        assert arena is None or len(arena._taken) == taken, "control memory has come back"
     moved.free()
 
 
@@ -211,6 +213,34 @@ def case_requests_that_alternate_outlive_a_broken_one(comm, which, ahead):
         np.testing.assert_array_equal(other.Wait(), want + turn)
     other.Free()
     free(memory)
+
+
+@ranks(at_least=2)
+@parameters(method=["rma-linear", "rma-binomial", "rma-pipelined"])
+def case_a_thread_hears_the_farewell(comm, method):
+    """Ranks below the root have given their round up, while the root's still looks for their
+    slots."""
+    request = Bcast_init(comm, np.zeros(8), 0, method=method,
+                         info={"ranks_per_node": "1", "progress": "manual"})  # fmt: skip
+    if comm.rank:
+        request._hooked, request._after_start = 1, once(request._after_start)
+        raises(Boom, request.Start)
+    else:
+        links, retire = request.transport._links, request.retire
+        for _ in range(links.turns):
+            request.Start()
+            request.Wait()
+        request.Start()
+
+        def late():
+            while not links._comm.Iprobe(links.groups[0][0], links._tag):
+                pass
+            request.advance(LOCAL_CALLS)
+            retire()
+
+        request.retire = late
+    comm.Barrier()
+    request.Free()
 
 
 @ranks(at_least=2)

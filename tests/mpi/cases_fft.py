@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
+from functools import partial
 
 import numpy as np
 import scipy.fft
 from cases import parameters, ranks, skip_if_known
+from mpi4py import MPI
 
 from onesided.collectives import PatternError, UnsupportedError, methods
 from onesided.collectives.context import Context
@@ -15,6 +16,7 @@ from onesided.collectives.memory import find_region
 from onesided.pencilfft import (
     PFFT,
     DistArray,
+    distarray,
     fftshift,
     ifftshift,
     newDistArray,
@@ -22,6 +24,7 @@ from onesided.pencilfft import (
     workspace,
 )
 from onesided.pencilfft.blocking import Blocking
+from onesided.pencilfft.pencil import near
 
 TOLERANCE = {"f": 2e-5, "d": 1e-12}
 METHOD = "rma-notify"  # of the cases that are not about methods
@@ -73,75 +76,32 @@ def there_and_back(plan, values, expected, char, stays=True):
         np.testing.assert_array_equal(u_hat, kept_hat)
 
 
-SHAPES = [(16, 12, 8), (7, 11, 13), (9, 10, 15), (2, 3, 4), (1, 1, 5)]
+def count_opened(plan):
+    """Of every round that follows, whether its blocks are written where they are read next."""
+    opened = []
+    for leg in (leg for forward in (True, False) for leg in plan._execution.engine.legs(forward)):
+        if leg.transpose is not None:
+            leg.transpose.open = partial(noted, leg.transpose.open, opened)
+    return opened
 
 
-def triples():
-    """Every pair of shape, dtype and grid at least once; every triple if the run asks for it."""
-    for i, shape in enumerate(SHAPES):
-        for j, grid in enumerate(GRIDS):
-            full = os.environ.get("ONESIDED_FFT_CASES") == "all"
-            for char in "fdFD" if full else "fdFD"[(i + j) % 4]:
-                yield shape, char, grid
-
-
-@parameters(triple=triples)
-def case_three_dimensions(comm, triple, seed):
-    shape, char, grid = triple
-    values = whole(shape, char, seed)
-    with planned(comm, shape, dtype=char, grid=GRIDS[grid]) as plan:
-        there_and_back(plan, values, spectrum(values), char)
-
-
-@parameters(
-    shape=[(9, 14), (1, 3), (5, 6, 4, 7), (3, 4, 2, 3, 5)], char="dD", grid=["pencil", "slab"]
-)
-def case_other_dimensions(comm, shape, char, grid, seed):
-    values = whole(shape, char, seed)
-    with planned(comm, shape, dtype=char, grid=GRIDS[grid]) as plan:
-        there_and_back(plan, values, spectrum(values), char)
-
-
-@parameters(axes=[(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2), (1,), ((0,), (1, 2)), (-1, -3)])
-def case_axes(comm, axes, seed):
-    shape = (6, 10, 7)
-    values = whole(shape, "d", seed)
-    flat = [a for axis in axes for a in np.atleast_1d(axis)]
-    with planned(comm, shape, axes=axes) as plan:
-        there_and_back(plan, values, spectrum(values, flat), "d")
-        assert plan.axes[-1][-1] == flat[-1] % 3
-
-
-@parameters(method=lambda: list(methods()), grid=["pencil", "slab"], char=["d", "F"])
-def case_methods(comm, method, grid, char, seed):
-    """Every way to transpose, several calls in a row with other data each."""
-    shape = (10, 9, 8)
-    with planned(comm, shape, dtype=char, grid=GRIDS[grid], method=method) as plan:
-        for round_ in range(4):
-            values = whole(shape, char, seed + round_)
-            there_and_back(plan, values, spectrum(values), char)
-        used = {transpose.method for transpose in plan.transposes}
-        assert method == "auto" or used <= {method}
-
-
-@parameters(backend=["scipy", "ducc0", "pyfftw"], char="fD")
-def case_backends(comm, backend, char, seed):
-    shape = (12, 6, 9)
-    values = whole(shape, char, seed)
-    with planned(comm, shape, dtype=char, backend=backend) as plan:
-        assert plan.backend == backend
-        there_and_back(plan, values, spectrum(values), char)
+def noted(call, results):
+    results.append(call())
+    return results[-1]
 
 
 @ranks(at_least=2)
 @parameters(method=lambda: list(methods()), grid=["pencil", "slab"])
 def case_delayed_ranks(comm, method, grid, seed):
-    """One rank after the other is late: nobody may write into a stage that is still in use."""
+    """One rank after the other is late: nobody may write into a stage that is still in use, and
+    none is late for the next transform, as ranks agree at the end of each."""
     shape = (8, 9, 10)
     inputs = [whole(shape, "D", seed + k) for k in range(3)]
     spectra = [spectrum(values) for values in inputs]
     with planned(comm, shape, dtype="D", grid=GRIDS[grid], method=method) as plan:
+        assert method == "auto" or {each.method for each in plan.transposes} <= {method}
         mine = plan.local_slice(False)
+        opened = count_opened(plan)
         for late in range(comm.size):
             found = []
             for k, values in enumerate(inputs):
@@ -155,6 +115,8 @@ def case_delayed_ranks(comm, method, grid, seed):
             for (u_hat, u), values, expected in zip(found, inputs, spectra, strict=True):
                 close(u_hat, expected[plan.local_slice()], "d")
                 close(u, values[mine], "d")
+        assert all(opened) or not plan.transposes[0].request.direct
+        assert opened
 
 
 @parameters(grid=list(GRIDS))
@@ -204,21 +166,6 @@ def case_norms(comm, norm, char, seed):
         close(plan.backward(unscaled / values.size, normalize=False), u, char)
 
 
-def case_parseval_and_shift(comm, seed):
-    shape, shift = (8, 9, 10), (3, 2, 7)
-    values = whole(shape, "D", seed)
-    with planned(comm, shape, dtype=complex, norm="ortho") as plan:
-        u_hat = plan.forward(values[plan.local_slice(False)])
-        energy = comm.allreduce(float(np.sum(np.abs(u_hat) ** 2)))
-        np.testing.assert_allclose(energy, np.sum(np.abs(values) ** 2), rtol=1e-12)
-        moved = np.roll(values, shift, (0, 1, 2))[plan.local_slice(False)]
-        turned = u_hat.v.copy()
-        for axis, (n, s, part) in enumerate(zip(shape, shift, plan.local_slice(), strict=True)):
-            phase = np.exp(-2j * np.pi * s * np.arange(n)[part] / n)
-            turned *= np.expand_dims(phase, tuple(i for i in range(3) if i != axis))
-        close(plan.forward(moved), turned, "d")
-
-
 def case_nothing_is_lost_with_nan(comm):
     """NaN comes out where it belongs and disturbs no later call."""
     shape = (6, 8, 10)
@@ -226,30 +173,6 @@ def case_nothing_is_lost_with_nan(comm):
     with planned(comm, shape) as plan:
         assert np.all(np.isnan(plan.forward(np.full(plan.shape(False), np.nan))))
         there_and_back(plan, values, spectrum(values), "d")
-
-
-@parameters(layout=["fortran", "sliced", "permuted"], char="fD")
-def case_arrays_in_other_memory_orders(comm, layout, char, seed):
-    shape = (6, 7, 8)
-    values = whole(shape, char, seed)
-
-    def array(local_shape, dtype):
-        if layout == "fortran":
-            return np.zeros(local_shape, dtype, order="F")
-        if layout == "sliced":
-            return np.zeros([n + 2 for n in local_shape], dtype)[1:-1, 1:-1, 1:-1]
-        return np.zeros([local_shape[i] for i in (1, 2, 0)], dtype).transpose(2, 0, 1)
-
-    with planned(comm, shape, dtype=char) as plan:
-        u = array(plan.shape(False), plan.dtype(False))
-        u_hat = array(plan.shape(), plan.dtype(True))
-        u[...] = values[plan.local_slice(False)]
-        kept = u.copy()
-        assert plan.forward(u, u_hat) is u_hat
-        close(u_hat, spectrum(values)[plan.local_slice()], char)
-        u[...] = 0
-        assert plan.backward(u_hat, u) is u
-        close(u, kept, char)
 
 
 @parameters(axes=[(0, 2), (0, 1, 2), (1, 2, 0)], char="dF", overwrite=[False, True])
@@ -345,6 +268,8 @@ def case_distarray(comm, view, tensor):
             assert np.all(array == 2)
             assert isinstance(array, DistArray) is not view
             if view:
+                assert isinstance(array.base, DistArray)
+                assert array.base.rank == tensor
                 continue
             assert array.global_shape == (3,) * tensor + plan.global_shape(forward_output)
             assert array.local_slice()[tensor:] == plan.local_slice(forward_output)
@@ -418,6 +343,15 @@ def case_one_of_two_transposes_stays_on_a_node(comm, ranks_per_node, options):
             assert here <= node or not possible
         if "grid" in options:
             assert plan.grid == (comm.size, 1, 1)
+    if not options and comm.size == MPI.COMM_WORLD.size:  # arrays that are made without a plan
+        kept, distarray.near = distarray.near, partial(near, ranks_per_node=ranks_per_node)
+        try:
+            for shape in ((12, 12, 12), (1, 8, 8), (12, 12)):
+                with planned(comm, shape, info=info, effort="estimate") as plan:
+                    assert tuple(DistArray(shape).commsizes) == plan.grid
+                    assert DistArray(shape).local_slice() == plan.local_slice(False)
+        finally:
+            distarray.near = kept
 
 
 @parameters(shape=[(5, 6, 7), (1, 8), (36,)], batch=[(), (2,)], axes=[None, 0, (-1, 0), ()])

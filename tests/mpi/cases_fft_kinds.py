@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from contextlib import contextmanager
 
 import numpy as np
 import scipy.fft
@@ -10,20 +10,11 @@ from cases import parameters, ranks
 from scipy.signal import resample
 
 from onesided.collectives import PatternError
-from onesided.pencilfft import PFFT, newDistArray
+from onesided.pencilfft import PFFT, newDistArray, planner
+from onesided.pencilfft.blocking import Blocking
 
 METHOD = "rma-notify"
 OPTIONS = {"method": METHOD, "effort": "estimate"}
-KINDS = {
-    "cosines": "dct2",
-    "sines": "dst1",
-    "first axis": {0: "dct3"},
-    "last axis": {2: "dst4"},
-    "two axes": {1: "dct1", 2: "dct4"},
-    "all different": {0: "dst2", 1: "dct4", 2: "dst3"},
-}
-
-
 def random(shape, char, seed):
     """A global array of random numbers, the same on all ranks."""
     rng = np.random.default_rng(seed)
@@ -32,6 +23,17 @@ def random(shape, char, seed):
         values = values + 1j * rng.standard_normal(shape)
     assert values.size
     return values.astype(char)
+
+
+@contextmanager
+def blocks(nbytes, *way):
+    """Plans whose passes go about their blocks in this way, without measuring."""
+    usual = planner.USUAL
+    planner.USUAL = Blocking(nbytes, *way)
+    try:
+        yield
+    finally:
+        planner.USUAL = usual
 
 
 def block(plan, values, forward_output):
@@ -60,18 +62,6 @@ def transformed(values, kinds, norm, axes=None):
     return values
 
 
-@parameters(kinds=list(KINDS), char="dDf", norm=["backward", "ortho", "forward"])
-def case_cosines_and_sines(comm, kinds, char, norm, seed):
-    values = random((5, 8, 6), char, seed)
-    expected = transformed(values, KINDS[kinds], norm)
-    with PFFT(comm, values.shape, dtype=char, kinds=KINDS[kinds], norm=norm, **OPTIONS) as plan:
-        u = block(plan, values, False)
-        u_hat = plan.forward(u)
-        assert u_hat.dtype == expected.dtype
-        close(u_hat, expected[plan.local_slice()], char)
-        close(plan.backward(u_hat), u, char)
-
-
 @parameters(batch=[(3,), (2, 2)], shape=[(8, 9, 10), (5, 7)], char="dF")
 def case_fields_together(comm, batch, shape, char, seed):
     values = random(batch + shape, char, seed)
@@ -86,6 +76,42 @@ def case_fields_together(comm, batch, shape, char, seed):
         close(plan.backward(plan.forward(u)), u, char)
     with PFFT(comm, shape, dtype=char, **OPTIONS) as single:
         assert rounds == [len(single.transposes)]  # all fields travel in one exchange
+
+
+@parameters(nbytes=[1, 2000, 1 << 20], shape=[(8, 9, 10), (5, 7)], char="dF")
+def case_fewer_fields_than_planned(comm, nbytes, shape, char, seed):
+    """Blocks lie along the fields, within them, or have all of them."""
+    values = random((3, 2, *shape), char, seed)
+    function = scipy.fft.rfftn if char == "d" else scipy.fft.fftn
+    expected = function(values, axes=range(2, values.ndim), norm="forward")
+    with blocks(nbytes), PFFT(comm, shape, dtype=char, batch=(3, 2), **OPTIONS) as plan:
+        u, wanted = block(plan, values, False), expected[plan.local_slice()]
+        for count in (2, 1, 3):
+            for given in (False, True):
+                out = newDistArray(plan)[:count] if given else None
+                factor = count + 3.0 * given
+                u_hat = plan.forward(factor * u[:count], out)
+                assert u_hat is out or not given
+                close(u_hat, factor * wanted[:count], char)
+                out = newDistArray(plan, False)[:count] if given else None
+                close(plan.backward(u_hat, out), factor * u[:count], char)
+                plan.forward.Start(u[:count], None if out is None else u_hat)
+                close(plan.forward.Wait(), wanted[:count], char)
+        if comm.size > 1:
+            count = 1 + (comm.rank == comm.size - 1)
+            errors = comm.allgather(error_of(lambda: plan.forward(u[:count])))
+            assert {(kind, "numbers of fields" in text) for kind, text in errors} == {
+                (PatternError, True)
+            }
+        close(plan.forward(u), wanted, char)
+
+
+def error_of(call):
+    try:
+        call()
+    except PatternError as error:
+        return PatternError, str(error)
+    return None, "nothing"
 
 
 #: Kind -> where its points lie, of n, and its functions there, by number.
@@ -173,42 +199,6 @@ def case_padding_of_one_axis(comm, seed):
         assert plan.global_shape(True) == (6, 8, 6)
         spectrum = plan.forward(block(plan, random((6, 16, 10), "d", seed), False))
         close(plan.forward(plan.backward(spectrum)), spectrum)
-
-
-@parameters(grid=[None, (-1,)], char="dD")
-def case_output_in_the_layout_of_the_input(comm, grid, char, seed):
-    values = random((6, 7, 8), char, seed)
-    function = scipy.fft.rfftn if char == "d" else scipy.fft.fftn
-    expected = function(values, norm="forward")
-    options = {"grid": grid, "transposed_out": False, "dtype": char, **OPTIONS}
-    with PFFT(comm, values.shape, **options) as plan:
-        parts = [[p.geometry.parts(axis) for axis in range(3)] for p in plan.pencil]
-        assert parts[0] == parts[1]
-        u = block(plan, values, False)
-        u_hat = plan.forward(u)
-        close(u_hat, expected[plan.local_slice()])
-        close(plan.backward(u_hat), u)
-
-
-@ranks(at_least=2)
-@parameters(late=[0, 1, 2, 3])
-def case_one_rank_is_late(comm, late, seed):
-    """In every row and column of the grid; others must neither overtake nor overwrite it."""
-    values = random((8, 6, 10), "d", seed)
-    expected = scipy.fft.rfftn(values, norm="forward")
-    with PFFT(comm, values.shape, **OPTIONS) as plan:
-        u, u_hat, back = block(plan, values, False), newDistArray(plan), newDistArray(plan, False)
-        for k in range(6):
-            factor = 1.0 + k
-            if comm.rank == late % comm.size:
-                time.sleep(0.01)
-            plan.forward(factor * u, u_hat)
-            close(u_hat, factor * expected[plan.local_slice()])
-            if comm.rank == (late + k) % comm.size:
-                time.sleep(0.005)
-            if k % 3:
-                plan.backward(u_hat, back)
-                close(back, factor * u)
 
 
 def case_arrays_of_the_plan(comm, seed):

@@ -16,7 +16,7 @@ from onesided.pencilfft import PFFT, legs, newDistArray, planner
 from onesided.pencilfft.kernels import selection
 from onesided.pencilfft.kernels.wisdom import Wisdom
 
-WAY = {"in_source": False, "in_target": False}
+WAY = {"in_source": False, "in_target": False, "straight": False}
 SHAPE = (8, 9, 10)
 
 #: Choices for other ranks and axes.

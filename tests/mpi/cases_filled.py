@@ -12,11 +12,9 @@ from exchange_data import MEMORY, names
 from filled_data import SHAPE, Turn, read_slowly
 
 from onesided.collectives import (
-    Alltoallv_init,
     Alltoallw_init,
     PatternError,
     RequestError,
-    Waitall,
     alternate,
     empty,
     free,
@@ -161,25 +159,6 @@ def case_alternating_with_different_neighbors(comm, method, options):
     free(memory)
 
 
-@parameters(method=MOST)
-def case_several_requests_opened_in_any_order(comm, method, seed, options):
-    exchanges = [
-        Turn(comm, method, MEMORY[i % 3], cuts=i + 1, turned=bool(i % 2), info=info_of(options))
-        for i in range(4)
-    ]
-    free_order = methods()[method].any_order
-    for turn in range(5):
-        random = np.random.default_rng([seed, turn, comm.rank if free_order else 0])
-        for i in random.permutation(4):
-            exchanges[i].begin(turn, bool(random.integers(2)))
-        order = random.permutation(4) if free_order else range(4)
-        Waitall([exchanges[i].request for i in order])
-        for exchange in exchanges:
-            exchange.check(turn)
-    for exchange in exchanges:
-        exchange.free()
-
-
 @parameters(method=MOST, memory=["own", "window"])
 def case_boxes_of_other_shapes_leave_as_a_whole(comm, method, memory, options):
     """Blocks whose two boxes differ in shape: written to the send array, cut all the same."""
@@ -210,24 +189,6 @@ def case_boxes_of_other_shapes_leave_as_a_whole(comm, method, memory, options):
     request.Free()
     if window is not None:
         free(window)
-
-
-@parameters(method=MOST)
-def case_vectors_are_one_chunk(comm, method):
-    size = comm.size
-    send = np.zeros(2 * size)
-    with Alltoallv_init(comm, send, None, method=method) as request:
-        for turn in range(4):
-            data = 100 * turn + comm.rank + np.zeros(2 * size)
-            if request.Open():
-                for _, part, array in request.outlets[0]:
-                    array[...] = data[part]
-                request.Ready(0)
-            else:
-                send[...] = data
-                request.Start()
-            want = 100 * turn + np.repeat(np.arange(size), 2)
-            np.testing.assert_array_equal(request.Wait(), want)
 
 
 @parameters(method=names)

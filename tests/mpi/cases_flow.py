@@ -271,7 +271,6 @@ def case_a_picture(comm, slices):
 MISTAKES = {
     "shape": (["--shape", "8", "8"], "--shape 8 8: one number for a cube, or three"),
     "modes": (["--shape", "3"], "4 or more"),
-    "padding": (["--padding", "0.5"], "--padding 0.5: less than one point per mode"),
     "save": (["--save-every", "2"], "--save-every needs --checkpoint"),
     "methods": (["--comm", "p2p,mpi", "--checkpoint", "x.h5"], "needs one method"),
     "time": (["--time", "0.001"], "less than a time step of 0.01"),

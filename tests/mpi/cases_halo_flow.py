@@ -115,27 +115,6 @@ def case_beside_others(comm):
     block.free()
 
 
-@ranks(at_least=2)
-def case_waits_in_different_orders(comm):
-    """Two halos, completed in opposite orders: whoever waits advances both."""
-    worlds = [world_of((comm.size,), (True,), [(1, 1)], trailing=(50_000,))] * 2
-    blocks = []
-    for world, way in zip(worlds, ("store", "message"), strict=True):
-        with by(way) as info:
-            blocks.append(Block(comm, world, "shared", info=info))
-    for turn in range(TURNS):
-        order = blocks[:: 1 if comm.rank % 2 else -1]
-        for block in blocks:
-            block.fill(turn)
-        Startall([block.halo for block in order])
-        for block in order:
-            block.halo.Wait()
-        for block in blocks:
-            block.check(turn)
-    for block in blocks:
-        block.free()
-
-
 @parameters(way=WAYS)
 @ranks(at_least=2)
 def case_one_way(comm, way):

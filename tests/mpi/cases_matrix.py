@@ -5,7 +5,7 @@ import tracemalloc
 from unittest import mock
 
 import numpy as np
-from cases import need, parameters, ranks
+from cases import parameters, ranks
 from cases_sparse import MATRICES, WAYS, made, raised, vector
 from scipy import sparse
 
@@ -69,11 +69,13 @@ def case_sides(comm, name, side, kernel, seed):
             check(matrix, whole, rng, side, k)
 
 
-@parameters(method=lambda: list(methods()), name=["square", "wide", "dense row", "few rows"])
+@parameters(method=lambda: list(methods()),
+            name=["square", "wide", "dense row", "few rows", "reversed", "zero"])
 def case_sides_by_method(comm, method, name, seed):
     rng = np.random.default_rng(seed)
     whole = MATRICES[name](rng)
     with distributed(comm, whole, method, kernel=WAYS[-1]) as matrix:
+        assert method in ("auto", matrix.method)
         for _ in range(3):
             for side in ("A", "T"):
                 for k in (None, 2):
@@ -93,34 +95,6 @@ def case_64_bit_indices(comm, kernel, seed):
             check(matrix, whole, rng, side, k)
     assert np.array_equal(matrix.local_rows().toarray(), whole[slice(*matrix.row_range)].toarray())
     matrix.Free()
-
-
-@parameters(how=["rows", "metis", "rcm"])
-def case_rows_in_another_order(comm, how, seed):
-    """Vectors go in and come out in the caller's order."""
-    if how == "metis":
-        need("pymetis")
-    rng = np.random.default_rng(seed)
-    whole = sparse.random_array((40, 40), density=0.1, rng=rng).tocsr()
-    mine = whole if comm.rank == 0 else None
-    even = Partition.even(40, comm.size)
-    rows = whole[slice(*even.range(comm.rank))]
-    for matrix in (
-        from_scipy(comm, mine, method="p2p", partition=how),
-        from_rows(comm, rows, method="p2p", partition=how),
-    ):
-        x = rng.standard_normal(40)
-        ordering = matrix.ordering
-        assert (ordering is None) == (how == "rows" or (how == "metis" and comm.size == 1))
-        if ordering is None:
-            y = np.concatenate(comm.allgather(matrix @ x[slice(*matrix.col_range)]))
-        else:
-            y = matrix @ ordering.forward(x[slice(*ordering.original_range)])
-            y = np.concatenate(comm.allgather(ordering.backward(y)))
-        assert np.allclose(y, whole @ x)
-        matrix.Free()
-        if ordering is not None:
-            assert "freed" in raised(lambda o=ordering: o.forward(np.ones(1)), RequestError)
 
 
 def case_columns_of_the_caller(comm, seed):
@@ -151,19 +125,6 @@ def case_every_request_is_planned_once(comm, seed):
         assert [k for k, _ in planned[0]] == [1, 2, 4, 1, 2, 4]
 
 
-def case_a_dot_product_of_products(comm, seed):
-    """(A x, y) = (x, A.H y): the two directions belong together."""
-    rng = np.random.default_rng(seed)
-    whole = complex_values(sparse.random_array((50, 35), density=0.1, rng=rng), rng)
-    x, y = block(rng, 35, None, "c16"), block(rng, 50, None, "c16")
-    with distributed(comm, whole) as matrix:
-        x, y = x[slice(*matrix.col_range)], y[slice(*matrix.row_range)]
-        left = comm.allreduce(np.vdot(matrix @ x, y))
-        right = comm.allreduce(np.vdot(x, matrix.H @ y))
-        assert abs(left) > 0
-        assert abs(left - right) <= 1e-12 * abs(left) * 50
-
-
 @parameters(side=list(TAKEN), k=[None, 3])
 def case_out_of_sides(comm, side, k, seed):
     rng = np.random.default_rng(seed)
@@ -179,19 +140,16 @@ def case_out_of_sides(comm, side, k, seed):
         assert np.array_equal(mine, x[slice(*taken.col_range)])
         assert taken.dot(mine, out=mine) is mine
         assert np.allclose(mine, expected)
-
-
-@parameters(method=["p2p", "rma-notify", "rma-fence"])
-def case_a_dense_row_and_column(comm, method, seed):
-    """Everybody's neighbor is everybody, and many ranks add to one entry."""
-    rng = np.random.default_rng(seed)
-    whole = sparse.lil_array((33, 33))
-    whole[11], whole[:, 20] = rng.standard_normal(33), rng.standard_normal((33, 1))
-    whole = whole.tocsr()
-    with distributed(comm, whole, method) as matrix:
-        for side in ("A", "T"):
-            for k in (None, 4):
-                check(matrix, whole, rng, side, k, times=4)
+        frozen = out.copy()
+        frozen.flags.writeable = False
+        for wrong, words in (
+            (np.empty((len(out) + 1, *out.shape[1:]), out.dtype), "out must be"),
+            (out.real.copy(), "out must be"), (out[..., None], "out must be"),
+            (np.repeat(out, 2, axis=0)[::2], "out must be"),
+            (frozen, "read-only"),
+        ):  # fmt: skip
+            assert words in raised(lambda wrong=wrong: taken.dot(x[slice(*taken.col_range)], wrong),
+                                   ValueError)
 
 
 WRONG = {

@@ -1,21 +1,20 @@
-"""``onesided minimd`` on the ranks of a job: links, ghosts, migration, and Mantevo's digits."""
+"""``onesided minimd`` on the ranks of a job: ghosts, refusals, and Mantevo's digits."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from cases import parameters, ranks
-from command_runs import need_threads, run_command
+from command_runs import run_command
 from mpi4py import MPI
 
 from onesided.apps.bench.timing import Stopwatch
+from onesided.apps.cli.failures import CommandError
 from onesided.apps.miniapps import minimd_links
-from onesided.apps.miniapps.halos import REFERENCE, Persistent
-from onesided.apps.miniapps.minimd_atoms import Domain, migrate, process_grid
-from onesided.apps.miniapps.minimd_links import Line, Links, ways
+from onesided.apps.miniapps.halos import REFERENCE, Persistent, ways
+from onesided.apps.miniapps.minimd_links import Links
 from onesided.apps.miniapps.minimd_problem import Problem
 from onesided.apps.miniapps.minimd_simulation import PARTS, Simulation
-from onesided.collectives import Grid
 
 
 def run(comm, words):
@@ -91,30 +90,21 @@ def case_wrong_ghosts_are_noticed(comm):
     assert verified == {REFERENCE: True, "p2p": False}
 
 
-@ranks(at_least=2)
-@parameters(way=[REFERENCE, "fence", "fence-threads", "rma-notify", "halo"])
-def case_links_bring_what_was_sent(comm, way):
-    """Different numbers for both neighbors, in many rounds, between all pairs of a line."""
-    if way == "fence-threads":
-        need_threads()
-    low, high = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
-    room = 10
-    link = ways()[way](Line(comm, (low, high), room))
-    for number in range(20):
-        mark = 100.0 * number
-        few, many = number // 8, 7 - number // 8  # as after new lists
-        link.out[0][:few] = mark + comm.rank + np.arange(few)
-        link.out[1][:many] = -(mark + comm.rank + np.arange(many))
-        from_low, from_high = link.exchange((few, many), (many, few))
-        assert (from_low[:many] == -(mark + low + np.arange(many))).all()
-        assert (from_high[:few] == mark + high + np.arange(few)).all()
-    from_low = from_high = None
-    link.free()
-
-
 def simulation(comm, cells, **changes):
-    problem = Problem(cells=cells, **changes)
-    return Simulation(comm, problem, process_grid(problem, comm.size, []), compiled=False)
+    return Simulation(comm, Problem(cells=cells, **changes), compiled=False)
+
+
+def case_too_few_cells_are_refused(comm):
+    with pytest.raises(CommandError, match="1 x 4 x 4 lattice cells are too few for"):
+        simulation(comm, (1, 4, 4))
+
+
+def case_atoms_at_no_number_are_told(comm):
+    one = simulation(comm, (8, 4, 4))
+    one.atoms.x[0, 0] = np.nan if comm.rank == 0 else 0.0
+    with pytest.raises(CommandError, match="step 0: there are atoms at no number"):
+        one.rebuild()
+    one.free()
 
 
 def case_ghosts_are_all_atoms_within_reach(comm):
@@ -124,7 +114,7 @@ def case_ghosts_are_all_atoms_within_reach(comm):
     every = np.concatenate(own, axis=1)
     steps = np.array([(i, j, k) for i in (-1, 0, 1) for j in (-1, 0, 1) for k in (-1, 0, 1)])
     images = (every[:, :, None] + (steps * problem.lengths).T[:, None, :]).reshape(3, -1)
-    low, high = one.domain.low[:, None], one.domain.high[:, None]
+    low, high = one.block.low[:, None], one.block.high[:, None]
     inside = ((images >= low) & (images < high)).all(axis=0)
     reach = problem.reach
     near = ((images >= low - reach) & (images < high + reach)).all(axis=0) & ~inside
@@ -135,33 +125,9 @@ def case_ghosts_are_all_atoms_within_reach(comm):
     one.free()
 
 
-def case_atoms_find_their_ranks(comm):
-    """Columns that may be anywhere next to their rank come where they belong, unchanged."""
-    problem = Problem(cells=(8, 8, 8))
-    grid = process_grid(problem, comm.size, [])
-    cart = comm.Create_cart(grid, [True] * 3)
-    domain = Domain(problem.lengths, grid, tuple(cart.coords))
-    parts = Grid(cart, grid, 0, periodic=True, dims=grid,
-                 bounds=[(0.0, length) for length in problem.lengths])
-    draw = np.random.default_rng(comm.rank)
-    width = (domain.high - domain.low)[:, None]
-    x = domain.low[:, None] + width * draw.uniform(-0.9, 1.9, (3, 200))
-    x %= np.array(problem.lengths)[:, None]
-    numbers = 200.0 * comm.rank + np.arange(200)[None]
-    state = np.concatenate([x, draw.standard_normal((3, 200)), numbers])
-    mine = migrate(state, parts)
-    assert (mine[:3] >= domain.low[:, None]).all()
-    assert (mine[:3] < domain.high[:, None]).all()
-    sent, come = (np.concatenate(comm.allgather(each), axis=1) for each in (state, mine))
-    assert sent.shape == come.shape
-    assert (sent[:, np.argsort(sent[6])] == come[:, np.argsort(come[6])]).all()
-    parts.Free()
-    cart.Free()
-
-
 def case_momentum_is_conserved(comm):
     one = simulation(comm, (6, 6, 6), steps=30)
-    made = Links(one.cart, one.axes, ways()["rma-notify"], {}, one.needed)
+    made = Links(comm, ways()["rma-notify"], {}, one.border)
     one.resume(one.atoms.state(), 0, made, {part: Stopwatch() for part in PARTS})
     one.advance(30)
     momentum = one.atoms.v[:, : one.atoms.own].sum(axis=1)

@@ -10,7 +10,6 @@ from onesided.collectives import UnsupportedError, progress
 from onesided.collectives.context import Context
 from onesided.collectives.program import CALL, COPY
 from onesided.collectives.schedule import Put
-from onesided.collectives.transports.lock import Lock
 
 
 def info_of(options):
@@ -31,16 +30,12 @@ def case_who_shares_a_node(comm, options):
 
 
 def issued(transport):
-    """What a round does for other ranks, in this order; the block for the rank itself is last."""
-    if isinstance(transport, Lock):  # whose rounds go from target to target
-        return [kind for delivery in transport._targets
-                for kind, steps in (("put", delivery.puts[0]), ("store", delivery.stores[0]))
-                for _ in steps]
-    (chain,) = transport.plans()[0]
-    kinds = [{CALL: "put", COPY: "store"}[step[0]] for step in chain
-             if step[0] == COPY or isinstance(getattr(step[1], "__self__", None), Put)]
-    assert kinds.pop() == "store"
-    return kinds
+    """What a round does for other ranks, in this order."""
+    own = transport.arrays[0]
+    return [{CALL: "put", COPY: "store"}[step[0]] for chain in transport.plans()[0]
+            for step in chain
+            if (step[0] == COPY and not np.may_share_memory(step[1], own))
+            or isinstance(getattr(step[1], "__self__", None), Put)]
 
 
 @ranks(at_least=4)
@@ -112,6 +107,21 @@ def case_a_rank_that_receives_for_others_is_elsewhere(comm, memory, slots):
         exchange.check(turn, request.Wait())
         if rank in others:
             comm.Send(word, receiver)
+    exchange.free()
+
+
+@ranks(at_least=3)
+@parameters(method=["rma-p2p", "rma-notify", "rma-node"])
+def case_who_is_waited_for_in_words(comm, method):
+    """Rounds are counted where their counters are; messages have none."""
+    exchange = Vector(comm, tables(comm.size)["uneven"] + 1, method, info={"ranks_per_node": "2"})
+    request = exchange.request
+    exchange.round(0)
+    comm.Barrier()
+    words = request.transport.waiting_for(1)
+    assert "has sent" not in words, words
+    assert ("messages" in words) == (method == "rma-p2p"), words
+    assert "has sent 1 of 2" in request.transport.waiting_for(2) or comm.size - 1 == comm.rank == 2
     exchange.free()
 
 

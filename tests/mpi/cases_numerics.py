@@ -88,28 +88,6 @@ def case_gmres_gives_the_least_residual_of_a_singular_system(comm, solver):
     A.Free()
 
 
-@parameters(solver=["cg", "minres", "gmres", "fgmres", "bicgstab"], jacobi=[False, True])
-def case_a_null_space(comm, solver, jacobi, seed):
-    """The Laplacian of a periodic line: constants, of b, M r and x, are taken away."""
-    n = 64
-    links = sparse.diags_array([np.ones(n - 1), np.ones(n - 1), [1.0], [1.0]],
-                               offsets=[1, -1, n - 1, 1 - n])
-    whole = sparse.csr_array(2 * sparse.eye_array(n) - links)
-    b = np.random.default_rng(seed).standard_normal(n) + 3
-    A = distributed(comm, whole)
-    rows = slice(*A.row_range)
-    ones = np.full(rows.stop - rows.start, 7.0)
-    M = Jacobi(A) if jacobi else None
-    how = {} if solver in ("cg", "minres") else {"left_nullspace": ones}
-    solve = getattr(ours, solver)
-    found = solve(A, b[rows], rtol=1e-9, M=M, nullspace=ones, maxiter=2000, **how)
-    assert found.converged, found.reason
-    x = joined(comm, found.x)
-    assert abs(x.mean()) < 1e-12
-    np.testing.assert_allclose(whole @ x, b - b.mean(), atol=1e-7)
-    A.Free()
-
-
 @parameters(solver=["gmres", "fgmres", "bicgstab"])
 def case_the_null_space_of_a_matrix_that_is_not_normal(comm, solver):
     """What A maps to zero is not what A.H does: b is consistent, and is left as it is."""
@@ -120,23 +98,6 @@ def case_the_null_space_of_a_matrix_that_is_not_normal(comm, solver):
     assert found.converged, found.reason
     np.testing.assert_allclose(joined(comm, found.x), [1, 0], atol=1e-4)
     assert found.relative_residual <= 1e-5
-    A.Free()
-
-
-@parameters(solver=[*SOLVERS, "chebyshev"])
-def case_several_right_hand_sides(comm, solver, seed):
-    whole = DEFINITE["grid"]()
-    A = distributed(comm, whole)
-    rows = slice(*A.row_range)
-    B = np.random.default_rng(seed).standard_normal((512, 3))
-    B[:, 1] = 0
-    found = getattr(ours, solver)(A, B[rows], rtol=1e-6)
-    assert found.converged
-    assert found.residuals.shape == (found.iterations + 1, 3)
-    rest = np.linalg.norm(B - whole @ joined(comm, found.x), axis=0)
-    assert np.all(rest <= 1.001e-6 * np.linalg.norm(B, axis=0))
-    assert found.columns[1].iterations == 0
-    np.testing.assert_allclose(found.true_residual, rest, rtol=1e-4, atol=1e-12)
     A.Free()
 
 

@@ -412,15 +412,6 @@ def case_nothing_to_send(comm, method, own):
     pair.free()
 
 
-def case_memory_in_use_is_not_freed(comm):
-    pair = Pair(comm, "rma", 4, 4, count=64)
-    pair.start()
-    at_once(pair, 0, 0)
-    pair.complete()
-    raises(RequestError, lambda: free(pair.shared), "still use this memory")
-    pair.free()
-
-
 def case_memory_of_a_receive_that_was_never_started(comm):
     """A sender may still store there: it has been told the place."""
     peer = comm.rank

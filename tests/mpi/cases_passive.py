@@ -71,26 +71,6 @@ def slow_relay(seconds):
         Relay.serve = serve
 
 
-@parameters(order=orders, kind=KINDS)
-def case_every_root(comm, order, kind):
-    with exposing(comm, 400, kind) as exposed:
-        with OneSidedBroadcast(comm, child_order=order) as broadcast:
-            wid = broadcast.register(exposed.window)
-            for root in range(comm.size):
-                if comm.rank == root:
-                    epoch = broadcast.bcast(pattern(root, 1, 100), wid, 7 * root, root)
-                    assert epoch == 1
-                    broadcast.flush()
-                    assert broadcast.test()
-                assert broadcast.wait(wid, 1, root) == 1
-                here = exposed.memory[7 * root :]
-                assert np.array_equal(here[:100], pattern(root, 1, 100)), (root, here[:100])
-                assert (here[100:] == GUARD).all()
-                comm.Barrier()
-                exposed.memory[:] = GUARD
-                comm.Barrier()
-
-
 @parameters(order=orders)
 def case_many_from_changing_roots(comm, order, seed, options):
     """Roots do not wait for each other; memory is used again after everybody has checked it."""
@@ -271,40 +251,6 @@ def case_long_sleeps_of_the_waiting_thread(comm):
             comm.Barrier()
 
 
-def case_late_receivers(comm):
-    with exposing(comm, 100) as exposed, OneSidedBroadcast(comm) as broadcast:
-        wid = broadcast.register(exposed.window)
-        for number in range(1, 4):
-            root = number % comm.size
-            if comm.rank == root:
-                broadcast.bcast(pattern(root, number, 90), wid, 3, root)
-                broadcast.flush()
-            else:
-                time.sleep(0.02 * comm.rank)
-            epoch = (number - 1) // comm.size + 1
-            broadcast.wait(wid, epoch, root)
-            assert np.array_equal(exposed.memory[3:93], pattern(root, number, 90))
-            comm.Barrier()
-
-
-def case_test_and_received(comm):
-    """Neither waits; both say when."""
-    with exposing(comm, 64) as exposed, slow_relay(lambda: 0.005):
-        with OneSidedBroadcast(comm) as broadcast:
-            wid = broadcast.register(exposed.window)
-            assert broadcast.test()
-            assert [broadcast.received(wid, root) for root in range(comm.size)] == [0] * comm.size
-            comm.Barrier()
-            if comm.rank == 0:
-                broadcast.bcast(np.arange(8.0), wid, 0, 0)
-                while not broadcast.test():
-                    time.sleep(0.0005)
-            while broadcast.received(wid, 0) != 1:
-                time.sleep(0.0005)
-            assert exposed.memory.view(float).tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
-            comm.Barrier()
-
-
 def case_the_buffer_may_be_the_window_itself(comm):
     root = comm.size - 1
     with exposing(comm, 64) as exposed, OneSidedBroadcast(comm) as broadcast:
@@ -317,15 +263,6 @@ def case_the_buffer_may_be_the_window_itself(comm):
             broadcast.wait(wid, number, root)
             assert np.array_equal(exposed.memory[place : place + 30], pattern(root, number, 30))
             comm.Barrier()
-
-
-def case_no_bytes(comm):
-    """A broadcast of nothing is one; ranks may expose nothing."""
-    with exposing(comm, 0, "create") as exposed, OneSidedBroadcast(comm) as broadcast:
-        wid = broadcast.register(exposed.window)
-        if comm.rank == 0:
-            assert broadcast.bcast(np.zeros(0), wid, 0, 0) == 1
-        broadcast.wait(wid, 1, 0)
 
 
 @parameters(order=["C", "F"], dtype=["i2", "f8", "c16", "S3"])

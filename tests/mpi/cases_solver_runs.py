@@ -86,8 +86,25 @@ def case_an_error_of_the_callback_is_raised_on_every_rank(comm, solver, seed):
         if comm.rank == 1:
             raise ValueError("only here")
 
-    words = raised(lambda: getattr(ours, solver)(A, mine, callback=callback), ValueError)
-    assert words == "rank 1: only here"
+    how = {"bounds": (0.1, 20.0)} if solver == "chebyshev" else {}
+
+    def call(**more):
+        return raised(lambda: getattr(ours, solver)(A, mine, **how, **more), ValueError)
+
+    class Fails:
+        applied = 0
+
+        def apply(self, r, out):
+            self.applied += 1
+            if self.applied == 2:
+                raise ValueError("on all")
+            out[:] = r
+
+    assert call(callback=callback) == "rank 1: only here"
+    assert "values of the matrix" in call(callback=lambda x: A.scale(0.5))
+    if solver != "lsqr":
+        assert call(M=Fails()) == "on all"
+    assert not any(each.request.active for each in Context.of(comm).shared.values())
     assert ours.cg(A, mine).converged
     A.Free()
 
@@ -228,8 +245,8 @@ def case_reductions_of_an_iteration(comm, solver, seed):
     found = []
     A.T @ (A @ mine)  # what is planned or found out once is there
     for limit in (8, 18):
-        started, before = Space.start_sums, rounds_of_sums(comm)
-        with mock.patch.object(Space, "start_sums", autospec=True, side_effect=started) as hidden:
+        started, before = Space.sums_during, rounds_of_sums(comm)
+        with mock.patch.object(Space, "sums_during", autospec=True, side_effect=started) as hidden:
             run = getattr(ours, solver)(A, mine, rtol=0, maxiter=limit, **how)
         assert run.iterations == limit
         waited = rounds_of_sums(comm) - before - hidden.call_count

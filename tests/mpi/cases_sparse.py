@@ -7,7 +7,7 @@ from cases import parameters, ranks, skip_if_known
 from scipy import sparse
 
 from onesided.collectives import MethodError, MismatchError, RequestError, UnsupportedError, methods
-from onesided.sparse import DistMatrix, Partition, from_rows, from_scipy, stencil27
+from onesided.sparse import DistMatrix, Partition, from_rows, from_scipy
 from onesided.sparse.kernels.compiled import compiled
 
 
@@ -110,18 +110,6 @@ def case_product(comm, name, kernel, seed):
     matrix.Free()
 
 
-@parameters(method=lambda: list(methods()), name=["square", "tall", "reversed", "zero", "few rows"])
-def case_method(comm, method, name, seed):
-    rng = np.random.default_rng(seed)
-    whole = MATRICES[name](rng)
-    mine = whole if comm.rank == 0 else None
-    matrix = made(lambda: from_scipy(comm, mine, method=method))
-    check(comm, matrix, whole, rng, times=7)
-    assert matrix.method in methods()
-    assert method in ("auto", matrix.method)
-    matrix.Free()
-
-
 @parameters(
     method=["p2p", "rma-fence", "rma-fence-hier", "rma-lock-hier", "rma-notify", "rma-pscw"],
     info=[{"ranks_per_node": "1"}, {"ranks_per_node": "2"}, {"slots": "1", "unknown": "x"}],
@@ -155,16 +143,6 @@ def case_from_scipy(comm, name, seed):
             assert matrix.row_range == matrix.col_range
 
 
-@parameters(method=["p2p", "rma-notify", "rma-fence"])
-def case_from_rows_of_a_grid(comm, method, seed):
-    rng = np.random.default_rng(seed)
-    partition = Partition.even(6**3, comm.size)
-    rows = stencil27(6, partition.range(comm.rank))
-    with made(lambda: from_rows(comm, rows, method=method)) as matrix:
-        check(comm, matrix, stencil27(6), rng)
-        assert matrix.halo.neighbors <= comm.size - 1
-
-
 def case_products_have_the_dtype_that_numpy_gives_them(comm, seed):
     rng = np.random.default_rng(seed)
     whole = sparse.random_array((25, 25), density=0.3, rng=rng).tocsr()
@@ -194,28 +172,6 @@ def case_products_have_the_dtype_that_numpy_gives_them(comm, seed):
         strided = np.arange(50.0)[::2][slice(*matrix.col_range)]
         expected = whole @ np.arange(50.0)[::2]
         assert np.allclose(matrix @ strided, expected[slice(*matrix.row_range)])
-
-
-def case_out(comm, seed):
-    rng = np.random.default_rng(seed)
-    whole = sparse.random_array((40, 40), density=0.2, rng=rng).tocsr()
-    with from_scipy(comm, whole if comm.rank == 0 else None, method="p2p") as matrix:
-        x = vector(rng, 40)
-        mine, expected = x[slice(*matrix.col_range)].copy(), (whole @ x)[slice(*matrix.row_range)]
-        out = np.full(len(expected), np.nan)
-        assert matrix.dot(mine, out=out) is out
-        assert np.allclose(out, expected)
-        assert matrix.dot(mine, out=mine) is mine
-        assert np.allclose(mine, expected)
-        rotated = 1j * x[slice(*matrix.col_range)]
-        assert np.allclose(matrix.dot(rotated, out=rotated), 1j * expected)
-        n = len(expected)
-        wrong = [np.empty(n + 1), np.empty(n, "f4"), np.empty((n, 1)), np.empty((n, 2))[:, 0]]
-        for array in wrong:
-            assert "out must be" in raised(lambda array=array: matrix.dot(x[:n], array), ValueError)
-        frozen = np.empty(n)
-        frozen.flags.writeable = False
-        assert "read-only" in raised(lambda: matrix.dot(x[:n], frozen), ValueError)
 
 
 def case_wrong_vectors_are_refused_before_anything_is_sent(comm, seed):

@@ -2,9 +2,11 @@
 with a rank that has no rows, with more ranks than rows, with dtypes that differ between ranks,
 matrix and vectors, and by both ways of multiplying. A row is a function of a :class:`Cell`."""
 
+import gc
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from functools import cached_property
 
@@ -15,7 +17,7 @@ from cases import parameters
 from scipy import sparse
 
 from onesided import sparse as ours
-from onesided.collectives import OnesidedError, sums
+from onesided.collectives import OnesidedError, RequestError, sums
 from onesided.sparse import DistMatrix, DistVector, Partition, from_rows, halo
 from onesided.sparse.kernels.compiled import compiled
 from onesided.sparse.solvers import iteration
@@ -435,6 +437,15 @@ def products_as_one_call(cell, name):
                     raise AssertionError("it took operands of a wrong length")
         A.multiply(x, y)
         assert np.array_equal(y, expected)
+        A.halo.start(np.ones(lengths[0], cell.dtype))
+        packed = A.halo.sendbuf.copy()
+        try:
+            A.halo.start(np.zeros(lengths[0], cell.dtype))
+        except RequestError:
+            assert np.array_equal(A.halo.sendbuf, packed)
+        else:
+            raise AssertionError("a halo was started twice")
+        assert np.all(A.halo.finish() == 1)
     finally:
         halo.DIRECT_BYTES, halo.DIRECT_BLOCK_BYTES = before
 
@@ -870,20 +881,22 @@ def iterations_as_one_call(cell, name):
         cell.A.scale_rows(np.where(np.arange(*cell.rows.range(cell.comm.rank)) % 2, 1, -1))
         if precond == "Jacobi":
             return
+    if precond == "Jacobi":
+        M.inverse.flags.writeable = False
     b, _ = cell.vector(seed=7)
     x0 = cell.vector(seed=8)[0] if kind == "guess" else None
     if kind == "not a number" and len(b):
         b = b.astype(cell.result)
         b[0] = np.nan
     limit, rtol = 2 if kind == "limit" else 40, 1e-4 if cell.eps > 1e-10 else 1e-10
-    others = sums(cell.comm, 3, "c16" if cell.result.kind == "c" else "f8")
-    runs = []
+    runs, others = [], []
     for form in ("script", "reference", "script"):
         way = []
 
         def look(x, way=way):
             if kind == "sums in use" and len(way) == 1:
-                others.start()
+                others.append(sums(cell.comm, 3, "c16" if cell.result.kind == "c" else "f8"))
+                others[0].start()
             way.append(np.array(x))
 
         patched = iteration._has_steps
@@ -893,8 +906,11 @@ def iterations_as_one_call(cell, name):
             found = ours.cg(cell.A, b, x0, rtol=rtol, maxiter=limit, M=M, callback=look)
         finally:
             iteration._has_steps = patched
-        if others.request.active:
-            others.finish()
+        if others:
+            others[0].finish()
+            if form == "reference":
+                break_sums(others[0], cell.comm.rank == 0)
+            others.clear()
         runs.append((found, way))
         kept = [each for A in (cell.A, *cell.A._promoted.values()) for each in A.kept.values()]
         if cell.how["kernel"] == "auto" and precond != "matrix" and cell.comm.rank == 0:
@@ -911,6 +927,37 @@ def iterations_as_one_call(cell, name):
         np.testing.assert_allclose(mine, theirs, rtol=bound, atol=bound)
     assert len(one) == len(again)
     assert all(np.array_equal(x, y, equal_nan=True) for x, y in zip(one, again, strict=True))
+    gone, halo_of_it = weakref.ref(cell.A), cell.A.halo
+    if kind == "right" and precond != "matrix" and not cell.A._promoted:
+        cell.made.clear()
+        cell.__dict__.pop("A")
+        del M, kept
+        gc.disable()
+        try:
+            assert gone() is None
+        finally:
+            gc.enable()
+            halo_of_it.Free()
+
+
+def break_sums(of, here):
+    """Collective. An exception is raised while they are waited for, on some ranks."""
+
+    def fails():
+        raise KeyError("in the middle")
+
+    of.start()
+    if not here:
+        of.finish()
+        return
+    request = of.request
+    before, request._hooked, request._after_wait = request._hooked, 1, fails
+    try:
+        of.finish()
+    except KeyError:
+        assert request.state == "broken"
+    request._hooked = before
+    del request._after_wait
 
 
 @row("lsqr", "lsmr")
@@ -923,17 +970,51 @@ def least_squares(cell, solver):
     cell.close(found.x, expected, 1e-3)
 
 
-@row("cg", "gmres")
+@row(*SQUARE, "lsqr", "lsmr")
 def several_right_hand_sides(cell, solver):
+    """One of them is zero; each has a history of its own."""
     b, whole = cell.vector(seed=7, k=3)
-    found = getattr(ours, solver)(cell.A, b, rtol=1e-5, M=ours.Jacobi(cell.A))
+    b[:, 1] = whole[:, 1] = 0
+    how = {} if solver.startswith("ls") else {"M": ours.Jacobi(cell.A)}
+    found = getattr(ours, solver)(cell.A, b, rtol=1e-5, **how)
     assert found.converged
+    assert found.residuals.shape == (found.iterations + 1, 3)
+    assert found.columns[1].iterations == 0
     cell.close(found.x, np.linalg.solve(cell.whole.toarray(), whole), 1e-3)
+    rest = np.linalg.norm(whole - cell.whole @ cell.joined(found.x), axis=0)
+    np.testing.assert_allclose(found.true_residual, rest, rtol=0.05, atol=1e3 * cell.eps)
+
+
+@row()
+def right_hand_sides_together(cell):
+    """Solved for together; each column ends as it does alone."""
+    b, whole = cell.vector(seed=7, k=4)
+    b[:, 1], whole[:, 1] = 0, 0
+    x0 = cell.vector(seed=8, k=4)[0]
+    for make, first in ((lambda A: None, x0), (ours.Jacobi, None), (ours.SSOR, x0)):
+        how = {"rtol": 1e-5, "M": make(cell.A)}
+        found = ours.cg(cell.A, b, first, **how)
+        assert found.converged
+        cell.close(found.x, np.linalg.solve(cell.whole.toarray(), whole), 1e-3)
+        for j, column in enumerate(found.columns):
+            alone = ours.cg(cell.A, b[:, j], None if first is None else first[:, j], **how)
+            assert abs(column.iterations - alone.iterations) <= 1
+            atol = 1e-4 * alone.residuals.max()
+            for pair in zip(column.residuals[:3], alone.residuals[:3], strict=False):
+                np.testing.assert_allclose(*pair, rtol=1e-3, atol=atol)
+    if cell.n > 4:
+        sign = np.where(np.arange(*cell.rows.range(cell.comm.rank)) % 2, 1, -1)
+        cell.A.scale_rows(sign)
+        found = ours.cg(cell.A, b, x0, maxiter=3)
+        assert found.columns[1].converged
+        assert not found.converged
+        assert np.all(np.isfinite(found.x))
 
 
 @row(*(f"{name} {precond}" for name in SQUARE for precond in ("none", "Jacobi", "AMG")))
 def null_spaces(cell, name):
-    """The Laplacian of a ring; b is consistent, x has nothing of the constant vector."""
+    """The Laplacian of a ring: the constant vector is taken away from b, which has some, from M r
+    and from x."""
     solver, precond = name.split()
     if cell.n < 2:
         return
@@ -943,7 +1024,7 @@ def null_spaces(cell, name):
     exact = rng.standard_normal(cell.n)
     exact -= exact.mean()
     ranks = slice(*cell.rows.range(cell.comm.rank))
-    b = (whole @ exact)[ranks].astype(cell.vector_kind)
+    b = (whole @ exact + 1)[ranks].astype(cell.vector_kind)
     M = PRECONDITIONERS[precond](A)
     if hasattr(M, "Free"):
         cell.kept(M)

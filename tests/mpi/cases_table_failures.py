@@ -31,7 +31,7 @@ from table import (
     known,
 )
 
-from onesided.collectives import RequestError
+from onesided.collectives import RequestError, free
 
 LENGTHS = (Length(0, 3), Length(1 << 17, 1))
 COLLECTIVE = [*ROWS, "halo", "grid"]
@@ -94,6 +94,21 @@ def case_free_while_active_on_one_rank(comm, cell, options):
     subject.round(7)
     subject.free()
     assert request.state == "freed"
+
+
+@parameters(cell=cells(
+    "", lengths=(Length(0, 3),), memory=("window",), rows=[*ROWS, "partitioned"],
+    keep=lambda cell: cell.row != "Barrier" and not cell.method.startswith("mpi")))  # fmt: skip
+def case_memory_in_use_is_not_freed(comm, cell, options):
+    """By a request of all ranks; it goes on, and then they can."""
+    subject = make(comm, cell, options)
+    agreed(comm, lambda: free(subject.window), RequestError)
+    subject.round(1)
+    window, subject.window = subject.window, None
+    subject.free()
+    free(window)
+    with pytest.raises(RequestError, match="empty"):
+        free(window)
 
 
 # -- no memory -------------------------------------------------------------------------------------

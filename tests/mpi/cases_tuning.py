@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 
@@ -31,6 +32,8 @@ from onesided.collectives import (
     methods,
     registry,
 )
+from onesided.collectives.context import Context
+from onesided.collectives.transports import mpi
 from onesided.collectives.tuning import auto, defects, race, situations
 from onesided.collectives.tuning.decisions import (
     VARIABLE,
@@ -419,6 +422,28 @@ def case_errors_of_mpi_have_a_class_on_all_ranks(comm, error):
             Alltoallv_init(comm, np.ones(comm.size), None, method="p2p")
 
 
+@ranks(at_least=2)
+@parameters(rank=[None, 1], where=["module", "transport"], method=["auto", "own"])
+def case_a_candidate_that_cannot_be_made_is_everybodys_error(comm, rank, where, method):
+    """What has been tried before it is given back, and nobody waits for a rank that fails alone."""
+    live, known = len(Context.of(comm).live), {k: dict(t) for k, t in registry._METHODS.items()}
+    there = rank is not None and comm.rank != rank
+    with tuning_file(comm), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_METHODS", known)
+        if where == "transport":
+            own, error = "p2p", RuntimeError("no such thing")
+        else:
+            own, error = "mine", ImportError("no module named 'mine'")
+            registry.register(Method(own, "mine:PersistentExchange", True, True, ""))
+            patch.setitem(sys.modules, "mine", mpi if there else None)
+        failed = failing(comm, own, error, rank=rank) if where == "transport" else nullcontext()
+        with failed, pytest.raises(type(error)):
+            Alltoallv_init(comm, np.ones(48 * comm.size), None,
+                           method=own if method == "own" else "auto")  # fmt: skip
+    assert len(Context.of(comm).live) == live
+    exchange(comm, 48)
+
+
 def numpys_error():
     """What NumPy raises for want of memory."""
     try:
@@ -566,7 +591,8 @@ def case_candidates_of_one_rank_are_a_mismatch(comm):
         known = {kind: dict(table) for kind, table in registry._METHODS.items()}
         patch.setattr(registry, "_METHODS", known)
         if comm.rank == 1:
-            registry.register(Method("mine", "nowhere:Nothing", True, True, ""))
+            where = ".transports.p2p:PointToPoint"
+            registry.register(Method("mine", where, True, True, ""))
         with pytest.raises(MismatchError, match="mine"):
             exchange(comm)
     exchange(comm)

@@ -15,10 +15,7 @@ from onesided.collectives import (
     Neighbor_alltoallv_init,
     OnesidedError,
     PatternError,
-    RequestError,
     UnsupportedError,
-    empty,
-    free,
     methods,
 )
 
@@ -218,21 +215,6 @@ def case_elements_of_no_bytes(comm, many):
     agreed_error(comm, PatternError, lambda: start(comm, send=data), "no bytes")
 
 
-def case_boxes_that_differ_in_shape_but_not_in_size(comm):
-    size = comm.size
-    for method in names():
-        send = np.arange(size * 6.0).reshape(size, 2, 3) + 100 * comm.rank
-        recv = np.zeros((size, 3, 2))
-        boxes = [(slice(p, p + 1),) for p in range(size)]
-        with Alltoallw_init(comm, [send, boxes], [recv, boxes], method=method) as request:
-            for _ in range(2):
-                request.Start()
-                request.Wait()
-        for p in range(size):
-            want = np.arange(size * 6.0).reshape(size, 6)[comm.rank] + 100 * p
-            np.testing.assert_array_equal(recv[p].ravel(), want, err_msg=method)
-
-
 def case_wrong_communicators(comm):
     for wrong in (MPI.COMM_NULL, None, "world"):
         try:
@@ -260,21 +242,6 @@ def case_an_intercommunicator_is_refused(comm):
     finally:
         inter.Free()
         local.Free()
-
-
-@ranks(at_least=2)
-def case_memory_that_a_request_uses_is_not_freed(comm):
-    memory = empty(comm, 2 * comm.size)
-    request = start(comm, recv=[memory, [2] * comm.size])
-    agreed_error(comm, RequestError, lambda: free(memory), "still use")
-    request.Free()
-    free(memory)
-    try:
-        free(memory)
-    except RequestError as error:
-        assert "empty" in str(error)
-    else:
-        raise AssertionError("freed twice")
 
 
 @ranks(at_least=2)

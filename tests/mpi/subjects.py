@@ -31,12 +31,15 @@ from onesided.collectives import (
     Waitall,
     empty,
     free,
+    pattern,
+    schedule,
 )
 from onesided.collectives.context import Context
 from onesided.collectives.halo import plan
 from onesided.collectives.testing import sources, targets
 
 GUARD, SCRIBBLE, EMPTY = 77, 99, 88  # what lies in gaps, in sent data after Wait, where data come
+LARGEST = pattern.LARGEST_PIECE
 #: Keys of info that the options of a job say.
 SAID = ("ranks_per_node", "progress")
 
@@ -92,6 +95,19 @@ class Buffer:
     def free(self) -> None:
         if self.owned:
             self.type.Free()
+
+
+@contextlib.contextmanager
+def in_pieces(wanted: bool, nbytes: int) -> Iterator[None]:
+    """Data of so many bytes take several calls of MPI."""
+    piece = max(64, nbytes // 3 // 64 * 64)
+    for module in (pattern, schedule) if wanted else ():
+        module.LARGEST_PIECE = piece
+    try:
+        yield
+    finally:
+        for module in (pattern, schedule):
+            module.LARGEST_PIECE = LARGEST
 
 
 class Subject:
@@ -157,7 +173,8 @@ class Subject:
         try:
             if self.like:
                 return self.beside.request.like(*buffers)
-            return init(comm or self.comm, *buffers, *rest, **options)
+            with in_pieces("pieces" in self.cell.layout, self.count * self.dtype.itemsize):
+                return init(comm or self.comm, *buffers, *rest, **options)
         except (OnesidedError, MemoryError):  # on all ranks
             self.give_back()
             raise

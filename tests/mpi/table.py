@@ -84,7 +84,9 @@ def _goals(node: ast.stmt) -> Iterator[str]:
 #: suits no type, "mixed" differs by rank, "root" is significant on one rank only.
 MEMORY = ["none", "slot", "plain", "odd", "window", "mixed", "root"]
 #: "some": on every other rank only.
-LAYOUTS = ["usual", "holes", "in place", "holes in place", "holes on some", "in place on some"]
+#: "in pieces": no call of MPI takes the data of a block at once, as beyond a gibibyte.
+LAYOUTS = ["usual", "holes", "in place", "holes in place", "holes on some", "in place on some",
+           "in pieces", "holes in pieces"]  # fmt: skip
 #: Emulated nodes of so many ranks, and two nodes whose ranks do not follow each other.
 IN_TURN = "in turn"
 NODES = ["", "1", "2", IN_TURN]
@@ -232,7 +234,8 @@ def allowed(part: Mapping[str, Any]) -> bool:
     if kind == "reduction":
         if element is not None and KINDS[element].ours and str(method).startswith(("mpi", "auto")):
             return False  # the MPI's own answer
-        return memory in ("plain", "window", "odd") and "holes" not in layout
+        return (memory in ("plain", "window", "odd") and "holes" not in layout
+                and "pieces" not in layout)  # fmt: skip
     if row in BOXES:
         return layout == "usual" and memory != "odd"
     if "place" in layout and EXCHANGES[row].in_place(0, 2, 0) is None:

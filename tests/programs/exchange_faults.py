@@ -11,12 +11,7 @@ from mpi4py import MPI
 
 from onesided.collectives import (
     Alltoallv_init,
-    OnesidedError,
-    Precv_init,
-    Psend_init,
-    RequestError,
     abort_on_exception,
-    empty,
 )
 
 
@@ -67,56 +62,6 @@ def main():
     print(f"rank {comm.rank} is through", flush=True)
 
 
-def partitioned(comm, how):
-    """A ring, into memory of both kinds."""
-    right, left, made = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size, []
-    for tag, memory in enumerate((empty(comm, 8), np.zeros(8))):
-        recv = Precv_init(comm, memory, 4, left, tag)
-        send = Psend_init(comm, np.ones(8), 4, right, tag)
-        for turn in range(2 + (how != "exit")):
-            send.Start()
-            recv.Start()
-            if turn < 2:
-                send.Pready_range(0, 3)
-                send.Wait()
-                recv.Wait()
-        made += [recv, send]
-    return made
-
-
-def unfreed(how, methods):
-    """End without freeing anything; what is left is freed in order before Finalize."""
-    comm = MPI.COMM_WORLD
-    halves = partitioned(comm, how)
-    keep.append(halves)
-    part = comm.Split(comm.rank % 2)
-    for method in methods:
-        requests = [
-            Alltoallv_init(comm, np.zeros(comm.size), None, method=method) for _ in range(3)
-        ]
-        for request in requests:
-            request.Start()
-            request.Wait()
-        requests.append(Alltoallv_init(part, np.zeros(part.size), None, method=method))
-        keep.append(requests)
-        if how == "active":
-            requests[1].Start()
-    if how == "finalize":
-        MPI.Finalize()
-        for method in methods:
-            try:
-                Alltoallv_init(comm, np.zeros(1), None, method=method)
-            except OnesidedError as error:
-                print(f"after Finalize: {error}", flush=True)
-        for half in halves:
-            for verb in (half.Start, half.Test, half.Wait, lambda half=half: half.Pready(0)):
-                try:
-                    verb()
-                except RequestError as error:
-                    print(f"retired: {error}", flush=True)
-            half.Free()
-
-
 def stuck(method):
     """Rank 0 does not start the third round: the watchdogs must say who waits for whom."""
     comm = MPI.COMM_WORLD
@@ -129,12 +74,8 @@ def stuck(method):
     request.Free()
 
 
-keep = []
-
 if __name__ == "__main__":
-    if sys.argv[1] == "unfreed":
-        unfreed(sys.argv[2], sys.argv[3:])
-    elif sys.argv[1] == "stuck":
+    if sys.argv[1] == "stuck":
         for method in sys.argv[2:]:
             stuck(method)
     else:

@@ -13,7 +13,10 @@ collected and the program goes on.
 
 An element tells its program, request, round, source, target and index. Send buffers are scribbled
 over as soon as Wait returns, plain receive buffers before every start, and what has been received
-is looked at again before the next start, because until then it is the program's.
+is looked at again before the next start, because until then it is the program's. Where the
+library can withdraw what it has started, the last round of a request may be given up: broken on
+one rank for sure, by an exception after Start or between Open and Ready, and on others by these
+or by an interrupted Wait.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ import itertools
 import json
 import os
 import random
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -147,6 +152,47 @@ class Exchange:
 
     fills = False  # rounds may be opened and filled
 
+    def abandon(self) -> None:
+        """Of all ranks one breaks the round for sure; others do, wait in vain, or are not there."""
+        method = getattr(self.handle, "method", "mpi")
+        if method.startswith("mpi") or method.endswith("pscw"):
+            return  # what MPI has started cannot be withdrawn
+        self.prepare()
+        rng = random.Random(f"break {self.run.program.seed} {self.number}")
+        sure = rng.choice(self.members)
+        how = {rank: rng.choice(BROKEN if rank == sure else (*BROKEN, "wait", "start", "nothing"))
+               for rank in self.members}[self.rank]
+        if how == "open" and self.fills and self.handle.Open():
+            chunks = list(range(len(self.handle.outlets)))
+            for chunk in chunks[: rng.randrange(len(chunks))]:  # the last one never
+                self.handle.Ready(chunk)
+        elif how in BROKEN:
+            self.unlucky("_after_start")
+            if self.handle.state != "broken":
+                self.run.wrong.append(f"request {self.number} is {self.handle.state}, not broken")
+        elif how != "nothing":
+            self.handle.Start()
+        if how == "wait":
+            interrupted(self.handle.Wait, rng.choice((0.001, 0.01)))
+
+    def unlucky(self, hook: str) -> None:
+        """Start, with an exception in one of its hooks."""
+        handle, earlier = self.handle, self.handle._hooked
+
+        def raises() -> None:
+            raise Unlucky
+
+        handle._hooked = 1
+        setattr(handle, hook, raises)
+        try:
+            handle.Start()
+        except Unlucky:
+            pass
+        else:
+            self.run.wrong.append(f"request {self.number}: {hook} was not called")
+        delattr(handle, hook)
+        handle._hooked = earlier
+
     def check(self, how: str) -> None:
         if self.held is None:
             return
@@ -168,10 +214,14 @@ class Exchange:
     gaps: list[int] = []  # noqa: RUF012 - never changed
 
     def start(self) -> None:
+        if self.drawn("hook", 0.1) and not self.handle.method.startswith("mpi"):
+            self.unlucky("_before_start")  # nothing has happened
         if self.fills and self.drawn("open", 0.4) and self.handle.Open():
             chunks = list(enumerate(self.handle.outlets))
             random.Random(self.turn).shuffle(chunks)
             for chunk, outlets in chunks:
+                if self.drawn(f"interrupted {chunk}", 0.1):  # the caller catches it, and goes on
+                    interrupted(lambda: time.sleep(0.01), 0.001)
                 for _, part, array in outlets:
                     array[...] = self.send[part]
                 self.handle.Ready(chunk)
@@ -548,6 +598,29 @@ KINDS = {"counts": Counts, "graph": Graph, "boxes": Boxes, "gather": Gather, "sc
          "exscan": Exscan, "meeting": Meeting}
 
 
+class Unlucky(Exception):
+    """What a hook raises."""
+
+
+#: How a rank breaks a round, for sure.
+BROKEN = ("hook", "open")
+
+
+def interrupted(call: Any, after: float) -> None:
+    """Call, with Ctrl-C after so many seconds if it lasts as long."""
+    earlier = signal.signal(signal.SIGUSR2, signal.default_int_handler)
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGUSR2))
+    try:
+        timer.start()
+        call()
+        time.sleep(1.0)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR2, earlier)
+
+
 # -- a program on this rank -----------------------------------------------------------------------
 
 
@@ -622,6 +695,9 @@ class Run:
 
     def free(self, op: Op) -> None:
         self.items[op.requests[0]].free()
+
+    def abandon(self, op: Op) -> None:
+        self.items[op.requests[0]].abandon()
 
     def ready(self, op: Op) -> None:
         self.items[op.requests[0]].ready(op.parts)

@@ -5,11 +5,13 @@ Each of them is a whole program, because what is looked at comes after its last 
 
 import atexit
 import contextlib
+import gc
 import os
 import signal
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 from mpi4py import MPI
@@ -20,11 +22,12 @@ from onesided.collectives import (
     OnesidedError,
     Precv_init,
     Psend_init,
-    RequestError,
     ResourceError,
     empty,
     free,
+    node_memory,
 )
+from onesided.pencilfft import PFFT
 
 COMM = MPI.COMM_WORLD
 keep = []
@@ -131,22 +134,6 @@ def forked(request):
         raise AssertionError(f"the child ended with {os.waitstatus_to_exitcode(status)}")
 
 
-def fork(method):
-    """A child that ends as programs do; MPI belongs to the parent."""
-    send = np.zeros(COMM.size)
-    request = Alltoallv_init(COMM, send, None, method=method)
-    memory = empty(COMM, 100)
-    keep.extend([request, memory])
-    rounds(request, send)
-    forked(request)
-    rounds(request, send)  # nothing has happened to what the parent has
-    memory[:] = 1
-    COMM.Barrier()
-    request.Free()
-    free(memory)
-    print(f"rank {COMM.rank} goes on", flush=True)
-
-
 def fork_while_filling(method):
     """The child of a rank that has opened a round: to fill it is the parent's."""
     send = np.zeros(COMM.size)
@@ -168,25 +155,6 @@ def fork_while_filling(method):
     for _, _, array in request.outlets[0]:
         array[...] = COMM.rank
     request.Ready(0)
-    if not np.array_equal(request.Wait(), np.arange(COMM.size)):
-        raise AssertionError("wrong data")
-    request.Free()
-    print(f"rank {COMM.rank} goes on", flush=True)
-
-
-def fork_while_active(method):
-    """The child of a rank whose round is under way, while a helper may be at work."""
-    send = np.zeros(COMM.size)
-    request = Alltoallv_init(COMM, send, [np.zeros(COMM.size), [1] * COMM.size], method=method)
-    rounds(request, send)
-    send[:] = COMM.rank
-    if COMM.rank == 0:
-        request.Start()
-        forked(request)
-        COMM.Barrier()
-    else:
-        COMM.Barrier()
-        request.Start()
     if not np.array_equal(request.Wait(), np.arange(COMM.size)):
         raise AssertionError("wrong data")
     request.Free()
@@ -256,11 +224,31 @@ def two_requests():
     return False
 
 
+def windows_of_mpi():
+    """From now on a node has no memory but that of MPI's windows."""
+    def refused(_):
+        raise OSError("no files without names here")
+    node_memory._made = refused
+
+
+def plans():
+    """Of 12 MB and more on each rank; nobody is refused."""
+    for method in ("p2p", "auto", "mpi"):
+        with PFFT(COMM, (64, 64, 64 * 6 * COMM.size // 2), dtype=complex, method=method) as plan:
+            there = np.full(plan.shape(False), 1.0 + COMM.rank, complex)
+            if not np.allclose(plan.backward(plan.forward(there)), there):
+                raise AssertionError("wrong data")
+    return False
+
+
 def small_shm(how):
-    """64 MB are free, or 16 MB for slots: what does not fit is refused on all ranks alike."""
+    """64 MB are free, or 16 MB for slots: what does not fit is refused on all ranks alike; memory
+    of the node's own does not lie there, and plans do without."""
+    if how != "no windows":
+        windows_of_mpi()
     part = COMM.Split(COMM.rank % 2)
     small = empty(COMM, 10)  # what MPI makes at the first window is there
-    with room_left(16 * MB if how == "slots" else 64 * MB):
+    with room_left(64 * MB if how in ("twice", "at once") else 16 * MB):
         if how == "twice":  # the second allocation sees what the first one has reserved
             refused = [too_much(COMM, 40 * MB // COMM.size) for _ in range(2)]
             allowed = [[False, True]]
@@ -271,6 +259,10 @@ def small_shm(how):
                 raise AssertionError("not agreed")
             if not any(COMM.allgather(refused[0])):
                 raise AssertionError("80 MB were given away of 64 MB")
+        elif how == "plain":
+            refused, allowed = [plans()], [[False]]
+        elif how == "no windows":
+            refused, allowed = [too_much(COMM, 20 * MB), two_requests(), plans()], [3 * [False]]
         else:  # 12 MB, twice; a request may also do without shared memory
             refused = [two_requests() for _ in range(2)]
             allowed = [[False, True], [False, False]]
@@ -289,6 +281,25 @@ def small_shm(how):
     print(f"rank {COMM.rank} was refused {refused}", flush=True)
 
 
+def lost(memory_of):
+    """What Wait has returned is where it was, where nobody has the request any more."""
+    if memory_of == "MPI":
+        windows_of_mpi()
+    send = np.arange(5000 * COMM.size) + COMM.rank
+    request = Alltoallv_init(COMM, send, None, method="rma-notify")
+    request.Start()
+    got = request.Wait()
+    want = got.copy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        del request
+        gc.collect()
+    MPI.Finalize()
+    np.testing.assert_array_equal(got, want)
+    got[...] = 0
+    print("goes on without MPI", flush=True)
+
+
 def profiled(when):
     """Rounds, of requests that are freed or not; what is printed is the library's."""
     for method in ("p2p", "rma-notify"):
@@ -304,41 +315,10 @@ def profiled(when):
     print("has done its rounds", flush=True)
 
 
-def after_finalize(method):
-    """What Wait has returned is where it was, and the requests raise."""
-    send = np.arange(5000 * COMM.size) + COMM.rank
-    requests = [Alltoallv_init(COMM, send, into, method=method, info=info)
-                for into in (None, np.zeros_like(send)) for info in (None, {"slots": "1"})]
-    requests.append(Bcast_init(COMM, np.zeros(10), 0))
-    memory = empty(COMM, 1000)
-    memory[:] = COMM.rank + 1
-    got = []
-    for request in requests:
-        request.Start()
-        got.append(request.Wait())
-    want = [array.copy() for array in got]
-    MPI.Finalize()
-    for array, values in zip(got, want, strict=True):
-        np.testing.assert_array_equal(array, values)
-    for array in got:
-        array[...] = 0
-    if not np.all(memory == memory[0]):
-        raise AssertionError("the memory has changed")
-    for request in requests:
-        for verb in (request.Start, request.Wait, request.Test, request.Get_status):
-            try:
-                verb()
-            except RequestError:
-                continue
-            raise AssertionError(f"{verb.__name__} of {request!r}")
-    print("goes on without MPI", flush=True)
-
-
 if __name__ == "__main__":
     programs = {"left over": left_over, "left active": left_active,
-                "interrupted end": interrupted_end, "fork": fork,
-                "fork while active": fork_while_active,
+                "interrupted end": interrupted_end,
                 "fork while filling": fork_while_filling,
-                "attributes": attributes, "small shm": small_shm,
-                "after finalize": after_finalize, "profiled": profiled}
+                "attributes": attributes, "small shm": small_shm, "lost": lost,
+                "profiled": profiled}
     programs[sys.argv[1]](*sys.argv[2:])

@@ -1,8 +1,8 @@
-"""Intel's Math Kernel Library, found and loaded once for the transforms and the sparse products.
+"""Intel's Math Kernel Library, found and loaded once.
 
-It stands here because both use it, and neither may import the other. No package does the same: the
-one of the name mkl has no Python module, mkl-service loads ``libmkl_rt``, which must not be loaded
-(see :func:`load_library`), and threadpoolctl knows only what is loaded already.
+No package does the same: the one of the name mkl has no Python module, mkl-service loads
+``libmkl_rt``, which must not be loaded (see :func:`load_library`), and threadpoolctl knows only
+what is loaded already.
 """
 
 from __future__ import annotations

@@ -1,0 +1,114 @@
+"""The conformance table at the end of a program: table_end.py STATE END.
+
+Requests of every row and by every method are left inactive, active or broken, with the arrays that
+Wait has returned. Two ranks share windows of MPI, more of them memory of the node. MPI
+is finalized by hand, and then their verbs raise; or by the exit functions. Afterwards the arrays
+are as they were.
+"""
+
+import atexit
+import gc
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+kept = []  # a cell, its array, and a copy of that
+subjects = []
+
+
+def look():
+    """Every array is where it was."""
+    gc.collect()
+    for cell, array, copy in kept:
+        assert np.array(array).tobytes() == copy.tobytes(), cell
+    print(f"{len(kept)} arrays are as they were", flush=True)
+
+
+atexit.register(look)  # before the library has done so, so after its own functions
+
+from mpi4py import MPI  # noqa: E402
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / folder) for folder in ("", "mpi")]
+
+from jobs import Job  # noqa: E402
+from subjects import make  # noqa: E402
+from table import REQUESTS, Length, cells  # noqa: E402
+
+from onesided.collectives import (  # noqa: E402
+    Alltoallv_init,
+    OnesidedError,
+    RequestError,
+    node_memory,
+)
+
+
+class Unlucky(Exception):
+    """What a hook raises."""
+
+
+def unlucky():
+    raise Unlucky
+
+
+def leave(subject, state, rank):
+    """In this state, where what has been started can be withdrawn or ends by itself."""
+    requests = subject.requests
+    if any(request.method.startswith("mpi") for request in requests):
+        return
+    if state == "active":
+        subject.fill(2)
+        subject.request.Start()
+    elif state == "broken" and len(requests) == 1 and rank == 0:
+        request = requests[0]
+        request._hooked, request._after_start = 1, unlucky
+        subject.fill(2)
+        try:
+            request.Start()
+        except Unlucky:
+            assert request.state == "broken"
+
+
+def refused(subject):
+    for request in subject.requests:
+        for verb in (request.Start, request.Wait, request.Test, request.Get_status):
+            try:
+                verb()
+            except RequestError:
+                continue
+            raise AssertionError(f"{verb.__name__} of {subject.cell}")
+
+
+def no_files(_):
+    raise OSError("no files without names here")
+
+
+def main(state, end):
+    comm = MPI.COMM_WORLD
+    if comm.size == 2:
+        node_memory._made = no_files
+    job = Job(comm.size)
+    lengths = [Length(0, 3), Length(1 << 17, 1)]
+    if state == "broken":  # MPICH 5.0.2 ends the job where a long message is never received
+        lengths.pop()
+    for cell in cells("", rows=REQUESTS, lengths=tuple(lengths))(job):
+        subject = make(comm, cell)
+        subject.round(0)
+        subject.fill(1)
+        subject.request.Start()
+        array = subject.request.Wait()
+        leave(subject, state, comm.rank)
+        array = np.zeros(0) if array is None or state in ("active", "broken") else array
+        kept.append((cell, array, np.array(array)))
+        subjects.append(subject)
+    if end == "by hand":
+        MPI.Finalize()
+        with pytest.raises(OnesidedError, match="MPI is not initialized, or has been finalized"):
+            Alltoallv_init(comm, np.zeros(1), None, method=cell.method)
+        for subject in subjects:
+            refused(subject)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
