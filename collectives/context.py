@@ -71,6 +71,11 @@ class Resources:
         request.advance(progress.LOCAL_CALLS)
         return not request._done
 
+    def broken(self) -> bool:
+        """Local. At the end: whether a round was given up, messages of which may be under way."""
+        request = None if self._owner is None else self._owner()
+        return request is not None and request.state == "broken"
+
     def on_release(self, action: Callable[[], object], in_step: bool = False) -> None:
         """Local. Run ``action`` at release, before what was added earlier. ``in_step``: it is
         possible only where every rank has completed the same rounds."""
@@ -510,7 +515,10 @@ def _clean_up() -> None:
         while (left := _unfinished(contexts)) and not failed and time.monotonic() < deadline:
             time.sleep(_NAP)
         well = not (failed or left or progress.unfinished())
-        questions = [_asked(context.comm, well) for context in contexts]
+        questions = [
+            _asked(context.comm, well and not any([each.broken() for each in list(context.live)]))
+            for context in contexts
+        ]
         told = [_asked(MPI.COMM_WORLD, well)] if profiling.wanted() else []
         for _, asked in [*questions, *told]:
             while not asked.Test():
