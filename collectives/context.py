@@ -66,10 +66,9 @@ class Resources:
     def unfinished(self) -> bool:
         """Local. At the end: whether a round is not complete that can be, now or a little later."""
         request = None if self._owner is None else self._owner()
-        if request is None or not request.active or not request.any_order:
+        if request is None or not request.any_order or request.filling:
             return False
-        request.advance(progress.LOCAL_CALLS)
-        return not request._done
+        return progress.to_be_completed(request)
 
     def broken(self) -> bool:
         """Local. At the end: whether a round was given up, messages of which may be under way."""

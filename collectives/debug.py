@@ -163,7 +163,10 @@ class _Watchdog:
         rank = MPI.COMM_WORLD.rank if not MPI.Is_finalized() else -1
         lines = [f"onesided: rank {rank}: nothing has moved for {seconds:g} s"]
         for request in list(cls.requests):
-            lacks = f"; waits for {request.waiting_for()}" if request.active else ""
+            try:
+                lacks = f"; waits for {request.waiting_for()}" if request.active else ""
+            except Exception:  # it is being freed by another thread
+                lacks = ""
             lines.append(f"onesided: rank {rank}: {request!r}{lacks}")
         print("\n".join(lines), file=sys.stderr, flush=True)
         faulthandler.dump_traceback(file=sys.stderr, all_threads=True)

@@ -143,6 +143,15 @@ def serve_late() -> bool:
     return bool(waiting)
 
 
+def to_be_completed(request: Request) -> bool:
+    """Local. At exit: advance a round, and MPI, of which other ranks may need that; whether the
+    round is under way still."""
+    if request.active:
+        _attempt(request, LOCAL_CALLS)
+        request._drive()
+    return request.active and not request._done
+
+
 def _attempt(request: Request, level: int) -> bool:
     """Advance; an error stays with the request, whose own verbs raise it."""
     try:

@@ -98,6 +98,7 @@ class Persistent(Rounds, Scoped):
     #: What messages call it.
     noun = "request"
     _made = False  # what was not made to its end needs no Free
+    _opening = False  # a thread is in ``Open``, where strictly ordered methods wait for other ranks
 
     def __init__(self, probe: Callable[..., object], by_thread: bool) -> None:
         super().__init__()
@@ -179,7 +180,7 @@ class Persistent(Rounds, Scoped):
         inside: Exception | None = None
         try:
             self._refuse_inside()
-            if self._calling and not self.any_order:
+            if (self._calling or self._opening) and not self.any_order:
                 self._refuse("freed while another thread waits in it for other ranks")
         except RequestError as problem:
             inside = problem
@@ -437,8 +438,12 @@ class Request(Persistent):
             self.watch.before_open()
         chunks = len(self._written)
         try:
-            if not transport.may_open(self.rounds):
-                return False
+            self._opening = True
+            try:
+                if not transport.may_open(self.rounds):
+                    return False
+            finally:
+                self._opening = False
             self._open(chunks)
             for chunk in range(chunks):
                 self._written[chunk] = 0

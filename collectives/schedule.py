@@ -389,6 +389,7 @@ class OneSided(ExchangeTransport):
                 delivery.stores[turn].append(copy(target, source))
             return route
         route.chunks = chunks_of(source, self.exchange.cuts_to(block))
+        self.resources.keep += [chunk.array for chunk in route.chunks if chunk.pack is not None]
         window = self._window_to(peer, advert.where)
         base = 0 if self.own_windows else self.control.start(peer)
         for turn in range(self.turns):

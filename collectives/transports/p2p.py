@@ -52,6 +52,7 @@ class Messages:
     def _send(self, block: Block) -> None:
         exchange = self._exchange
         chunks = chunks_of(exchange.source(block), exchange.cuts_to(block))
+        self._resources.keep += [chunk.array for chunk in chunks if chunk.pack is not None]
         self._packs += [chunk.pack for chunk in chunks if chunk.pack is not None]
         self._blocks.append((block, chunks))
         in_chunks = len(chunks) == exchange.chunks
@@ -72,6 +73,7 @@ class Messages:
         for peer in peers:
             for block in exchange.blocks_from(peer):
                 chunks = chunks_of(array[block.box], exchange.cuts_from(block))
+                self._resources.keep += [chunk.array for chunk in chunks if chunk.pack is not None]
                 unpacks += [chunk.unpack for chunk in chunks if chunk.unpack is not None]
                 for number, chunk in enumerate(chunks):
                     for piece in pieces(chunk.array):
