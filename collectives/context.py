@@ -466,7 +466,7 @@ _last: list[Callable[[], object]] = []
 
 
 def at_end(action: Callable[[], object]) -> None:
-    """Local. Call this, which is local, before MPI ends and after all contexts."""
+    """Local. Call this, which is local, before MPI ends, where all contexts have been closed."""
     _last.append(action)
 
 
@@ -533,8 +533,9 @@ def _clean_up() -> None:
                     context.close()
             for resources in list(context.live):  # of a context that was not closed
                 resources.retire()
-        for action in _last:
-            action()
+        if all(answers[1] for answers, _ in questions):  # else somebody may still use what it frees
+            for action in _last:
+                action()
         _ended = True
 
 

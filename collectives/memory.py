@@ -15,7 +15,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import math
 import mmap
+import operator
 import os
 import tempfile
 import threading
@@ -139,11 +141,13 @@ class Region:
         if comm.size == 1:
             try:
                 self._segments = [memoryview(mmap.mmap(-1, nbytes, ALONE))]
-            except OSError as error:
-                raise ResourceError(f"{nbytes:,} bytes of memory: {error.strerror}") from error
+            except (OSError, OverflowError) as error:
+                why = getattr(error, "strerror", None) or error
+                raise ResourceError(f"{nbytes:,} bytes of memory: {why}") from error
         else:
+            nbytes = min(nbytes, 1 << 62)
             of_all = words_of_all(comm.size, np.int64)
-            comm.Allgather(np.array([min(nbytes, 1 << 62)], np.int64), of_all)
+            comm.Allgather(np.array([nbytes], np.int64), of_all)
             sizes: list[int] = of_all.tolist()
             # from the look at what is free to the claim nobody else takes any, of those that wait:
             # who has the lock waits for nobody who is elsewhere
@@ -351,6 +355,7 @@ def ordering() -> MPI.Win:
     with _ordering_lock:
         if not _ordering:
             try:
+                MPI.COMM_SELF.Dup().Free()  # as above
                 window = MPI.Win.Allocate_shared(8, 1, MPI.INFO_NULL, MPI.COMM_SELF)
                 window.Lock_all(MPI.MODE_NOCHECK)
             except MPI.Exception as error:
@@ -391,6 +396,8 @@ class _FileLock:
 
     def release(self) -> None:
         if self._file is not None:
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._file, fcntl.LOCK_UN)  # a child may have it open as well
             os.close(self._file)
             self._file = None
 
@@ -445,9 +452,13 @@ def empty(
         kind = np.dtype(dtype)
         if kind.hasobject:
             raise PatternError(f"dtype {kind} holds Python objects, which cannot be exchanged")
-        count = int(np.prod(shape, dtype=object))
-        if count < 0 or np.any(np.asarray(shape) < 0):
+        if kind.subdtype is not None or not kind.itemsize:
+            raise PatternError(f"dtype {kind} is no type of single elements")
+        extents = [shape] if isinstance(shape, int | np.integer) else list(shape)
+        form = tuple([operator.index(extent) for extent in extents])
+        if min(form, default=0) < 0:
             raise PatternError(f"negative dimensions in shape {shape}")
+        count = math.prod(form)
         if not isinstance(links, int | np.integer) or links < 0:
             raise PatternError(f"links must be an integer of at least 0, not {links!r}")
     region = Region(context, context.node(), count * kind.itemsize, int(links))
@@ -460,7 +471,7 @@ def empty(
         raise
     region.context.allocations[region.key] = resources
     root = region.take_root()
-    array: NDArray[Any] = root[: count * kind.itemsize].view(kind).reshape(shape)
+    array: NDArray[Any] = root[: count * kind.itemsize].view(kind).reshape(form)
     return array
 
 

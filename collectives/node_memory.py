@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -122,8 +123,9 @@ class Mapping:
                     break
             os.posix_fallocate(file, place, step)
 
-    def __del__(self, unmap: Any = _libc.munmap) -> None:  # also where Python ends
-        if self._size:
+    def __del__(self, unmap: Any = _libc.munmap, ending: Any = sys.is_finalizing) -> None:
+        # where Python ends MPI may not have: data may still come, and the system unmaps
+        if self._size and not ending():
             unmap(self._start, self._size)
 
 
@@ -197,8 +199,8 @@ def _mapped(file: int, nbytes: int, start: int, size: int) -> tuple[int, Mapping
         return UNABLE, None
     try:
         memory.claim(file, start, size)
-    except OSError:
-        return SHORT, None
+    except OSError as error:  # without a number: of a signal handler, say, and of this rank alone
+        return SHORT if error.errno in (None, errno.ENOSPC, errno.ENOMEM) else UNABLE, None
     return FINE, memory
 
 
@@ -259,7 +261,10 @@ def available() -> int:
     with contextlib.suppress(OSError, ValueError, KeyError):
         words = _table("/proc/meminfo")
         free = 1024 * (words["MemAvailable:"] + words.get("SwapFree:", 0))
-        return max(0, min([free, *_left_to_groups(free)]))
+        groups = []
+        with contextlib.suppress(OSError, ValueError):  # a system that has none
+            groups = list(_left_to_groups(free))
+        return max(0, min([free, *groups]))
     return sys.maxsize
 
 

@@ -177,8 +177,7 @@ class Grid(Decomposition, Scoped):
         try:
             field = empty(self.comm, shape, dtype, links=0)
         except ResourceError as error:  # on all ranks
-            warn_of_plain_memory(self.comm, error)
-            return self._plain(parts, dtype, self._axes(staggered))
+            return self._plain(parts, dtype, self._axes(staggered), error)
         self._regions = [each for each in self._regions if in_use(each)]
         region = find_region(field)
         if region is not None:
@@ -187,10 +186,14 @@ class Grid(Decomposition, Scoped):
         return field
 
     def _plain(
-        self, components: Sequence[int], dtype: DTypeLike, staggered: Sequence[int] = ()
+        self, components: Sequence[int], dtype: DTypeLike, staggered: Sequence[int] = (),
+        short: ResourceError | None = None,
     ) -> NDArray[Any]:
-        """Collective. A field in memory of this rank's own, which nobody has to give back."""
+        """Collective. A field in memory of this rank's own, which nobody has to give back; said
+        where it is because memory of the node is ``short``."""
         with agreed(self._context.comm, "memory of a field"):
+            if short is not None:
+                warn_of_plain_memory(self.comm, short)
             return np.empty((*components, *self._extents(staggered)), dtype)
 
     def zeros(
