@@ -75,6 +75,11 @@ class Resources:
         request = None if self._owner is None else self._owner()
         return request is not None and request.state == "broken"
 
+    def broken(self) -> bool:
+        """Local. Whether an exception has ended a round of the request."""
+        request = None if self._owner is None else self._owner()
+        return request is not None and request.state == "broken"
+
     def on_release(self, action: Callable[[], object], in_step: bool = False) -> None:
         """Local. Run ``action`` at release, before what was added earlier. ``in_step``: it is
         possible only where every rank has completed the same rounds."""
@@ -221,6 +226,10 @@ class Context:
             except MPI.Exception as error:
                 raise refusal(error) from error
         return attachment.context
+
+    def has_broken(self) -> bool:
+        """Local. Whether an exception has ended a round of a request that has not been freed."""
+        return any(each.broken() for each in list(self.live))
 
     def node(self, ranks_per_node: int | None = None) -> Node:
         """Collective on the first call for a value. The ranks that share memory with this one.

@@ -243,10 +243,13 @@ class PythonRounds:
 
     # -- the verbs --------------------------------------------------------------------------------
 
-    def Start(self) -> None:
+    def check_start(self) -> None:
         if self._state != INACTIVE or (self._credit is not None and self._credit.busy):
             self._refuse("started")
         self._check_program(0)
+
+    def Start(self) -> None:
+        self.check_start()
         began = time.perf_counter() if _profiling else 0.0
         if self._hooked:
             self._before_start()

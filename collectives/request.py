@@ -145,6 +145,11 @@ class Persistent(Rounds, Scoped):
         self._fill(status)
         return True
 
+    def give_up(self, error: BaseException) -> None:
+        """Local. Nobody will complete the round that is active, if one is: the request is broken
+        by this error."""
+        self._break(error)
+
     def retire(self) -> None:
         """Local. MPI ends before the request has been freed: from now on it raises, also where
         another thread waits for it."""

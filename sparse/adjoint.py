@@ -37,6 +37,7 @@ class TransposedProduct:
 
     def __call__(self, halo: ReverseHalo, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Multiply; x and y are contiguous, as the halo's dtype and k say, and do not overlap."""
+        halo.request.check_start()  # before what is on its way is overwritten
         self._ghost(x, halo.ghosts)
         halo.start()
         self._own(x, y)

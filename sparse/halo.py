@@ -138,8 +138,7 @@ class Halo:
                 np.take(x, index, axis=0, out=place, mode="clip")
             request.Ready(0)
             return
-        if request.state != "inactive":
-            request.Start()  # which raises, before what is on its way is overwritten
+        request.check_start()  # before what is on its way is overwritten
         self._pack(x, self.sendbuf)
         request.Start()
 
@@ -147,7 +146,7 @@ class Halo:
         """Local. What ``start`` does, as steps of a script."""
         if self._direct:
             return [(lambda x, _: self.start(x), x, x)]
-        return [(self._pack, x, self.sendbuf), self.request.Start]
+        return [self.request.check_start, (self._pack, x, self.sendbuf), self.request.Start]
 
     def _places(self) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
         """Local. Which entries of x go where in the round that was opened."""
@@ -178,7 +177,8 @@ class Halo:
 class ReverseHalo:
     """What ranks add to their ghosts, sent to the owners and summed there: a halo backwards.
 
-    The caller writes to ``ghosts``, (ghosts,) or (ghosts, k), between ``finish`` and ``start``.
+    The caller writes to ``ghosts``, (ghosts,) or (ghosts, k), between ``finish`` and ``start``,
+    once ``request.check_start`` has said that nothing is on its way.
     Contributions are added by ascending rank of their senders, so the sum is the same in every
     round and by every method.
     """

@@ -196,11 +196,14 @@ def test_what_is_gathered_and_answered(monkeypatch, python, end, k):
 @compiled
 def test_ends_of_other_sizes_are_refused():
     answer = [np.zeros(3)]
-    run = script([Answer(lambda: answer[0], 2)], (np.zeros(2), np.zeros(3), np.zeros(3)))
+    copied = (copy_array, Part(2), Part(1))
+    steps = [Answer(lambda: answer[0], 2), copied]
+    run = script(steps, (np.zeros(2), np.zeros(3), np.zeros(3)))
     run((np.zeros(2), np.zeros(3)))
     still = np.zeros(3)
     still.flags.writeable = False
     for ends, words in (
+        ((np.zeros(2),), "1 ends of a script are given, 2 are needed"),
         ((np.zeros(3), np.zeros(3)), "end 0 of a script has 16 bytes, not 24"),
         ((np.zeros(2), np.zeros(2)), "end 1 of a script"),
         ((np.zeros(4)[::2], np.zeros(3)), "not C-contiguous"),

@@ -597,12 +597,20 @@ static PyObject *give_up(Rounds *self)
     return NULL;
 }
 
-static PyObject *Start(Rounds *self, PyObject *Py_UNUSED(nothing))
+/* Raise what Start would raise before it does anything. */
+static PyObject *check_start(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
     if (self->state != INACTIVE || (self->credit != NULL && self->credit->busy))
         return refuse(self, "started");
-    if (!can_run(self, 0))
+    return can_run(self, 0) ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *Start(Rounds *self, PyObject *Py_UNUSED(nothing))
+{
+    PyObject *can = check_start(self, NULL);
+    if (can == NULL)
         return NULL;
+    Py_DECREF(can);
     double began = profiling ? now() : 0;
     if (self->hooked && hook(self, "_before_start") < 0)
         return NULL; /* nothing has been sent, and nothing changed that a second Start would miss */
@@ -1293,6 +1301,7 @@ static PyMethodDef rounds_methods[] = {
     {"Start", (PyCFunction)Start, METH_NOARGS, NULL},
     {"Wait", (PyCFunction)(void (*)(void))Wait, METH_FASTCALL | METH_KEYWORDS, NULL},
     {"Test", (PyCFunction)(void (*)(void))Test, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"check_start", (PyCFunction)check_start, METH_NOARGS, NULL},
     {"advance", (PyCFunction)advance_round, METH_O, NULL},
     {"late", (PyCFunction)is_late_now, METH_NOARGS, NULL},
     {"stands", (PyCFunction)stands, METH_NOARGS, NULL},

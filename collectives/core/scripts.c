@@ -41,6 +41,7 @@ typedef struct {
     Py_ssize_t count;
     int alone;              /* long enough to give up the interpreter lock */
     int ends;               /* how many there are; of some, calls in the script give the memory */
+    int needed;             /* so many have to be given: the others are answered before their use */
     Py_ssize_t bytes[MOST_ENDS];
     PyObject *keep;         /* what the lines point into */
 } Script;
@@ -238,6 +239,9 @@ static PyObject *run_script(PyObject *object, PyObject *args, PyObject *names)
     int given = (int)PyTuple_Size(arrays);
     if (given > self->ends || (addresses != NULL && PyTuple_Size(addresses) != given))
         return PyErr_Format(PyExc_ValueError, "a script has %d ends", self->ends);
+    if (given < self->needed)
+        return PyErr_Format(PyExc_ValueError, "%d ends of a script are given, %d are needed", given,
+                            self->needed);
     for (int i = 0; i < given; i++) {
         ends[i] = addresses == NULL ? memory_of(self, i, PyTuple_GetItem(arrays, i))
                                     : PyLong_AsVoidPtr(PyTuple_GetItem(addresses, i));
@@ -348,6 +352,26 @@ static int read_line(Line *line, PyObject *fields)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* How many ends have to be given: all up to the last that is used before a call answers it. */
+static int ends_needed(const Script *self)
+{
+    int needed = 0, answered[MOST_ENDS] = {0};
+    for (Py_ssize_t i = 0; i < self->count; i++) {
+        const Line *line = &self->lines[i];
+        if (line->op == CALL) {
+            if (line->to.end >= 0)
+                answered[line->to.end] = 1;
+            continue;
+        }
+        for (int j = -2; j < line->places; j++) {
+            int end = j == -2 ? line->to.end : j == -1 ? line->from.end : line->place[j].end;
+            if (end >= needed && !answered[end])
+                needed = end + 1;
+        }
+    }
+    return needed;
+}
+
 static int script_clear(Script *self)
 {
     Py_ssize_t count = self->count;
@@ -398,6 +422,7 @@ static PyObject *script_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
         Py_DECREF(self);
         return NULL;
     }
+    self->needed = ends_needed(self);
     return (PyObject *)self;
 }
 

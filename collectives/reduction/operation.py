@@ -28,7 +28,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.context import Context, Resources
-from onesided.collectives.errors import PatternError
+from onesided.collectives.errors import PatternError, RequestError
 from onesided.collectives.hints import ESTIMATE, Hints
 from onesided.collectives.initialization import Call, Info, initialize
 from onesided.collectives.memory import find_region
@@ -513,8 +513,19 @@ class Sums:
 
     def reduce(self) -> None:
         """Collective. One round."""
-        self.start()
-        self.finish()
+        try:
+            self.start()
+            self.finish()
+        except RequestError:  # nothing was begun here
+            raise
+        except BaseException as error:
+            self.give_up(error)
+            raise
+
+    def give_up(self, error: BaseException) -> None:
+        """Local. An exception has come between ``start`` and ``finish``, and nobody will finish:
+        the request is broken by it, until :func:`drop_broken_sums`."""
+        self.request.give_up(error)
 
     def of(self, *numbers: Any) -> list[Any]:
         """Collective. The sums of some numbers, at most as many as there is room for."""

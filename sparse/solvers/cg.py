@@ -53,7 +53,7 @@ def cg(
     def begun(b: Any, x0: Any) -> Run:
         return Run("cg", A, b, x0, rules, M, hermitian=True)
 
-    k = right_hand_sides(A, b, "cg")
+    k = right_hand_sides(A, b, x0, "cg")
     if not k:
         return begun(b, x0).solve(_iterate)
     if k == 1 or not isinstance(A, DistMatrix):

@@ -144,9 +144,13 @@ class Lowered:
 
     def step(self) -> tuple[float, float, float, float]:
         """Collective. As :meth:`Iteration.step`."""
-        if self._sums.request.active:  # somebody around this solver has started them
+        if self._sums.request.state != "inactive":  # started around this solver, or dropped in it
             self._lower()
-        self._call(self._ends)
+        try:
+            self._call(self._ends)
+        except BaseException as error:
+            self._sums.give_up(error)
+            raise
         pq, alpha, rr, rz, _ = self._numbers.tolist()
         return pq, alpha, rr, rz
 

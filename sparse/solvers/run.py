@@ -17,7 +17,7 @@ from typing import Any, ParamSpec
 import numpy as np
 
 from onesided.collectives import sums
-from onesided.collectives.agreement import agree, agreed, largest
+from onesided.collectives.agreement import agreed, largest
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse.alike import block, columns
@@ -306,10 +306,9 @@ class Run:
                     raise ValueError(f"a callback of {self.name} changed values of the matrix")
 
     def _versions(self) -> tuple[Any, ...]:
-        """Local. Numbers that change with the values of the matrix, or of one that is M."""
-        return tuple(
-            getattr(each, "version", None) for each in (self.A, getattr(self.M, "map", None))
-        )
+        """Local. Numbers that change with the values of the matrix, or of one that M is or has."""
+        watched = self.A, getattr(self.M, "map", None), getattr(self.M, "matrix", None)
+        return tuple(getattr(each, "version", None) for each in watched)
 
     # -- the null space --------------------------------------------------------------------------
 
@@ -352,7 +351,7 @@ def several(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Soluti
         known: dict[str, Any] = {**how, **names}
         A, b, x0 = (known.pop(name, None) for name in ("A", "b", "x0"))
         check_linear(A, solver.__name__)
-        k = right_hand_sides(A, b, solver.__name__)
+        k = right_hand_sides(A, b, x0, solver.__name__)
         if not k:
             return solver(*given, **how)
         call: Any = solver
@@ -370,19 +369,29 @@ def check_linear(A: Any, name: str) -> None:
         )
 
 
-def right_hand_sides(A: Linear, b: Any, name: str) -> int:
-    """Collective. How many columns b has, 0 for a vector; the same on all ranks, or an error."""
-    right: Any = b.array if isinstance(b, DistVector) else b
+def right_hand_sides(A: Linear, b: Any, x0: Any, name: str) -> int:
+    """Collective. How many columns b has, 0 for a vector; the same on all ranks, or an error.
+
+    ``ValueError`` on every rank where b is a block and the guess none of as many columns.
+    """
+    right, guess = (v.array if isinstance(v, DistVector) else v for v in (b, x0))
     k = np.shape(right)[1] if np.ndim(right) == 2 else 0
-    agree(A.comm, None, (name, f"{k} right-hand sides"))
+    n = A.col_range[1] - A.col_range[0]
+    with agreed(A.comm, (name, f"{k} right-hand sides")):
+        fits = guess is None or np.shape(guess) == (n, k) or np.size(guess) == n == 0
+        if k and not fits:
+            raise ValueError(f"x0 has shape {np.shape(guess)}; this rank's block has {(n, k)}")
     return k
 
 
 def each_column(b: Any, x0: Any) -> Iterator[tuple[Vector, Vector | None]]:
     """Local. The columns of right-hand sides, and of first guesses, if there are."""
     right, guess = (v.array if isinstance(v, DistVector) else v for v in (b, x0))
-    for j in range(np.shape(right)[1]):
-        yield np.asarray(right)[:, j], None if guess is None else np.asarray(guess)[:, j]
+    k = np.shape(right)[1]
+    if guess is not None:
+        guess = np.reshape(guess, (-1, k))  # also where an empty list stands for no rows
+    for j in range(k):
+        yield np.asarray(right)[:, j], None if guess is None else guess[:, j]
 
 
 def joined(A: Linear, b: Any, found: Sequence[Solution]) -> Solution:

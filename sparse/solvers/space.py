@@ -15,6 +15,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import Sums, sums
+from onesided.collectives.context import Context
 
 _PART_BYTES = 1 << 17
 _MOST_SUMS = 3  # in one message of a cache line, also where they are complex
@@ -93,8 +94,11 @@ class Space:
         return self._idle().of(*own)
 
     def _idle(self) -> Sums:
-        """Collective where somebody around this solver has started its sums; else local."""
-        return sums(self._comm, *self.wanted) if self._sums.request.active else self._sums
+        """Collective where somebody around this solver has started its sums, or a solver inside of
+        it has dropped them; else local."""
+        if self._sums.request.state != "inactive":
+            self._sums = sums(self._comm, *self.wanted)
+        return self._sums
 
     def gram(self, one: Vector, other: Vector) -> Vector:
         """Collective. Scalar products of all columns of two blocks, (n, k) and (n, m), in double
@@ -108,11 +112,16 @@ class Space:
         """Collective. As :meth:`sums`, under way while the work is done."""
         reduction, count = self._idle(), len(own)
         reduction.own[:count] = own
-        reduction.start()
         try:
+            reduction.start()
             work()
-        finally:  # all ranks have started it
             reduction.finish()
+        except BaseException as error:
+            if not isinstance(error, Exception) or Context.of(self._comm).has_broken():
+                reduction.give_up(error)  # other ranks may never come
+            elif reduction.request.active:  # an error of all ranks, which have started it
+                reduction.finish()
+            raise
         totals: list[Scalar] = reduction.total[:count].tolist()
         return totals
 

@@ -24,19 +24,18 @@ Numbers = NDArray[np.float64]
 
 def together(runs: Sequence[Run]) -> None:
     """Collective. A leg of each of these runs of one matrix and preconditioner."""
-    runs = [run for run in runs if run.size]
-    if runs:
+    if any(run.size for run in runs):
         with np.errstate(all="ignore"):
             _iterate(runs, _Columns(runs))
 
 
 def _iterate(runs: Sequence[Run], columns: _Columns) -> None:
-    rr, rz = columns.begin()
-    going = [
-        not run.record(root(square)) and run.positive(product, "(r, M r)")
-        for run, square, product in zip(runs, rr, rz, strict=True)
-    ]
-    while any(going):
+    going = np.array([run.size > 0 for run in runs])  # zeros have zeros as their solution
+    rr, rz = columns.begin(going)
+    for j in np.flatnonzero(going):
+        ends = runs[j].record(root(rr[j]))
+        going[j] = not ends and runs[j].positive(float(rz[j]), "(r, M r)")
+    while going.any():
         pq = columns.multiply()
         alpha, beta = np.zeros(len(runs)), np.zeros(len(runs))
         for j in np.flatnonzero(going):
@@ -45,7 +44,7 @@ def _iterate(runs: Sequence[Run], columns: _Columns) -> None:
             else:
                 columns.ends(j)
                 going[j] = False
-        rr, after = columns.lower(alpha)
+        rr, after = columns.lower(alpha, going)
         beta[going] = (after / rz)[going]
         rz = after
         columns.advance(alpha, beta)
@@ -74,11 +73,12 @@ class _Columns:
         self._ones = np.ones(len(self._wide))
         self._sums = sums(runs[0].comm, 2 * self._k)
 
-    def begin(self) -> tuple[Numbers, Numbers]:
-        """Collective. r, z and p for x as it is; (r, r) and (r, z) of each column."""
-        for j, run in enumerate(self._runs):
-            self._x[:, j], self._r[:, j] = run.x, run.residual()
-        self._precondition()
+    def begin(self, going: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+        """Collective. r, z and p for x as it is; (r, r) and (r, z) of each column. Those that are
+        not going stay zero."""
+        for j in np.flatnonzero(going):
+            self._x[:, j], self._r[:, j] = self._runs[j].x, self._runs[j].residual()
+        self._precondition(going)
         self._p[:] = self._z
         return self._products(self._share(self._r, self._r))
 
@@ -87,10 +87,10 @@ class _Columns:
         self._runs[0].multiply(self._p, self._q)
         return self._summed(self._share(self._p, self._q))
 
-    def lower(self, alpha: Numbers) -> tuple[Numbers, Numbers]:
+    def lower(self, alpha: Numbers, going: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
         """Collective. r -= alpha q, z = M r; (r, r) and (r, z) of each column."""
         self._add(self._r, -alpha, self._q)
-        self._precondition()
+        self._precondition(going)
         return self._products(self._share(self._r, self._r))
 
     def advance(self, alpha: Numbers, beta: Numbers) -> None:
@@ -106,14 +106,14 @@ class _Columns:
         """Local. The run of a column has ended: x is its solution."""
         self._runs[j].x[:] = self._x[:, j]
 
-    def _precondition(self) -> None:
-        """Collective if the preconditioner is."""
+    def _precondition(self, going: NDArray[np.bool_]) -> None:
+        """Collective if the preconditioner is. z = M r; columns that have ended keep theirs."""
         run = self._runs[0]
         if type(run.M) is Jacobi and not run.loses_null_space:
             np.multiply(self._r, run.M.inverse[:, None], out=self._z)
         elif run.M is not None:
             out = run.space.vector()
-            for j in range(self._k):
+            for j in np.flatnonzero(going):
                 self._z[:, j] = run.precondition(np.ascontiguousarray(self._r[:, j]), out)
 
     def _products(self, squares: Numbers) -> tuple[Numbers, Numbers]:
@@ -125,6 +125,8 @@ class _Columns:
         return found[: self._k], found[self._k :]
 
     def _summed(self, *own: Numbers) -> Numbers:
+        if self._sums.request.state != "inactive":  # started around this solver, or dropped in it
+            self._sums = sums(self._runs[0].comm, 2 * self._k)
         return np.array(self._sums.of(*np.concatenate(own)))
 
     def _real(self, *blocks: NDArray[Any]) -> tuple[NDArray[Any], ...]:

@@ -10,7 +10,7 @@ from cases_solvers import DEFINITE, distributed, shipped, system
 from cases_sparse import raised
 from scipy import sparse
 
-from onesided.collectives import RequestError
+from onesided.collectives import RequestError, sums
 from onesided.collectives.context import Context
 from onesided.sparse import from_scipy, stencil27
 from onesided.sparse import solvers as ours
@@ -102,11 +102,54 @@ def case_an_error_of_the_callback_is_raised_on_every_rank(comm, solver, seed):
 
     assert call(callback=callback) == "rank 1: only here"
     assert "values of the matrix" in call(callback=lambda x: A.scale(0.5))
+    other = distributed(comm, DEFINITE["grid"]())
     if solver != "lsqr":
         assert call(M=Fails()) == "on all"
+        words = call(M=Jacobi(other), callback=lambda x: other.scale(0.5))
+        assert "values of the matrix" in words
+    other.Free()
     assert not any(each.request.active for each in Context.of(comm).shared.values())
     assert ours.cg(A, mine).converged
+    if solver in ("pipelined_cg", "chebyshev"):
+        interrupt_in_sums(comm, lambda: call(callback=None))
+        assert ours.cg(A, mine).converged
+    inner = []
+
+    def solves(x):
+        """After an exception has broken the sums of the run around it, which this one replaces."""
+        if not inner:
+            broken = sums(comm, 3)
+            broken.start()
+            broken.give_up(ValueError("given up"))
+            inner.append(ours.cg(A, mine))
+
+    assert getattr(ours, solver)(A, mine, callback=solves, **how).converged
+    assert inner[0].converged
     A.Free()
+
+
+def interrupt_in_sums(comm, call):
+    """Collective. Ctrl-C ends a run on all ranks, on the first while its sums are under way, which
+    others have not started."""
+    during, calls = Space.sums_during, []
+
+    def interrupted(space, work, *own):
+        calls.append(1)
+        if len(calls) > 1:
+            if comm.rank > 0:
+                fails()
+            work = fails
+        return during(space, work, *own)
+
+    def fails():
+        raise KeyboardInterrupt
+
+    with mock.patch.object(Space, "sums_during", interrupted):
+        try:
+            call()
+        except KeyboardInterrupt:
+            return
+    raise AssertionError("it went on")
 
 
 BREAKDOWNS = {
@@ -178,9 +221,12 @@ def case_bad_input_is_refused_on_every_rank(comm):
     n = A.row_range[1] - A.row_range[0]
     good, high = np.ones(n), np.ones(tall.row_range[1] - tall.row_range[0])
     odd = np.ones(n + 1) if last else good
+    two = np.ones((n, 2))
     calls = [
         (lambda: ours.cg(A, odd), ValueError, "b has shape"),
         (lambda: ours.cg(A, good, odd), ValueError, "x0 has shape"),
+        (lambda: ours.cg(A, two, two[:, :1] if last else two), ValueError, "x0 has shape"),
+        (lambda: ours.gmres(A, two, np.ones((n, 3))), ValueError, "x0 has shape"),
         (lambda: ours.cg(A, good[:, None, None]), ValueError, "b has shape"),
         (lambda: ours.cg(A, good[:, None][: comm.rank + 1]), ValueError, "b has shape"),
         (lambda: ours.cg(A.as_linear_operator(), good), TypeError, "LinearOperator makes one"),

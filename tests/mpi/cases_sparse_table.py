@@ -9,6 +9,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from functools import cached_property
+from unittest import mock
 
 import numpy as np
 import scipy.io
@@ -439,13 +440,26 @@ def products_as_one_call(cell, name):
         assert np.array_equal(y, expected)
         A.halo.start(np.ones(lengths[0], cell.dtype))
         packed = A.halo.sendbuf.copy()
+        other, result = (np.zeros(n, cell.dtype) for n in lengths)
+        for again in (A.halo.start, lambda x: A.multiply(x, result)):
+            try:
+                again(other)
+            except RequestError:
+                assert np.array_equal(A.halo.sendbuf, packed)
+            else:
+                raise AssertionError("a halo was started twice")
+        assert np.all(A.halo.finish() == 1)
+        A.multiply_transposed(result, other)
+        back = A._reverse_halos[1]
+        back.ghosts[:] = 1
+        back.start()
         try:
-            A.halo.start(np.zeros(lengths[0], cell.dtype))
+            A.multiply_transposed(result, other)
         except RequestError:
-            assert np.array_equal(A.halo.sendbuf, packed)
+            assert np.all(back.ghosts == 1)
         else:
             raise AssertionError("a halo was started twice")
-        assert np.all(A.halo.finish() == 1)
+        back.finish(other)
     finally:
         halo.DIRECT_BYTES, halo.DIRECT_BLOCK_BYTES = before
 
@@ -993,8 +1007,15 @@ def right_hand_sides_together(cell):
     x0 = cell.vector(seed=8, k=4)[0]
     for make, first in ((lambda A: None, x0), (ours.Jacobi, None), (ours.SSOR, x0)):
         how = {"rtol": 1e-5, "M": make(cell.A)}
-        found = ours.cg(cell.A, b, first, **how)
+        guess = first if first is None or len(b) else []
+        apply = ours.SSOR.apply
+        with mock.patch.object(ours.SSOR, "apply", autospec=True, side_effect=apply) as applied:
+            found = ours.cg(cell.A, b, guess, **how)
         assert found.converged
+        assert 3 not in cell.A._halos
+        if make is ours.SSOR and cell.eps < 1e-10:
+            nonzero = [column for column in found.columns if column.iterations]
+            assert applied.call_count == sum(column.iterations + 1 for column in nonzero)
         cell.close(found.x, np.linalg.solve(cell.whole.toarray(), whole), 1e-3)
         for j, column in enumerate(found.columns):
             alone = ours.cg(cell.A, b[:, j], None if first is None else first[:, j], **how)
