@@ -364,10 +364,10 @@ class Request(Persistent):
         return f"<{self.method} request {number}{by}: {self.state}, {self.rounds} starts>"
 
     def __del__(self) -> None:
-        super().__del__()
         if self._made and self.active:  # data may be on their way: the end of MPI completes it
             self.resources.keep.append(self)
             self.resources.belong_to(self)
+        super().__del__()  # a warning may have been made an error
 
     # -- the verbs: Start, Wait and Test are the interpreter's ------------------------------------
 

@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives import sums
+from onesided.collectives import Sums
 from onesided.collectives.agreement import agree, from_root, largest
 from onesided.collectives.errors import PatternError, RequestError
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import Flight
 from onesided.pencilfft.planner import Planner
+
+
+@dataclass
+class Remains:
+    """What a plan has to give back: its engine, the sums by which its ranks agree, and before that
+    the transform that is under way on this rank."""
+
+    comm: MPI.Intracomm
+    engine: Any
+    sums: Sums | None
+    flight: Flight | None
+
+    def free(self) -> None:
+        """Collective. Complete what is under way, where it is not broken on any rank; free all.
+
+        What cannot be given up, as a peer that was interrupted will not come, stays until MPI's
+        end.
+        """
+        flight = self.flight
+        broken = flight is not None and flight.broken is not None
+        if largest(self.comm, None, "free a plan", [int(broken)])[0]:
+            if flight is not None and not broken:
+                flight.break_off(RequestError("another rank was interrupted"))
+        elif flight is not None:
+            flight.wait()
+        self.engine.free()
+        if self.sums is not None:
+            with contextlib.suppress(RequestError):
+                self.sums.request.Free()
 
 
 class Execution:
@@ -40,12 +72,15 @@ class Execution:
         self._number = self._commons.count()
         #: False after :meth:`free`.
         self.alive = True
-        #: A transform that was begun and is not completed.
+        #: A transform that was begun and is not completed; or that was broken off in its middle:
+        #: the requests are then in different rounds on different ranks, for ever.
         self.flight: Flight | None = None
         self._left: Exception | None = None  # of one, which the other ranks do not know of
         # over all ranks errors, and fields with their squares: a counter in shared memory takes a
-        # fifth of MPI's time
-        self._sums = sums(comm, 3, np.int64) if comm.size > 1 else None
+        # fifth of MPI's time. Those of the communicator's own could be left broken by others
+        self._sums: Sums | None = None
+        if comm.size > 1:
+            self._sums = Sums(comm, 3, np.dtype(np.int64))
         selection.settle()
         self._keep(selection)
 
@@ -55,30 +90,63 @@ class Execution:
         Ranks agree once, at the end, when the arguments and what the kernels did are known.
         """
         flight.error = flight.error or self._left
-        flight.begin(self.engine, forward)
-        flight.wait()
-        self._agree(flight)
+        self.flight = flight
+        try:
+            flight.begin(self.engine, forward)
+            flight.wait()
+            failed, error = self._sum(flight)
+        except BaseException as problem:
+            flight.break_off(problem)
+            raise
+        self.flight = None
+        self._agree(failed, error)
 
     def start(self, forward: bool, flight: Flight) -> None:
         """Collective. Begin a transform; raise on every rank what one of them has to say of the
         arguments, or of what the kernels did in one that was begun before."""
         flight.error = flight.error or self._left
-        self._agree(flight)
-        flight.begin(self.engine, forward)
         self.flight = flight
+        try:
+            failed, error = self._sum(flight)
+            if not failed:
+                flight.begin(self.engine, forward)
+                flight.leave()
+                return
+        except BaseException as problem:
+            flight.break_off(problem)
+            raise
+        self.flight = None
+        self._agree(failed, error)
+
+    def refuse(self, name: str) -> None:
+        """Local. RequestError where a transform is under way, or where one was broken off."""
+        if self.flight is None:
+            return
+        problem = self.flight.broken
+        if problem is None:
+            raise RequestError(f"{name} of a plan while a transform of it is under way")
+        raise RequestError(
+            f"{name} of a plan whose transform was broken off by {type(problem).__name__}; make a "
+            "new plan"
+        ) from problem
 
     def test(self) -> bool:
         """Local. Go on with the transform that was begun; whether it is complete."""
-        return self.flight is None or self.flight.test()
+        flight = self.flight
+        if flight is not None and flight.broken is not None:
+            self.refuse("Test")
+        return flight is None or flight.test()
 
-    def wait(self) -> None:
-        """Collective. Complete the transform that was begun; raise what this rank has to say. The
-        others hear of it when they begin the next one."""
-        flight, self.flight = self.flight, None
-        if flight is not None:
-            self._left = flight.wait()
-            if self._left is not None:
-                raise self._left
+    def wait(self) -> Exception | None:
+        """Collective. Complete the transform that was begun; what this rank has to say. The others
+        hear of it when they begin the next one."""
+        flight = self.flight
+        if flight is None or flight.broken is not None:
+            self.refuse("Wait")
+            return None
+        self._left = flight.wait()
+        self.flight = None
+        return self._left
 
     @property
     def any_order(self) -> bool:
@@ -86,15 +154,21 @@ class Execution:
         both = (*self.engine.exchanges(True), *self.engine.exchanges(False))
         return all(each.request.any_order for each in both)
 
-    def _agree(self, flight: Flight) -> None:
+    def _sum(self, flight: Flight) -> tuple[bool, Exception | None]:
+        """Collective. Whether any rank has an error, and what this one has to say."""
         error, fields = flight.error, flight.fields
-        failed = error is not None
-        if self._sums is not None:
-            self._sums.own[:] = failed, fields, fields * fields
-            self._sums.reduce()
-            failed, total, squares = self._sums.total.tolist()
-            if total * total != squares * self._comm.size and not failed:
-                failed, error = True, PatternError("ranks have different numbers of fields")
+        if self._sums is None:
+            return error is not None, error
+        self._sums.own[:] = error is not None, fields, fields * fields
+        self._sums.start()
+        flight.complete(self._sums.request.Test, self._sums.finish)
+        failed, total, squares = self._sums.total.tolist()
+        if total * total != squares * self._comm.size and not failed:
+            return True, PatternError("ranks have different numbers of fields")
+        return bool(failed), error
+
+    def _agree(self, failed: bool, error: Exception | None) -> None:
+        """Collective where one has failed: it raises on all."""
         if failed:
             self._left = None
             agree(self._comm, error, "a transform")
@@ -112,17 +186,20 @@ class Execution:
 
     def free(self) -> None:
         """Collective. Give everything back; a second call does nothing. RequestError while a
-        transform is under way."""
-        if self.flight is not None:
+        transform is under way that was not broken off."""
+        if self.flight is not None and self.flight.broken is None:
             raise RequestError("a plan cannot be destroyed while a transform is under way")
         if self.alive:
             self.alive = False
-            self.engine.free()
+            self._remains().free()
             self._commons.collect()
+
+    def _remains(self) -> Remains:
+        return Remains(self._comm, self.engine, self._sums, self.flight)
 
     def __del__(self) -> None:
         if getattr(self, "alive", False):
-            self._commons.drop(self._number, self.engine)
+            self._commons.drop(self._number, self._remains())
             warnings.warn(
                 "a plan was dropped without destroy(); its memory and communicators wait for the "
                 "next plan on its communicator", ResourceWarning, source=self, stacklevel=2,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from onesided.collectives.errors import RequestError
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.operations import Operation, chains
@@ -36,7 +40,7 @@ class Leg:
     before: Callable[[NDArray[Any]], None] | None = None
 
     def begin(self, flight: Flight) -> None:
-        """Local. Transform the blocks of this rank and hand them on; :meth:`wait` follows."""
+        """Local. Transform the blocks of this rank and hand them on."""
         transpose = self.transpose
         opened = transpose is not None and transpose.open()
         if flight.error is None:
@@ -58,11 +62,6 @@ class Leg:
                 transpose.start()
             elif flight.error is not None:
                 transpose.ready_all()
-
-    def wait(self) -> None:
-        """Collective. Wait for what other ranks hand on."""
-        if self.transpose is not None:
-            self.transpose.wait()
 
     def test(self) -> bool:
         """Local. Whether other ranks have handed on what this leg waits for."""
@@ -91,10 +90,18 @@ class Flight:
     """A transform: its ends, the power of its factor, how many ``fields`` of the first axis (0 is
     all), and this rank's first ``error``.
 
-    A rank that has one computes nothing more, but gives the others what they wait for.
+    A rank that has one computes nothing more, but gives the others what they wait for. ``broken``
+    is what has ended it in its middle: nobody can go on with it.
     """
 
-    __slots__ = ("_end", "_leg", "_legs", "_result", "error", "fields", "scale", "source", "target")
+    __slots__ = (
+        "_end", "_leg", "_legs", "_lock", "_result", "_waiter", "broken", "error", "fields",
+        "scale", "source", "target",
+    )  # fmt: skip
+
+    #: Those that were begun and are not complete: any wait of this process goes on with them, as
+    #: other ranks may wait for another one first.
+    under_way: ClassVar[dict[Flight, None]] = {}
 
     def __init__(
         self, source: NDArray[Any], target: NDArray[Any], scale: int, fields: int = 0
@@ -102,39 +109,93 @@ class Flight:
         self.source, self.target = End.of(source), End.of(target)
         self.scale, self.fields = scale, fields
         self.error: Exception | None = None
+        self.broken: BaseException | None = None
         self._end: Any = None
+        self._lock = threading.Lock()  # another thread may wait, and go on with this one
+        self._waiter = 0
 
     def begin(self, engine: Any, forward: bool) -> None:
         """Local. Begin the first leg."""
         self._legs, self._leg = engine.legs(forward), 0
         if engine.ends is not None and self.error is None:
-            self._end, self._result = engine.ends[forward], self.target.array
-            self.source = End.of(engine.ends[not forward].load(self.source.array))
-            self.target = End.of(self._end.room(self._result))
+            try:
+                self._end, self._result = engine.ends[forward], self.target.array
+                self.source = End.of(engine.ends[not forward].load(self.source.array))
+                self.target = End.of(self._end.room(self._result))
+            except Exception as problem:
+                self.error = problem
         self._legs[0].begin(self)
+
+    def leave(self) -> None:
+        """Local. Others may have to go on with it from now on."""
+        self.under_way[self] = None
 
     def test(self) -> bool:
         """Local. Go on as far as can be without waiting; whether it is complete."""
-        legs = self._legs
-        while self._leg < len(legs) and legs[self._leg].test():
-            self._next()
-        return self._leg == len(legs)
+        if not self._lock.acquire(blocking=False):
+            return False  # somebody is at it
+        try:
+            legs = self._legs
+            while self._leg < len(legs) and legs[self._leg].test():
+                self._next()
+            return self._leg == len(legs)
+        except BaseException as problem:
+            self.break_off(problem)
+            raise
+        finally:
+            self._lock.release()
 
     def wait(self) -> Exception | None:
         """Collective. Complete it; the first error of this rank."""
-        legs = self._legs
-        while self._leg < len(legs):
-            legs[self._leg].wait()
-            self._next()
+        while not self._lock.acquire(timeout=1.0):
+            if self._waiter == threading.get_ident():
+                raise RequestError("a signal handler waits for the transform that it interrupts")
+        try:
+            self._waiter = threading.get_ident()
+            legs = self._legs
+            while self._leg < len(legs):
+                transpose = legs[self._leg].transpose
+                if transpose is not None:
+                    self.complete(transpose.test, transpose.wait)
+                self._next()
+        except BaseException as problem:
+            self.break_off(problem)
+            raise
+        finally:
+            self._waiter = 0
+            self._lock.release()
         return self.error
+
+    def complete(self, test: Callable[[], object], wait: Callable[[], object]) -> None:
+        """Collective. Wait for a request, and go on with other transforms meanwhile."""
+        others = self.under_way
+        while len(others) > (self in others):
+            if test():
+                return
+            for each in tuple(others):
+                if each is not self:
+                    with contextlib.suppress(Exception):  # whoever waits for it will hear of it
+                        each.test()
+            os.sched_yield()
+        wait()
+
+    def break_off(self, problem: BaseException) -> None:
+        """Local. Nobody goes on with it."""
+        self.broken = problem
+        self.under_way.pop(self, None)
 
     def _next(self) -> None:
         """The leg is complete: begin the next one, or end."""
         self._leg += 1
         if self._leg < len(self._legs):
             self._legs[self._leg].begin(self)
-        elif self._end is not None and self.error is None:
-            self._end.store(self._result)
+            return
+        self.under_way.pop(self, None)
+        if self._end is not None and self.error is None:
+            try:
+                self._end.store(self._result)
+            except Exception as problem:
+                self.error = problem
 
 
 @dataclass

@@ -115,7 +115,8 @@ class LineEnd:
             return self._matrix(work)
         count = array.shape[-1]
         # x = Re sum w X exp(...), as the modes above n / 2 are the conjugates of those below
-        np.multiply(array, 2, out=work[..., :count])
+        with np.errstate(all="ignore"):  # infinities and NaN pass
+            np.multiply(array, 2, out=work[..., :count])
         work[..., count:] = 0
         for mode in {0, self.length / 2}:
             place = mode - self.first

@@ -108,7 +108,7 @@ class SharedArrays:
     def took(self, side: Side, output: NDArray[Any]) -> None:
         """Local. A result is in ``output``, which is not the plan's own array."""
         place = self._sides.index(side)
-        if place in self._arrays and sys.getrefcount(self._arrays[place]) > OURS:
+        if place in self._arrays and self._kept(place):
             np.copyto(self._arrays[place][: len(output)], output)
         else:
             self._taken[place] = weakref.ref(output)
@@ -116,6 +116,14 @@ class SharedArrays:
     def forget(self) -> None:
         """Local. Drop the arrays."""
         self._arrays, self._taken = {}, {}
+
+    def _kept(self, place: int) -> bool:
+        """Whether somebody has the array, or a view of it: a view of its own class refers to the
+        array that owns the memory."""
+        return (
+            sys.getrefcount(self._arrays[place]) > OURS
+            or sys.getrefcount(self._arrays[place].base) > OURS
+        )
 
     def _made(self, place: int) -> Any:
         if place not in self._arrays:
@@ -167,6 +175,7 @@ class Transform:
         self._forward = name == "forward"
         self._alike = [None, None]  # the last other pencil of the same blocks as input and output
         self._fewer = bool(settings.batch) and len(settings.shape) > 1
+        self._broadcasts = self._fewer and _may_broadcast(self.input.pencil)
         self._begun: tuple[Any, NDArray[Any], bool] | None = None  # by Start: where results go
 
     @property
@@ -210,7 +219,8 @@ class Transform:
 
         The arrays have this rank's local shapes and the dtypes of the plan, in any memory order. Of
         a batch the first axis may be shorter, on all ranks alike; what :attr:`output_array` has
-        beyond it is not defined then.
+        beyond it is not defined then. A plain array of one field given without an output is
+        broadcast to all fields where the blocks of some ranks have an extent of 1 and others not.
         What is otherwise but can be assigned to such an array, and from one, as ``a[...] = b``
         does, goes through :attr:`input_array` and :attr:`output_array`. These are also what is read
         and returned where an array is not given, as in mpi4py-fft: the next call overwrites them.
@@ -241,7 +251,8 @@ class Transform:
         Arguments as in a call. Until it is complete the input is not written to and the output not
         touched, and the plan does no other transform. This rank has transformed its first axes when
         it returns, and handed the result on; what follows is done by :meth:`Test` and
-        :meth:`Wait`. Transforms of several plans may be under way at the same time.
+        :meth:`Wait`. Transforms of several plans may be under way at the same time; one that waits
+        goes on with the others, so ranks may wait for them in different orders.
 
         Raises as a call does, on every rank; UnsupportedError where the method of the transposes
         is one that ranks have to use in one order.
@@ -265,12 +276,16 @@ class Transform:
         """Collective, in the sense of MPI. Complete the transform that was begun; the output.
 
         An error in its middle is raised on the rank where it occurred, and on all others by the
-        next transform of the plan. RequestError where none is under way.
+        next transform of the plan. RequestError where none is under way, and where one was
+        broken off by an interrupt: the plan is of no use then.
         """
-        begun, self._begun = self._begun, None
+        begun = self._begun
         if begun is None:
             raise RequestError(f"no {self.name} transform is under way")
-        self._execution.wait()
+        error = self._execution.wait()
+        self._begun = None
+        if error is not None:
+            raise error
         return self._result(*begun)
 
     def _flight(
@@ -280,8 +295,7 @@ class Transform:
         execution = self._execution
         if not execution.alive:
             raise RequestError(f"{self.name} of a plan that was destroyed")
-        if execution.flight is not None:
-            raise RequestError(f"{self.name} of a plan while a transform of it is under way")
+        execution.refuse(self.name)
         try:
             if options and not FFTW_OPTIONS.issuperset(options):
                 raise PatternError(f"{self.name} does not take {', '.join(map(repr, options))}")
@@ -298,11 +312,18 @@ class Transform:
             return nothing, _NOTHING, False
 
     def _fields(self, given: Any, output: Any) -> int:
-        """How many fields the arrays have, where that is less than the plan's; else 0."""
+        """How many fields the arrays have, where that is less than the plan's; else 0.
+
+        All ranks have to find the same. A single field that is given alone may be broadcast to the
+        blocks of other ranks; a DistArray is a block, and so is one of a plan where blocks have one
+        extent of 1 everywhere or nowhere.
+        """
         found = {0 if array is None else _fewer(array, side)
                  for array, side in ((given, self.input), (output, self.output))}  # fmt: skip
         if given is None or output is None:
             found.discard(0)
+        if output is None and found == {1} and self._broadcasts and not _is_block(given):
+            return 0
         return found.pop() if len(found) == 1 else 0
 
     def _result(self, output: NDArray[Any] | None, target: NDArray[Any], taken: bool) -> Any:
@@ -403,6 +424,18 @@ class Transform:
             for k, (here, there) in enumerate(zip(source.strides, target.strides, strict=True))
             if k != axis
         )
+
+
+def _may_broadcast(pencil: Any) -> bool:
+    """Whether blocks have an extent of 1 on some ranks, and another on others."""
+    return any(
+        length % comm.size and length < 2 * comm.size
+        for length, comm in zip(pencil.shape, pencil.subcomm, strict=True)
+    )
+
+
+def _is_block(array: Any) -> bool:
+    return getattr(array, "_p0", None) is not None
 
 
 def _fewer(array: Any, side: Side) -> int:

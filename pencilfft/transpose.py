@@ -91,7 +91,8 @@ class Transpose:
 
     def ready_all(self) -> None:
         """Local. Whatever the chunks of an opened round hold that are not ready, they leave now."""
-        for chunk in range(len(self._chunks[1]) if self._send.size else 0):
+        # where nothing is sent, there is one chunk all the same: of the round
+        for chunk in range(len(self._chunks[1]) if self._send.size else 1):
             with contextlib.suppress(RequestError):
                 self.ready(chunk)
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import alternate
 from onesided.collectives.context import Context
+from onesided.collectives.errors import RequestError
 from onesided.collectives.hints import Hints
 from onesided.pencilfft.blocking import MESSAGE_BYTES
 from onesided.pencilfft.commons import Piece
@@ -156,11 +157,20 @@ class Workspace:
             group[0].release()
 
     def free(self) -> None:
-        """Collective. Give back the requests and then the memory."""
+        """Collective. Give back the requests and then the memory; not along a grid axis where a
+        request is active that will not complete, because data may be on their way."""
+        lost = set()
         while self._transposes:
-            self._transposes.pop(next(iter(self._transposes))).free()
+            forward, k = next(iter(self._transposes))
+            try:
+                self._transposes.pop((forward, k)).free()
+            except RequestError:  # on all ranks of the axis
+                lost.add(self._piece_of[k][0])
         while self._pieces:  # unmapped when no view is left, so no name may keep one
-            self._pieces.pop(next(iter(self._pieces))).give()
+            piece = self._pieces.pop(axis := next(iter(self._pieces)))
+            if axis[0] not in lost:
+                piece.give()
+            del piece
 
 
 def _form(stage: Stage, before: bool) -> tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]:

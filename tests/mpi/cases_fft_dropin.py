@@ -114,6 +114,13 @@ def case_one_call_without_an_output_costs_nothing_later(comm):
         plan.forward(3 * u, u_hat)  # somebody does
         assert np.array_equal(kept, u_hat)
         assert kept is own
+    with PFFT(comm, SHAPE, batch=(2,), **OPTIONS) as plan:  # somebody has a part of it
+        u, out = random(plan.shape(False), "d", comm.rank), newDistArray(plan)
+        part = plan.forward.output_array[1]
+        plan.forward(u, out)
+        assert np.array_equal(part, out[1])
+        part *= 2
+        close(plan.backward()[1], 2 * u[1])
 
 
 @parameters(axes=[None, ((0,), (1, 2))], dtype="dD", collapse=[False, True])
@@ -299,7 +306,7 @@ def case_dropped_plans_warn_and_are_collected(comm):
     with PFFT(comm, SHAPE, **OPTIONS) as plan:
         contexts = [Context.of(part) for part in (comm, *plan.subcomm)]
     before = [len(context.live) for context in contexts]
-    for _ in range(3):
+    for k in range(3):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             plan = PFFT(comm, SHAPE, **OPTIONS)
@@ -308,6 +315,8 @@ def case_dropped_plans_warn_and_are_collected(comm):
             gc.collect()
             assert not caught, "a transform is still there"
             forward(1.0)
+            if k == 1:
+                forward.Start(1.0)  # the next plan completes it
             del forward
             gc.collect()
         assert [each.category for each in caught] == [ResourceWarning]

@@ -14,8 +14,10 @@ from onesided.collectives import (
     PatternError,
     RequestError,
     UnsupportedError,
+    sums,
 )
 from onesided.pencilfft import PFFT, newDistArray
+from onesided.pencilfft.passes import Pass
 
 METHOD = "rma-notify"
 WRONG = {
@@ -101,9 +103,11 @@ def case_ranks_that_disagree(comm, mistake):
     assert f"rank {comm.size - 1}" in found[0][1]
 
 
-def case_wrong_arrays(comm):
-    """Found before anything starts, and on every rank; the plan goes on working."""
-    with PFFT(comm, (6, 8, 10), method=METHOD) as plan:
+@parameters(shape=[(6, 8, 10), (1, 8, 10)])
+def case_wrong_arrays(comm, shape):
+    """Found before anything starts, and on every rank, also of one that has nothing to send; the
+    plan goes on working."""
+    with PFFT(comm, shape, grid=(-1,), method=METHOD) as plan:
         u, u_hat = newDistArray(plan, False), newDistArray(plan)
         longer = np.zeros((*u.shape[:2], u.shape[2] + 1))
         locked = u_hat.v.copy()
@@ -111,7 +115,8 @@ def case_wrong_arrays(comm):
         wrong = [
             ((longer, u_hat), f"{longer.shape}", f"{u.shape}"),
             ((u, longer), f"{longer.shape}", f"{u_hat.shape}"),
-            ((np.array(["a"]), u_hat), "<U1", "float64"),
+            # an empty block takes it
+            *[((np.array(["a"]), u_hat), "<U1", "float64")] * (shape[0] > 1),
             ((u, u_hat.tolist()), "list", "NumPy"),
             ((u, locked), "read-only", "output"),
         ]
@@ -225,3 +230,48 @@ def case_an_error_of_a_kernel_is_every_ranks(comm, grid, method, call):
         plan.forward(u, u_hat)
         back = plan.backward(u_hat, newDistArray(plan, False))
         np.testing.assert_allclose(back, u, atol=1e-12)
+
+
+@parameters(where=["pass", "sums", "flight"])
+def case_an_interrupt_breaks_one_plan(comm, where):
+    """It refuses everything from then on; what else is there on the communicator goes on."""
+    plan, other = (PFFT(comm, (6, 8, 10), grid=(-1,), method=METHOD) for _ in range(2))
+    execution, u = plan._execution, newDistArray(plan, False, val=1)
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    agreement = execution._sums
+    if where == "sums" and agreement is None:
+        where = "pass"
+    if where == "sums":  # the last rank alone: the others have what they wait for
+        start = agreement.start
+        if comm.rank == comm.size - 1:
+            agreement.start = lambda: interrupted(start())
+    else:
+        execution.engine.legs(True)[-1].local.__class__ = type(
+            "Interrupted", (Pass,), {"__call__": interrupted}
+        )
+    begun = where == "flight"
+    if begun:
+        plan.forward.Start(u)
+    calls = [plan.forward.Wait] if begun else [lambda: plan.forward(u)]
+    try:
+        calls[0]()
+    except KeyboardInterrupt:
+        calls += [plan.forward.Test] if begun else [plan.backward]
+        for call in (*calls, lambda: plan.forward(u)):
+            try:
+                call()
+            except RequestError as error:
+                assert "make a new plan" in str(error)
+            else:
+                raise AssertionError("it goes on") from None
+    else:
+        assert where == "sums"
+        assert comm.rank < comm.size - 1
+    assert sums(comm, 3, np.int64).of(1) == [comm.size]
+    plan.destroy()
+    for each in (other, PFFT(comm, (6, 8, 10), grid=(-1,), method=METHOD)):
+        np.testing.assert_allclose(each.backward(each.forward(u)), u, atol=1e-12)
+        each.destroy()

@@ -106,6 +106,18 @@ def case_fewer_fields_than_planned(comm, nbytes, shape, char, seed):
         close(plan.forward(u), wanted, char)
 
 
+@parameters(plain=[True, False])
+def case_one_field_or_all(comm, plain):
+    """A plain array that is the block of one field on some ranks and broadcast on others is
+    broadcast on all; a DistArray is the block."""
+    shape = (2 * comm.size - 1, 8)
+    with PFFT(comm, shape, batch=(3,), grid=(-1, 1), **OPTIONS) as plan:
+        given = np.ones((1, 1, 8)) if plain else newDistArray(plan, False, val=1)[:1]
+        u_hat = plan.forward(given)
+        assert len(u_hat) == (3 if plain and comm.size > 1 else 1)
+        close(plan.backward(u_hat), np.ones((len(u_hat), *plan.shape(False)[1:])), "d")
+
+
 def error_of(call):
     try:
         call()

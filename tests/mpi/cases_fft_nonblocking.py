@@ -78,10 +78,32 @@ def case_two_plans_interleaved(comm, order, grid, other):
                 time.sleep(0.003)
             turned = order == "opposite" or (order == "by rank" and (comm.rank + turn) % 2)
             for k in (1, 0) if turned else (0, 1):
-                plans[1 - k].forward.Test()
+                if turn % 2:
+                    plans[1 - k].forward.Test()
                 results[k] = plans[k].forward.Wait()
             for plan, mine, found in zip(plans, values, results, strict=True):
                 close(found, spectrum(mine)[plan.local_slice()])
+
+
+@ranks(at_least=2)
+def case_every_rank_waits_for_another_first(comm):
+    """Of two plans whose later transposes are begun in a Wait; and another begins meanwhile."""
+    shape = (comm.size * 12,)
+    with (
+        PFFT(comm, shape, dtype=complex, **OPTIONS) as one,
+        PFFT(comm, shape, dtype=complex, **OPTIONS) as two,
+        PFFT(comm, SHAPE, dtype=complex, **OPTIONS) as third,
+    ):
+        for turn in range(6):
+            values = whole("D", turn, shape)
+            for plan in (one, two):
+                plan.forward.Start(values[plan.local_slice(False)])
+            plans = [one, two] if (comm.rank + turn) % 2 else [two, one]
+            if comm.rank % 2:
+                close(plans.pop(0).forward.Wait(), spectrum(values)[one.local_slice()])
+            third.forward(1.0)
+            for plan in plans:
+                close(plan.forward.Wait(), spectrum(values)[plan.local_slice()])
 
 
 def case_misuse(comm):

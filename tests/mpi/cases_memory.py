@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import resource
+import sys
 import warnings
 
 import numpy as np
@@ -50,6 +51,28 @@ def case_empty(comm, dtype):
         comm.Barrier()
         assert np.all(array == np.asarray(comm.rank, dtype))
         free(array)
+
+
+def case_a_request_dropped_in_its_round_is_kept(comm):
+    """Peers may still write to its memory, also where the warning is an error."""
+    exchange = Vector(comm, tables(comm.size)["uneven"], "rma-notify")
+    exchange.fill(1)
+    exchange.request.Start()
+    kept = exchange.request.resources.keep
+    seen, hook = [], sys.unraisablehook
+    sys.unraisablehook = lambda entry: seen.append(entry.exc_type)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            exchange.request = None
+            gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    assert seen == [ResourceWarning]
+    request = kept[-1]
+    assert request.active
+    request.Wait()
+    request.Free()
 
 
 def case_views_outlive_free(comm):
