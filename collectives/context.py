@@ -71,11 +71,6 @@ class Resources:
         return progress.to_be_completed(request)
 
     def broken(self) -> bool:
-        """Local. At the end: whether a round was given up, messages of which may be under way."""
-        request = None if self._owner is None else self._owner()
-        return request is not None and request.state == "broken"
-
-    def broken(self) -> bool:
         """Local. Whether an exception has ended a round of the request."""
         request = None if self._owner is None else self._owner()
         return request is not None and request.state == "broken"
@@ -524,8 +519,7 @@ def _clean_up() -> None:
             time.sleep(_NAP)
         well = not (failed or left or progress.unfinished())
         questions = [
-            _asked(context.comm, well and not any([each.broken() for each in list(context.live)]))
-            for context in contexts
+            _asked(context.comm, well and not context.has_broken()) for context in contexts
         ]
         told = [_asked(MPI.COMM_WORLD, well)] if profiling.wanted() else []
         for _, asked in [*questions, *told]:

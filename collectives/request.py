@@ -223,8 +223,7 @@ class Persistent(Rounds, Scoped):
         return self._answers[self._slot]
 
     def _fill(self, status: MPI.Status | None) -> None:
-        """The status of a collective, and of a send, says nothing (MPI-4.1 section 3.7.3: it is
-        empty)."""
+        """The status of a collective, and of a send, is empty (MPI-4.1 section 3.7.3)."""
         if status is not None:
             status.source, status.tag, status.error = MPI.ANY_SOURCE, MPI.ANY_TAG, MPI.SUCCESS
             status.Set_elements(MPI.BYTE, 0)
@@ -443,12 +442,8 @@ class Request(Persistent):
             self.watch.before_open()
         chunks = len(self._written)
         try:
-            self._opening = True
-            try:
-                if not transport.may_open(self.rounds):
-                    return False
-            finally:
-                self._opening = False
+            if not transport.try_open(self):
+                return False
             self._open(chunks)
             for chunk in range(chunks):
                 self._written[chunk] = 0
