@@ -87,19 +87,28 @@ def may_call_from_any_thread() -> bool:
 def enlist(request: Request, by_thread: bool = True) -> None:
     """Local. The request is late. ``by_thread``: this module's thread advances it."""
     global _thread
-    made = None
+    _late[request] = by_thread
+    if not by_thread or _ending or _has_thread():
+        return
+    # not with the guard: the thread takes it, and what is made may run what wants other locks
+    made = threading.Thread(target=_look, name="onesided-progress", daemon=True)
     with _guard:
-        _late[request] = by_thread
-        if by_thread and not _ending and (_thread is None or not _thread.is_alive()):
-            _thread = made = threading.Thread(target=_look, name="onesided-progress", daemon=True)
-    if made is not None:  # not with the guard, which the thread takes
+        if not _has_thread():
+            _thread = made
+    if _thread is made:
         made.start()
+
+
+def _has_thread() -> bool:
+    """Local. With the guard, so that a thread that is about to end has either seen what is late, or
+    is not there any more."""
+    with _guard:
+        return _thread is not None and _thread.is_alive()
 
 
 def delist(request: Request) -> None:
     """Local. The request is complete, or broken."""
-    with _guard:
-        _late.pop(request, None)
+    _late.pop(request, None)
 
 
 def drive(probe: Any, request: Request | None = None) -> None:

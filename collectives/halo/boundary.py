@@ -220,6 +220,10 @@ def all_fills(
     """Local. By turn, what fills the ghosts of this block beyond the ends of the grid, or with
     ``back`` the adjoint of that. ``forms``: by field, along which axes it is staggered."""
     levels = [field if isinstance(field, tuple) else (field,) for field in fields]
+    for number, of_field in enumerate(levels):
+        dtype = of_field[0].dtype
+        if dtype.kind not in "iufcm" and _negates(blocks, boundary, number):
+            raise PatternError(f"{ANTIREFLECT}: {dtype} has no negatives")
     found: list[list[Fill]] = []
     for turn in range(math.lcm(2, *map(len, levels))):
         fills: list[Fill] = []
@@ -235,6 +239,14 @@ def all_fills(
             fills.insert(0, boundary.read)
         found.append(fills)
     return found
+
+
+def _negates(blocks: Decomposition, boundary: Boundary, field: int) -> bool:
+    """Local, the same on all ranks. Whether ghosts anywhere show negatives."""
+    return any(
+        boundary.kind(field, axis, side) == ANTIREFLECT and blocks.layers[axis][side]
+        for axis, side in product(range(len(blocks.shape)), (0, 1)) if not blocks.periodic[axis]
+    )
 
 
 def _ends(

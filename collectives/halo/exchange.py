@@ -15,6 +15,7 @@ wherever the program is then.
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -168,6 +169,14 @@ class HaloExchange(Persistent):
         return ", ".join(sorted({parcel.path for parcel in parcels} - {""})) or "copies"
 
     @property
+    def turned(self) -> bool:
+        """Local. Whether the fields that take turns begin anew: another exchange can go on."""
+        if isinstance(self.fields, np.ndarray):
+            return True
+        levels = [len(each) for each in self.fields if isinstance(each, tuple)]
+        return not self.rounds % math.lcm(*levels)
+
+    @property
     def recvbuf(self) -> Any:
         """Local. What ``Wait`` has returned, or will return first."""
         return self._answers[self._slot] if self._state != FREED else None
@@ -280,10 +289,12 @@ class Plans:
 
     def keep(self, wanted: Wanted, fields: Sequence[Any], plan: Any) -> None:
         """Collective. Keep a request; of too many the one that has not been used for longest is
-        freed, which a warning tells once."""
+        freed, which a warning tells once. Not in the middle of turns: they would begin anew."""
+        idle = [name for name, kept in self._plans.items()
+                if kept.plan.state != "active" and getattr(kept.plan, "turned", True)]
         self._clock += 1
         self._plans[wanted, _places(fields)] = _Kept(plan, self._clock, self._clock)
-        if len(self._plans) <= MOST_PLANS:
+        if len(self._plans) <= MOST_PLANS or not idle:
             return
         if not self._warned:
             self._warned = True
@@ -291,7 +302,6 @@ class Plans:
                 f"more than {MOST_PLANS} lists of fields of one grid: requests are planned anew, "
                 "which is slow; keep fields, and write into them", stacklevel=4,
             )  # fmt: skip
-        idle = [name for name, kept in self._plans.items() if kept.plan.state != "active"]
         self._plans.pop(min(idle, key=lambda name: self._plans[name].used)).plan.Free()
 
     def Free(self) -> None:

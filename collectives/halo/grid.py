@@ -417,7 +417,13 @@ class Grid(Decomposition, Scoped):
         """
         plan = self._between("refine", self, field, fine, out, order)
         if order:
-            self.update(field, boundary=boundary, ghosts="all", t=t)
+            try:
+                ghosts = self._updating((field,), boundary, "all", t)
+            except Exception:  # on all ranks
+                if plan.once:
+                    plan.Free()
+                raise
+            ghosts.exchange()
         return plan.exchange()
 
     def coarsen(
@@ -436,8 +442,12 @@ class Grid(Decomposition, Scoped):
         """
         plan = self._between("coarsen", coarse, field, coarse, out, order)
         found = plan.exchange()
-        if order:
+        if order and out is None:  # nobody has given this array before, nor will again
+            with coarse._backwards((found,), "sum", boundary, "all") as back:
+                back.exchange()
+        elif order:
             coarse.accumulate(found, boundary=boundary, ghosts="all")
+        if order:
             coarse._clear_ghosts(found)  # at ends without a condition
         return found
 
@@ -506,8 +516,7 @@ class Grid(Decomposition, Scoped):
         Of ``box``, if it is given: a slice for each axis of the global array, components
         included. Raises :class:`PatternError` on every rank for one that reaches beyond it.
         """
-        shape = self._whole(field, root)
-        comm = self._context.comm
+        shape, comm = self._whole(field, root), self._context.comm
         with agreed(comm, f"gather {box}"):
             wanted = full_box(() if box is None else box, shape, "the box")
             here = wanted if comm.rank == root else empty_box(len(shape))
@@ -521,8 +530,7 @@ class Grid(Decomposition, Scoped):
 
         Raises :class:`PatternError` on every rank where the array has another shape or dtype.
         """
-        shape = self._whole(field, root)
-        comm = self._context.comm
+        shape, comm = self._whole(field, root), self._context.comm
         with agreed(comm, "scatter"):
             form = (shape, field.dtype)
             given = isinstance(whole, np.ndarray) and (whole.shape, whole.dtype) == form
@@ -626,7 +634,7 @@ class Grid(Decomposition, Scoped):
         more: list[int] = []
         conditions: list[Conditions] = []
         with agreed(self._context.comm, f"{len(fields)} fields of a grid"):
-            if not fields:
+            if not fields or () in [field for field in fields if isinstance(field, tuple)]:
                 raise PatternError("no field is given")
             conditions = self._conditions(fields, boundary)
             for field in fields:
@@ -676,10 +684,11 @@ class Grid(Decomposition, Scoped):
         The request of these arrays, or of views of the same memory, which ``others`` keep, too;
         None where there is none, or another grid that has kept it is freed.
         """
+        found = self._plans.find(wanted, fields, partial(self._compare, wanted[0])
+                                 if self._compares else None)
         for other in others:
             other._plans.find(wanted, fields)
-        return self._plans.find(wanted, fields, partial(self._compare, wanted[0])
-                                if self._compares else None)
+        return found
 
     def _compare(self, name: str, number: int) -> None:
         """Collective."""

@@ -81,24 +81,24 @@ class Records(Scoped):
         self.room = room
 
     def by_request(
-        self, arrays: Sequence[NDArray[Any]], items: NDArray[Any], counts: NDArray[Any]
+        self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
     ) -> list[NDArray[Any]]:
-        """Collective in the sense of MPI. The items that come; those that go are in the order of
-        the ranks that get them."""
+        """Collective in the sense of MPI. The items that come. ``parts`` of those that go, array by
+        array, are contiguous, in the order of the ranks that get them."""
         if self._data is None:
             return self._unpacked(np.zeros((0, self.width), np.uint8))
-        self._pack(arrays, items, self._out, _rows(self.room[0], counts[0]))
+        self._pack(parts, self._out, _rows(self.room[0], counts[0]))
         self._data.Start()
         came = self._data.Wait().reshape(-1, self.width)[_rows(self.room[1], counts[1])]
         return self._unpacked(came)
 
     def at_once(
-        self, arrays: Sequence[NDArray[Any]], items: NDArray[Any], counts: NDArray[Any]
+        self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
     ) -> list[NDArray[Any]]:
         """Collective. The same, to any rank, by an exchange of this call alone."""
         with agreed(self._context.comm, "memory for items"):
-            out = np.empty((len(items), self.width), np.uint8)
-            self._pack(arrays, items, out, slice(None))
+            out = np.empty((len(parts[0]), self.width), np.uint8)
+            self._pack(parts, out, slice(None))
             came = np.empty((int(counts[1].sum()), self.width), np.uint8)
         record = MPI.BYTE.Create_contiguous(self.width).Commit()
         try:
@@ -109,12 +109,11 @@ class Records(Scoped):
         return self._unpacked(came)
 
     def _pack(
-        self, arrays: Sequence[NDArray[Any]], items: NDArray[Any], out: NDArray[np.uint8], rows: Any
+        self, parts: Sequence[NDArray[Any]], out: NDArray[np.uint8], rows: Any
     ) -> None:
         start = 0
-        for array, width in zip(arrays, self._widths, strict=True):
-            if width and len(items):
-                part = np.ascontiguousarray(array[items])
+        for part, width in zip(parts, self._widths, strict=True):
+            if width and len(part):
                 out[rows, start : start + width] = part.view(np.uint8).reshape(-1, width)
             start += width
 
@@ -176,6 +175,7 @@ class Migration(Scoped):
         """Collective. See :meth:`~.grid.Grid.migrate`."""
         form, state, count = None, ODD, 0
         given: list[NDArray[Any]] = []
+        parts: list[NDArray[Any]] = []
         counts = self._counts
         counts[0] = 0
         try:
@@ -183,16 +183,20 @@ class Migration(Scoped):
             form = self._form(given)
             if form is not None and outside in OUTSIDE:
                 given[-1] = given[-1].copy()
-                items, owner = self._leaving(given[-1])
+                with np.errstate(all="ignore"):
+                    items, owner = self._leaving(given[-1])
                 goes = owner >= 0
+                order = np.argsort(owner[goes], kind="stable")
+                leaving = items[goes][order]
+                parts = [np.ascontiguousarray(array[leaving]) for array in given]
                 counts[0] = np.bincount(owner[goes], minlength=self._size)
                 state, count = FINE, len(given[-1])
                 if outside == "raise" and not goes.all():
                     state = ASTRAY
-        except (TypeError, ValueError):
-            pass
         except MemoryError:
             state = LACKING
+        except Exception:  # NumPy refuses them, each in its own way
+            state = ODD
         records, alone, again = self._agreed(state, form, outside, count)
         if records is None:
             return given
@@ -208,9 +212,8 @@ class Migration(Scoped):
             records.plan(counts if alone else records.most)
         elif self._calls % REVIEW == 0:
             records.most[:] = 0
-        order = np.argsort(owner[goes], kind="stable")
         way = records.at_once if alone else records.by_request
-        came = way(given, items[goes][order], counts)
+        came = way(parts, counts)
         return [_kept(array, items, fresh) for array, fresh in zip(given, came, strict=True)]
 
     def Free(self) -> None:

@@ -136,12 +136,13 @@ class Counter:
         found, times = np.unique(ids, return_counts=True)
         if found.size < ids.size:
             return int(found[times > 1][0])
-        self._flags[ids] = 1
-        self.missing -= ids.size
         groups, added = np.unique(ids // self._grouping.per, return_counts=True)
-        self._counts[groups] += added
-        complete = groups[self._counts[groups] == self._full[groups]]
+        counts = self._counts[groups] + added
+        complete = groups[counts == self._full[groups]]
+        self._flags[ids] = 1  # from here on nothing fails
+        self._counts[groups] = counts
         self._pending[complete] = True
+        self.missing -= ids.size
         self.waiting += complete.size
         return -1
 

@@ -30,13 +30,18 @@ class Guard:
             raise RequestError("partitioned sends belong to the parent of this forked child")
         with self.lock:
             if self.busy:
-                raise RequestError("a partitioned send cannot be used in the middle of a call of "
-                                   "it, by a signal handler or a step")
+                self.refuse_inside()
             self.busy = True
             try:
                 return act(*arguments, **names)
             finally:
                 self.busy = False
+
+    def refuse_inside(self) -> None:
+        """Local. Raise :class:`RequestError` in the middle of another call of this thread."""
+        if self.busy and self.lock._is_owned():  # type: ignore[attr-defined]
+            raise RequestError("a partitioned send cannot be used in the middle of a call of "
+                               "it, by a signal handler or a step")
 
     def attempt(self, act: Callable[..., Any], *arguments: Any) -> Any:
         """Local. The same; None where it raises for itself, and where another thread is inside.

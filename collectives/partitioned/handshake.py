@@ -159,6 +159,7 @@ class Matching:
         self._left: dict[Position, int] = {}  # and the slot
         self._posted: list[MPI.Request] = []
         self._status = MPI.Status()
+        self._letter: list[Any] = []  # one that has come, until it has been read
         self._given_up: list[LeftOver] = []
         #: Why peers have failed, by position.
         self.failures: dict[Position, OnesidedError] = {}
@@ -194,17 +195,20 @@ class Matching:
         self._send((position[1], parameters, private is not None), peer, private)
         return position
 
-    def tell_failure(self, position: Position, error: Exception) -> None:
-        """Local. This side of a matched pair has failed, and the peer cannot see it."""
+    def tell_failure(self, position: Position, error: Exception, waits: bool) -> bool:
+        """Local. This side of a matched pair has failed, and the peer cannot see it. False where
+        nothing was sent: unless it ``waits``, another thread may be in the way."""
         (peer, side, tag), number = position
         mine = RECEIVER if side == SENDER else SENDER
         words = (mine, tag, number, *portable(error))
-        self.guard.run(self._send, words, peer, self._private())
+        act = self.guard.run if waits else self.guard.attempt
+        return bool(act(self._send, words, peer, self._private()))
 
-    def _send(self, what: object, peer: int, private: MPI.Intracomm | None) -> None:
+    def _send(self, what: object, peer: int, private: MPI.Intracomm | None) -> bool:
         self._posted = [request for request in self._posted if not request.Test()]
         comm = self.comm if private is None else private
         self._posted.append(comm.isend(what, peer, self._tag))
+        return True
 
     def take(self, position: Position) -> tuple[Parameters, MPI.Intracomm] | None:
         """Local. The peer's parameters and the communicator of the pair, where they have come."""
@@ -235,19 +239,29 @@ class Matching:
         self._receive_from(self.comm)
 
     def _receive_from(self, comm: MPI.Comm) -> None:
-        while (message := comm.improbe(MPI.ANY_SOURCE, self._tag, self._status)) is not None:
-            peer, words = self._status.source, message.recv()
-            if len(words) > 3:
-                side, tag, number, kind, text = words
-                self.failures[(peer, side, tag), number] = kind(f"rank {peer}: {text}")
-                continue
-            number, parameters, private = words
-            position = (queue := (peer, parameters.side, parameters.tag), number)
-            self._came[queue] += 1
-            if position in self._left:
-                self._give_up(position, self._left.pop(position), parameters, private)
-            else:
-                self._waiting[position] = parameters, private
+        while self._letter or self._has_letter(comm):
+            self._read(self._status.source, self._letter[0])
+            self._letter.clear()
+
+    def _has_letter(self, comm: MPI.Comm) -> bool:
+        """Receive a letter, if there is one, in one call of C: an interrupt comes before or after,
+        and loses none."""
+        messages = map(comm.improbe, (MPI.ANY_SOURCE,), (self._tag,), (self._status,))
+        self._letter.extend(map(MPI.Message.recv, filter(None, messages)))
+        return bool(self._letter)
+
+    def _read(self, peer: int, words: Any) -> None:
+        if len(words) > 3:
+            side, tag, number, kind, text = words
+            self.failures[(peer, side, tag), number] = kind(f"rank {peer}: {text}")
+            return
+        number, parameters, private = words
+        position = (queue := (peer, parameters.side, parameters.tag), number)
+        self._came[queue] += 1
+        if position in self._left:
+            self._give_up(position, self._left.pop(position), parameters, private)
+        else:
+            self._waiting[position] = parameters, private
 
     def leave(self, position: Position, slot: int) -> None:
         """Local. Nobody will take the parameters at this position."""

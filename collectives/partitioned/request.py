@@ -21,7 +21,6 @@ lower level: marks of other threads only count then, and what they complete leav
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -44,6 +43,7 @@ from onesided.collectives.partitioned.channel import (
     check_name,
     chosen,
 )
+from onesided.collectives.partitioned.checksums import Checksums
 from onesided.collectives.partitioned.counter import Counter, compiled_counter
 from onesided.collectives.partitioned.guard import Guard
 from onesided.collectives.partitioned.handshake import (
@@ -102,6 +102,8 @@ class PartitionedRequest(Persistent):
         self._watched = debug.observe(self)
         nowhere = self.peer == MPI.PROC_NULL
         self._position = None if nowhere else matching.post(self.parameters, self.peer)
+        self._untold: Exception | None = None  # of which the peer is still to hear
+        self._hooked = 1  # the verbs ask before they take the lock of the round
         load(self, 1, [[[call(self._advance, serves=False)]]], [self._given])
         self._made = True
         retire_at_end(self)
@@ -181,11 +183,13 @@ class PartitionedRequest(Persistent):
         if broken is None:
             return
         # without the guard: another thread may be executing the round, and want it
-        matching, position, cause = self.matching, self._position, self._cause
-        if broken and position is not None and not isinstance(self._error, OnesidedError):
+        matching, position, error = self.matching, self._position, self._untold
+        if broken and error is None and not isinstance(self._error, OnesidedError):
+            cause = self._error or self._cause
             why = "" if cause is None else f" after {type(cause).__name__}"
             error = RequestError(f"a partitioned round was given up{why}")
-            matching.tell_failure(position, error)
+        if error is not None and position is not None:
+            matching.tell_failure(position, error, waits=True)
         channel = self._release(broken)
         if position is None:
             return
@@ -237,8 +241,19 @@ class PartitionedRequest(Persistent):
         """Raise where the peer has failed, or the sides do not fit. The caller holds the guard."""
         if self._failures and self._position is not None:
             self._error = self._failures.pop(self._position, self._error)
-        if self._error is not None:
-            raise self._error
+        if self._error is None:
+            return
+        if not isinstance(self._error, Exception):  # that was for the call that it has ended
+            raise RequestError("a call of this request was interrupted") from self._error
+        raise self._error
+
+    def _tell(self) -> bool:
+        """Tell the peer that this side has failed; false while another thread is in the way."""
+        if self._untold is not None and self._position is not None:
+            if not self.matching.tell_failure(self._position, self._untold, waits=False):
+                return False
+            self._untold = None
+        return True
 
     def advance(self, level: int) -> bool:
         """Local. Execute what can be, unless another thread, or what this one has interrupted, is
@@ -254,12 +269,14 @@ class PartitionedRequest(Persistent):
         return done
 
     def _go_on(self) -> bool:
+        if self._untold is not None and not self._tell():
+            return False
         self._hear()
         begins = self._begun != self.rounds
         if begins:
             begun = self._begin()
             if self._error is not None:
-                raise self._error
+                return self._go_on()  # which raises, once the peer has been told
             if begun and self._end_owes is None and not self._counter.waiting:
                 return False  # mostly
         if self._begun != self.rounds or not self._step():
@@ -329,15 +346,22 @@ class PartitionedRequest(Persistent):
             self._end = end = self._connect(method, channel)
         except Exception as error:
             channel.close()
-            self._error = error
-            if position is not None:
-                self.matching.tell_failure(position, error)
+            self._error = self._untold = error
             return False
         self._channel = channel
         if isinstance(end, Receiver) and type(end).owes is not Receiver.owes:
             self._end_owes = end.owes
         if method is not None:
             self.method = method.name
+        return True
+
+    def _before_start(self) -> None:
+        self._guard.refuse_inside()  # while no lock of the round is taken, and nothing broken
+
+    _before_wait = _before_start
+
+    def _before_test(self) -> bool:
+        self._guard.refuse_inside()
         return True
 
     def _refuse(self, verb: str) -> None:
@@ -373,7 +397,7 @@ class PartitionedSend(PartitionedRequest):
         grouping = arguments.parameters.grouping
         self._compiled = compiled_counter(grouping) if arguments.hints.compiled else None
         self._counter = Counter(grouping) if self._compiled is None else self._compiled
-        self._sums = _Checksums(arguments.memory, grouping.part) if debug.enabled() else None
+        self._sums = Checksums(arguments.memory, grouping.part) if debug.enabled() else None
         super().__init__(arguments)
         self._reset = self._counter.reset
         if self._compiled is not None:
@@ -383,8 +407,6 @@ class PartitionedSend(PartitionedRequest):
             if self._sums is None:
                 self.__dict__["Pready"] = self._compiled.pready
                 self.__dict__["Pready_range"] = self._compiled.pready_range
-        if self._sums is not None:
-            self._hooked = 1  # so that _after_wait is called
 
     @property
     def compiled(self) -> bool:
@@ -440,13 +462,18 @@ class PartitionedSend(PartitionedRequest):
         """Mark a partition, or many. The caller holds the guard."""
         counter = self._counter
         before = counter.waiting if self._compiled is None else 0  # C takes no guard
-        ready = counter.mark(which)
+        try:
+            ready = counter.mark(which)
+            if ready < 0:
+                if self._sums is not None:
+                    self._sums.marked(np.atleast_1d(which).tolist())
+                if counter.waiting > before:
+                    self._push()
+        except BaseException as error:  # some may have been marked
+            self._error = error
+            raise
         if ready >= 0:
             raise RequestError(f"partition {ready} is marked ready twice: {self!r}")
-        if self._sums is not None:
-            self._sums.marked(np.atleast_1d(which).tolist())
-        if counter.waiting > before:
-            self._push()
 
     def _ids(self, partitions: Any) -> NDArray[np.int64]:
         if partitions.dtype.kind not in "iu" or partitions.ndim != 1:
@@ -524,32 +551,6 @@ def _freed(*partition: object, **names: object) -> None:
     raise RequestError("a freed request cannot be marked ready")
 
 
-class _Checksums:
-    """``ONESIDED_DEBUG=1``: a partition must not change from its mark to the end of the round."""
-
-    def __init__(self, memory: NDArray[np.uint8], part: int) -> None:
-        """``part``: bytes of a partition."""
-        self._memory, self._part = memory, part
-        self._sums: dict[int, int] = {}
-
-    def marked(self, partitions: Iterable[int]) -> None:
-        """Local. These are ready."""
-        for index in partitions:
-            self._sums[index] = self._sum(index)
-
-    def check(self, request: object) -> None:
-        """Local. Raises :class:`RequestError` where a partition has changed since its mark."""
-        sums, self._sums = self._sums, {}
-        changed = sorted(index for index, found in sums.items() if self._sum(index) != found)
-        if changed:
-            raise RequestError(
-                f"partitions {changed[:8]} were changed after they had been marked: {request!r}"
-            )
-
-    def _sum(self, index: int) -> int:
-        return zlib.crc32(self._memory[index * self._part : (index + 1) * self._part].tobytes())
-
-
 # -- the receiving side ---------------------------------------------------------------------------
 
 
@@ -575,7 +576,7 @@ class PartitionedReceive(PartitionedRequest):
         below multiple that is so in the main thread; elsewhere it tells what is known already.
 
         Raises :class:`RequestError` where there is no such partition, on a freed request, and where
-        the peer has given up; the error of the handshake comes from :meth:`Wait` and :meth:`Test`.
+        the peer has given up; and where the sides do not fit, as :meth:`Wait` does.
         """
         if self._guard.run(self._arrived, partition):
             return True
@@ -592,15 +593,20 @@ class PartitionedReceive(PartitionedRequest):
         if self._failures:
             self._hear()
         calls = self._may_call()
-        if self._begun != self.rounds and not (calls and self._begin()):
-            return False
-        channel, end = self._channel, self._end
-        if channel is None or end is None:
-            return False
-        part = self.memory.size // self.partitions
-        first, stop = channel.grouping.covering(index * part, (index + 1) * part)
-        there = end.arrived(first, stop) if calls else end.arrivals.all(first, stop)
-        return bool(there)
+        there = False
+        try:
+            begun = self._begun == self.rounds or (calls and self._begin())
+            channel, end = self._channel, self._end
+            if begun and channel is not None:
+                part = self.memory.size // self.partitions
+                first, stop = channel.grouping.covering(index * part, (index + 1) * part)
+                there = end.arrived(first, stop) if calls else end.arrivals.all(first, stop)
+        except BaseException as error:  # what it was about to note may be lost
+            self._error = error
+            raise
+        if self._error is not None:
+            self._hear()
+        return there
 
     # -- inside ----------------------------------------------------------------------------------
 

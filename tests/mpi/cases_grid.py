@@ -565,6 +565,8 @@ def case_refine_mistakes(comm):
         (coarse.refine, (u, fine, v), {"order": 2}, "order 2 is not 0"),
     ]:
         everywhere(comm, PatternError, text, call, *arguments, **options)
+    everywhere(comm, PatternError, "a boundary condition", coarse.refine, u, fine,
+               boundary="nonsense")
     narrow = Grid(comm, (4, 6), (0, 1))
     everywhere(comm, PatternError, "or 1 with ghosts", narrow.refine, narrow.zeros(), fine, v)
     if comm.size > 1:
@@ -852,6 +854,9 @@ def case_migrate_mistakes(comm):
     ]:
         everywhere(comm, PatternError, text, grid.migrate, *((arrays, positions) if mine
                                                              else ([], good)))
+    tiny = np.full((3, 2), 2.5e-323) if mine else good
+    with np.errstate(all="raise"):  # what underflows on one rank is no error there
+        grid.migrate([], tiny)
     _, x = grid.migrate([], good)
     assert len(x) == (0 if comm.rank else 3 * comm.size)
     grid.Free()
@@ -923,6 +928,9 @@ def case_bad_fields(comm):
                    neighbors=[(0, ((1, 2), (1, 2)), None)] if last else ())
     everywhere(comm, PatternError, "no operation 'mean'", grid.accumulate, u, op="mean")
     everywhere(comm, PatternError, "|S3 has no sum", grid.accumulate, grid.zeros((), "S3"))
+    everywhere(comm, PatternError, "no field is given", grid.update, () if last else u)
+    everywhere(comm, PatternError, "bool has no negatives", other.update,
+               other.zeros((), bool), boundary="antireflect")
     everywhere(comm, PatternError, "2 boundary conditions for 1 fields", grid.update, u,
                boundary=("copy", "copy"))
     everywhere(comm, PatternError, "antireflect has no max", other.accumulate, wrong, op="max",
@@ -1010,6 +1018,17 @@ def case_many_plans(comm):
         grid.update(both[0], both[1])
         assert (both[:, 0] == (comm.rank - 1) % comm.size + turn).all()
     assert sum(getattr(each, "rounds", 0) == 5 for each in grid._plans) == 1
+    pairs, count = [(np.zeros(10), np.zeros(10)) for _ in range(34)], 0
+    for count, pair in enumerate(3 * pairs):  # they take turns, however many others there are
+        set_own(grid, pair[count // 34 % 2], np.full(8 * comm.size, float(count)))
+        grid.update(pair)
+        assert (pair[count // 34 % 2] == count).all()
+    before = len(grid._plans)
+    coarse = Grid(comm, (4 * comm.size,), 1, boundary=0)
+    for _ in range(3):
+        assert (grid.coarsen(often, coarse, order=1)[coarse.owned] >= 0).all()
+    assert (len(grid._plans), len(coarse._plans), count) == (before, 0, 101)
+    coarse.Free()
     field = grid.from_function(lambda x: 2 * x)
     assert (field[1:-1] == 2 * (np.arange(8) + 8 * comm.rank + 0.5)).all()
     assert (field[0], field[-1]) == (0, 0)

@@ -26,6 +26,7 @@ from onesided.collectives import (
     free,
 )
 from onesided.collectives.partitioned import handshake
+from onesided.collectives.partitioned import request as requests
 
 TURNS = 3
 
@@ -248,7 +249,8 @@ def case_in_the_middle_of_a_call(comm, inside, compiled):
 
     def interrupted():
         setattr(owner, name, real)
-        for call in (send.Free, lambda: send.Pready(3), lambda: pair.receive.Parrived(0),
+        verbs = (send.Test,) if inside == "the matching" else (send.Test, send.Wait)
+        for call in (send.Free, *verbs, lambda: send.Pready(3), lambda: pair.receive.Parrived(0),
                      matching.probe, lambda: send.advance(2),
                      lambda: matching.give_slot(pair.left, matching.take_slot(pair.left))):
             try:
@@ -276,6 +278,63 @@ def case_in_the_middle_of_a_call(comm, inside, compiled):
     assert "in the middle of a call" in said[0], said
     assert all("in the middle of a call" in text or "was given up" in text for text in said), said
     pair.free()
+
+
+@parameters(verb=["Start", "Parrived", "Pready_list", "a letter"])
+def case_what_an_interrupt_leaves(comm, verb):
+    """Nothing that has been counted or has come is lost without an error of the request."""
+    pair = Pair(comm, "p2p", 4, 4, count=64, aggregate=0, compiled=False)
+    send, receive, matching = pair.send, pair.receive, pair.send.matching
+
+    def fault(*_):
+        raise KeyboardInterrupt
+
+    def starts(*_):
+        receive.Start()
+        raise AssertionError("a request was started in the middle of a call of it")
+
+    if verb == "Start":
+        with mock.patch.object(requests, "_as_index", starts):
+            raises(RequestError, lambda: receive.Parrived(0), "in the middle of a call")
+        assert receive.state == "inactive"
+    if verb == "a letter":
+        with mock.patch.object(matching, "_read", fault):
+            interrupted(lambda: until(matching.probe))
+    pair.start()
+    pair.fill(0)
+    if verb in ("Start", "a letter"):
+        send.Pready_range(0, 3)
+        pair.complete()
+        pair.check(0)
+    elif verb == "Pready_list":
+        with mock.patch.object(send._counter, "mark", fault):
+            interrupted(lambda: send.Pready_list([0, 1]))
+        raises(RequestError, send.Wait, "was interrupted")
+        send.Free()
+        raises(RequestError, receive.Wait, "was given up after KeyboardInterrupt")
+    else:
+        while receive._end is None:
+            receive.Parrived(0)
+        with mock.patch.object(receive._end, "arrived", fault):
+            interrupted(lambda: receive.Parrived(0))
+        raises(RequestError, lambda: receive.Parrived(0), "was interrupted")
+        raises(RequestError, receive.Wait, "was interrupted")
+        receive.Free()
+        raises(RequestError, lambda: until(send.Test), "was given up after KeyboardInterrupt")
+    pair.free()
+
+
+def interrupted(call):
+    try:
+        call()
+    except KeyboardInterrupt:
+        return
+    raise AssertionError("no KeyboardInterrupt")
+
+
+def until(call):
+    while True:
+        call()
 
 
 @parameters(method=METHODS)
