@@ -56,7 +56,7 @@ PAGE = 4096
 BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT
 
 #: Seconds for which somebody else may be allocating memory of a node.
-PATIENCE = 10.0
+PATIENCE = 2.0
 
 #: Memory of a rank that is alone on its node.
 ALONE = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS

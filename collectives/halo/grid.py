@@ -169,28 +169,26 @@ class Grid(Decomposition, Scoped):
 
         ``components`` are the extents of axes before those of the grid. A field that is
         ``staggered`` along an axis, or several, has its points at the ends of the cells: one more,
-        of the last rank, where the axis is not periodic. In plain memory where the node has not
-        enough of that.
+        of the last rank, where the axis is not periodic. In plain memory where there is too little.
         """
         parts = (components,) if isinstance(components, int) else tuple(components)
-        shape = (*parts, *self._extents(self._axes(staggered)))
+        axes = self._axes(staggered)
         try:
-            field = empty(self.comm, shape, dtype, links=0)
+            field = empty(self.comm, (*parts, *self._extents(axes)), dtype, links=0)
         except ResourceError as error:  # on all ranks
-            return self._plain(parts, dtype, self._axes(staggered), error)
+            return self._plain(parts, dtype, axes, error)
         self._regions = [each for each in self._regions if in_use(each)]
         region = find_region(field)
         if region is not None:
             self._regions.append(region)
-            made_for(region, self._form, self._axes(staggered))
+            made_for(region, self._form, axes)
         return field
 
     def _plain(
         self, components: Sequence[int], dtype: DTypeLike, staggered: Sequence[int] = (),
         short: ResourceError | None = None,
     ) -> NDArray[Any]:
-        """Collective. A field in memory of this rank's own, which nobody has to give back; said
-        where it is because memory of the node is ``short``."""
+        """Collective. A field in memory of this rank's own; ``short``: what warns of that."""
         with agreed(self._context.comm, "memory of a field"):
             if short is not None:
                 warn_of_plain_memory(self.comm, short)
