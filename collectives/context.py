@@ -104,6 +104,7 @@ class Resources:
                 action()
         if not broken:  # else a message may still be on its way into a buffer
             self.keep.clear()
+        self.context.torn |= broken
         self.context.collect(self.keep)
 
 
@@ -198,6 +199,7 @@ class Context:
         self.arena: Any = None
         self.shared: dict[object, Any] = {}  # of the communicator's own requests, by what they do
         self.orphaned = False
+        self.torn = False  # messages may have been sent that nobody will receive
         self._lost: list[object] = []
         self._blocking: MPI.Intracomm | None = None
         name = uuid.uuid4().int >> 66 if self.comm.rank == 0 else 0
@@ -313,10 +315,12 @@ class Context:
             self.arena.close()
         while self.retired:
             self.retired.pop(0).unmap()
-        for node in self._nodes.values():
-            if not node.alone:
-                node.comm.Free()
+        nodes = [node for node in self._nodes.values() if not node.alone]
         self._nodes.clear()
+        if self.torn:  # those of the next communicator with this one's number would match them
+            return
+        for node in nodes:
+            node.comm.Free()
         if self._blocking is not None:
             self._blocking.Free()
         self.group.Free()
