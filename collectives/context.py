@@ -68,7 +68,7 @@ class Resources:
         request = None if self._owner is None else self._owner()
         if request is None or not request.any_order or request.filling:
             return False
-        return progress.to_be_completed(request)
+        return bool(request.complete_at_end())
 
     def broken(self) -> bool:
         """Local. Whether an exception has ended a round of the request."""

@@ -58,7 +58,9 @@ def initialize(
     began = time.perf_counter()
     before = None if like is None else like.operation
     context = Context.of(comm) if before is None else before.context
-    error, read, said, numbers = None, None, "", ()
+    error: Exception | None = None
+    read, said = None, ""
+    numbers: tuple[int, ...] = ()
     try:
         if before is None:
             kind, hints = registry.wanted(method, call.kind), Hints.of(info, comm)

@@ -163,7 +163,7 @@ def shared(comm: MPI.Intracomm, sizes: Sequence[int], way: int) -> Outcome:
         state = _worst(comm, state)  # by now all have opened it
     if state != FINE or memory is None:
         return Outcome(state, free, [])
-    whole = memoryview(np.asarray(memory))
+    whole = np.asarray(memory).data
     return Outcome(state, free, [whole[start : start + size]
                                  for start, size in zip(starts, sizes, strict=False)])
 

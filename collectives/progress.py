@@ -120,7 +120,7 @@ def drive(probe: Any, request: Request | None = None) -> None:
     probe(MPI.ANY_SOURCE, NO_TAG)
     if _late:
         for other in list(_late):
-            if other is not request and _attempt(other, LOCAL_CALLS):
+            if other is not request and attempt(other, LOCAL_CALLS):
                 other.driven += 1
 
 
@@ -147,21 +147,12 @@ def serve_late() -> bool:
     """Local. At exit: advance what others wait for; whether something is left of it."""
     waiting = [request for request in list(_late) if not request.filling]
     for request in waiting:
-        if not _attempt(request, LOCAL_CALLS) and not request.late():
+        if not attempt(request, LOCAL_CALLS) and not request.late():
             delist(request)
     return bool(waiting)
 
 
-def to_be_completed(request: Request) -> bool:
-    """Local. At exit: advance a round, and MPI, of which other ranks may need that; whether the
-    round is under way still."""
-    if request.active:
-        _attempt(request, LOCAL_CALLS)
-        request._drive()
-    return request.active and not request._done
-
-
-def _attempt(request: Request, level: int) -> bool:
+def attempt(request: Request, level: int) -> bool:
     """Advance; an error stays with the request, whose own verbs raise it."""
     try:
         return request.advance(level)
@@ -170,7 +161,7 @@ def _attempt(request: Request, level: int) -> bool:
 
 
 def _help(request: Request, level: int) -> bool:
-    moved = _attempt(request, level)
+    moved = attempt(request, level)
     request.helped_by_python += moved
     return moved
 

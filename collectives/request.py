@@ -171,6 +171,14 @@ class Persistent(Rounds, Scoped):
         if self._made and self._state != FREED:
             warnings.warn(f"{self!r} was never freed", ResourceWarning, source=self, stacklevel=2)
 
+    def complete_at_end(self) -> bool:
+        """Local. At the end of the program: advance a round, and MPI, of which other ranks may need
+        that; whether the round is under way still."""
+        if self.active:
+            progress.attempt(self, LOCAL_CALLS)
+            self._drive()
+        return self.active and not self._done
+
     def _agree_to_free(self, comm: MPI.Comm, name: str) -> tuple[bool, bool, int]:
         """Collective. Raise on every rank where the round is active on any, and lost on none.
 

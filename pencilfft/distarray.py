@@ -473,11 +473,11 @@ def _pencil(shape: tuple[int, ...], subcomm: Any, alignment: int | None) -> Penc
         subcomm = _world(tuple(index(entry) for entry in subcomm))
     if len(subcomm) != len(shape):
         raise PatternError(f"{len(subcomm)} communicators do not fit {len(shape)} dimensions")
-    sizes = [comm.size for comm in subcomm]
+    ranks = [comm.size for comm in subcomm]
     if axis is None:
-        if 1 not in sizes:
-            raise PatternError(f"no axis is whole: the communicators have {sizes} ranks")
-        axis = len(sizes) - 1 - sizes[::-1].index(1)
+        if 1 not in ranks:
+            raise PatternError(f"no axis is whole: the communicators have {ranks} ranks")
+        axis = len(ranks) - 1 - ranks[::-1].index(1)
     return Pencil(subcomm, shape, axis)
 
 

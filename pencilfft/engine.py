@@ -68,9 +68,9 @@ class Engine:
                     self._legs[forward] = builder.legs(forward)
                     for leg in self._legs[forward]:
                         # kernels are planned, each rank's own
-                        sides = (first, last) if forward else (last, first)
-                        leg.prepare(*map(End.of, sides), scale)
-                del first, last, sides
+                        source, target = (first, last) if forward else (last, first)
+                        leg.prepare(End.of(source), End.of(target), scale)
+                del first, last, source, target
             self._workspace.share()
         except Exception:
             self.free()

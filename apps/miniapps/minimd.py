@@ -24,7 +24,7 @@ from onesided.apps.cli.failures import by_rank_0, from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
-from onesided.apps.miniapps.halos import REFERENCE, TwoSided, Ways, ways
+from onesided.apps.miniapps.halos import REFERENCE, Need, TwoSided, Ways, ways
 from onesided.apps.miniapps.minimd_links import Links
 from onesided.apps.miniapps.minimd_problem import AXES, Problem
 from onesided.apps.miniapps.minimd_simulation import (
@@ -167,7 +167,7 @@ def _opened(
     info = {"expected_iterations": str(problem.steps), **dict(options.info)}
     apart = comm.Dup()  # once: messages are planned anew with each set of lists, in the time
     stack.callback(apart.Free)
-    known = {**ways(), REFERENCE: partial(TwoSided, apart=apart)}
+    known: dict[str, Callable[[Need], Any]] = {**ways(), REFERENCE: partial(TwoSided, apart=apart)}
 
     def make(labels: Labels) -> Variant:
         name = labels[METHOD]

@@ -32,13 +32,13 @@ def together(runs: Sequence[Run]) -> None:
 def _iterate(runs: Sequence[Run], columns: _Columns) -> None:
     going = np.array([run.size > 0 for run in runs])  # zeros have zeros as their solution
     rr, rz = columns.begin(going)
-    for j in np.flatnonzero(going):
+    for j in np.flatnonzero(going).tolist():
         ends = runs[j].record(root(rr[j]))
         going[j] = not ends and runs[j].positive(float(rz[j]), "(r, M r)")
     while going.any():
         pq = columns.multiply()
         alpha, beta = np.zeros(len(runs)), np.zeros(len(runs))
-        for j in np.flatnonzero(going):
+        for j in np.flatnonzero(going).tolist():
             if runs[j].positive(float(pq[j]), "(p, A p)"):
                 alpha[j] = rz[j] / pq[j]
             else:
@@ -48,7 +48,7 @@ def _iterate(runs: Sequence[Run], columns: _Columns) -> None:
         beta[going] = (after / rz)[going]
         rz = after
         columns.advance(alpha, beta)
-        for j in np.flatnonzero(going):
+        for j in np.flatnonzero(going).tolist():
             if runs[j].record(root(rr[j])) or not runs[j].positive(float(rz[j]), "(r, M r)"):
                 columns.ends(j)
                 going[j] = False
@@ -61,7 +61,8 @@ class _Columns:
         """Collective where such sums are the first of their kind; else local."""
         self._runs, self._k = runs, len(runs)
         n, dtype = runs[0].space.length, runs[0].space.dtype
-        self._x, self._r, self._p, self._q = (np.zeros((n, self._k), dtype) for _ in range(4))
+        self._x, self._r, self._p, self._q = (
+            np.zeros((n, self._k), dtype) for _ in range(4))
         self._z = self._r if runs[0].M is None else np.zeros_like(self._r)
         width = self._r.view(self._r.real.dtype).shape[1]
         rows = max(1, _PART_BYTES // (8 * width))
@@ -76,7 +77,7 @@ class _Columns:
     def begin(self, going: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
         """Collective. r, z and p for x as it is; (r, r) and (r, z) of each column. Those that are
         not going stay zero."""
-        for j in np.flatnonzero(going):
+        for j in np.flatnonzero(going).tolist():
             self._x[:, j], self._r[:, j] = self._runs[j].x, self._runs[j].residual()
         self._precondition(going)
         self._p[:] = self._z
@@ -113,7 +114,7 @@ class _Columns:
             np.multiply(self._r, run.M.inverse[:, None], out=self._z)
         elif run.M is not None:
             out = run.space.vector()
-            for j in np.flatnonzero(going):
+            for j in np.flatnonzero(going).tolist():
                 self._z[:, j] = run.precondition(np.ascontiguousarray(self._r[:, j]), out)
 
     def _products(self, squares: Numbers) -> tuple[Numbers, Numbers]:
@@ -140,12 +141,13 @@ class _Columns:
     def _share(self, x: NDArray[Any], y: NDArray[Any]) -> Numbers:
         """Local. What this rank adds to the real part of (x, y) of each column."""
         x, y = self._real(x, y)
-        total = np.zeros(self._wide.shape[1])
+        total: Numbers = np.zeros(x.shape[1])
         for part in self._parts:
             both = self._wide[: part.stop - part.start]
             np.multiply(x[part], y[part], out=both, dtype=np.float64)
             total += self._ones[: len(both)] @ both
-        return total.reshape(self._k, -1).sum(axis=1)
+        each: Numbers = total.reshape(self._k, -1).sum(axis=1)
+        return each
 
     def _add(self, y: NDArray[Any], factors: Numbers, x: NDArray[Any]) -> None:
         """Local. y += factors x, column by column."""

@@ -172,8 +172,14 @@ class Exchange:
                 self.run.wrong.append(f"request {self.number} is {self.handle.state}, not broken")
         elif how != "nothing":
             self.handle.Start()
-        if how == "wait":
+        if how == "wait" and self.alone():  # else a round that it drives may be what is interrupted
             interrupted(self.handle.Wait, rng.choice((0.001, 0.01)))
+
+    def alone(self) -> bool:
+        """Whether no other round is under way on this rank."""
+        handles = [getattr(item, "handle", None) for item in self.run.items.values()]
+        return not any(getattr(handle, "active", False) for handle in handles
+                       if handle is not None and handle is not self.handle)
 
     def unlucky(self, hook: str) -> None:
         """Start, with an exception in one of its hooks."""
