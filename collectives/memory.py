@@ -25,7 +25,7 @@ import time
 import uuid
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -432,7 +432,7 @@ def region_with_key(key: str | None) -> Region | None:
 
 def empty(
     comm: MPI.Comm,
-    shape: int | Sequence[int],
+    shape: int | Iterable[int],
     dtype: DTypeLike = float,
     *,
     links: int = LINKS,
@@ -457,7 +457,7 @@ def empty(
         extents = [shape] if isinstance(shape, int | np.integer) else list(shape)
         form = tuple([operator.index(extent) for extent in extents])
         if min(form, default=0) < 0:
-            raise PatternError(f"negative dimensions in shape {shape}")
+            raise PatternError(f"negative dimensions in shape {form}")
         count = math.prod(form)
         if not isinstance(links, int | np.integer) or links < 0:
             raise PatternError(f"links must be an integer of at least 0, not {links!r}")

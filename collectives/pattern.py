@@ -162,8 +162,11 @@ def full_box(box: Sequence[slice], shape: tuple[int, ...], name: str) -> Box:
         part = box[axis] if axis < len(box) else slice(None)
         if part.step not in (None, 1):
             raise PatternError(f"{name} has step {part.step} on axis {axis}; only 1 is possible")
-        start = 0 if part.start is None else int(part.start)
-        stop = extent if part.stop is None else int(part.stop)
+        try:
+            start = 0 if part.start is None else operator.index(part.start)
+            stop = extent if part.stop is None else operator.index(part.stop)
+        except TypeError:
+            raise PatternError(f"{name} has {part!r:.60} on axis {axis}, not integers") from None
         if not 0 <= start <= stop <= extent:
             raise PatternError(
                 f"{name} is [{start}, {stop}) on axis {axis}, out of bounds of its extent {extent}"

@@ -129,12 +129,12 @@ class Exchange(Packed):
         self._memory[...] = 0
         self._ghosts, self._packed = self._memory[:ghosts], self._memory[ghosts:]
         table = [
-            (each.rank, [(ghosts + each.sent.start, ghosts + each.sent.stop)], (each.ghosts,))
+            (each.rank, slice(ghosts + each.sent.start, ghosts + each.sent.stop), each.ghosts)
             for each in neighbors(need.pattern)
         ]
         try:
             self._halo = HaloExchange(
-                need.comm, self._memory, None, neighbors=table, info=dict(need.info)
+                need.comm, self._memory, neighbors=table, info=dict(need.info)
             )
         except OnesidedError:  # the same on every rank
             free(self._memory)

@@ -72,13 +72,17 @@ def kind(condition: Any) -> str | None:
 
 
 def kinds(boundary: Any) -> Any:
-    """Local. Of what kinds given conditions are, in a form that can be compared."""
+    """Local. Of what kinds given conditions are, in a form that can be compared; of what is none,
+    one that no plan has."""
     if isinstance(boundary, dict):
         axes = sorted(boundary, key=repr)
         return tuple([(axis, kinds(boundary[axis])) for axis in axes])
     if isinstance(boundary, tuple):
         return tuple([kinds(given) for given in boundary])
-    return kind(boundary)
+    try:
+        return kind(boundary)
+    except PatternError:
+        return "unknown"
 
 
 class Boundary:

@@ -30,7 +30,7 @@ from onesided.collectives import debug, progress
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, listed_faces
 from onesided.collectives.halo.parcels import FacesOf
-from onesided.collectives.halo.plan import Combine, Fill, Ghosts, initialize
+from onesided.collectives.halo.plan import Ghosts, initialize
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.program import FREED, address, load
 from onesided.collectives.request import Persistent
@@ -62,7 +62,7 @@ class HaloExchange(Persistent):
         self,
         comm: MPI.Comm,
         fields: Any,
-        width: Any,
+        width: Any = None,
         *,
         neighbors: Sequence[Any] | None = None,
         ghosts: str = "all",
@@ -84,13 +84,12 @@ class HaloExchange(Persistent):
             into ghost layers in memory from :func:`empty`.
         width
             Ghost layers: a number for all axes of the grid, or per axis of an array a number or
-            (low, high). The same on all ranks. With ``neighbors`` it may be None, else the boxes
-            are checked against it.
+            (low, high). The same on all ranks. Boxes of ``neighbors`` need none.
         neighbors
             ``(rank, send box, receive box)`` for everything that is exchanged with a rank, which
-            may occur several times; as a fourth a tag. Boxes are tuples of slices, or of (start,
-            stop), into every field, or None. Without tags the n-th entry for a rank is matched
-            with that rank's n-th entry for this one.
+            may occur several times; as a fourth a tag. Boxes are tuples of slices into every
+            field, or None. Without tags the n-th entry for a rank is matched with that rank's n-th
+            entry for this one.
         ghosts
             What a Cartesian halo has: ``"faces"``, ``"edges"`` (faces and edges), or ``"all"``.
         corners
@@ -112,32 +111,24 @@ class HaloExchange(Persistent):
 
         def faces_of(array: NDArray[Any], number: int) -> Iterable[Face]:
             if neighbors is not None:
-                return listed_faces(neighbors, array.shape, comm.Get_size(), width)
+                if width is not None:
+                    raise PatternError("a width, and neighbors whose boxes tell it")
+                return listed_faces(neighbors, array.shape, comm.Get_size())
             return grid_faces(array.shape, width, _place(comm), ghosts, corners)
 
         self._set_up(comm, fields, faces_of, info)
 
     @classmethod
-    def of(
-        cls, comm: MPI.Comm, fields: Any, faces_of: FacesOf, info: Info = None,
-        combine: Combine | None = None,
-        empties: Any = None, fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
-        boundary: Any = None,
-    ) -> Self:
-        """Collective. One with faces, by array, that the caller knows, and with the conditions that
-        its fills show; see :func:`.initialize`."""
+    def of(cls, comm: MPI.Comm, fields: Any, faces_of: FacesOf, *more: Any) -> Self:
+        """Collective. One with faces, by array, that the caller knows; ``more`` as for
+        :func:`.initialize`."""
         made = cls.__new__(cls)
-        made._set_up(comm, fields, faces_of, info, combine, empties, fills)
-        made.boundary = boundary
+        made._set_up(comm, fields, faces_of, *more)
         return made
 
-    def _set_up(
-        self, comm: MPI.Comm, fields: Any, faces_of: FacesOf, info: Info,
-        combine: Combine | None = None, empties: Any = None,
-        fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
-    ) -> None:
+    def _set_up(self, comm: MPI.Comm, fields: Any, faces_of: FacesOf, *more: Any) -> None:
         began = time.perf_counter()
-        ghosts = initialize(comm, fields, faces_of, info, combine, empties, fills)
+        ghosts = initialize(comm, fields, faces_of, *more)
         self._ghosts: Ghosts = ghosts
         by_thread = ghosts.hints.progress != MANUAL
         super().__init__(ghosts.resources.context.comm.Iprobe, by_thread)
@@ -275,7 +266,10 @@ class Plans:
         none, or it has been freed by somebody else who keeps it. ``check`` is told its number
         before, 0 for none."""
         name = wanted, _places(fields)
-        kept = self._plans.get(name)
+        try:
+            kept = self._plans.get(name)
+        except TypeError:  # of arguments that make no sense, which planning tells everywhere
+            kept = None
         if kept is not None and kept.plan.state == "freed":
             del self._plans[name]
             kept = None

@@ -308,12 +308,11 @@ def _key(offset: Sequence[int]) -> int:
 # -- by a list ------------------------------------------------------------------------------------
 
 
-def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any) -> list[Face]:
+def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int) -> list[Face]:
     """Local. A face for every entry ``(rank, send box, receive box)``, or with a tag as a fourth.
 
     Without a tag the n-th entry for a rank is matched with that rank's n-th entry for this one.
-    ``MPI.PROC_NULL`` as the rank, or None as a box, exchanges nothing. With a ``width`` other
-    than None the send boxes must lie in the block inside the ghost layers, the others outside.
+    ``MPI.PROC_NULL`` as the rank, or None as a box, exchanges nothing.
 
     Raises :class:`PatternError` for an entry of another form, ranks that do not exist, a tag
     that occurs twice for one rank, and boxes that reach beyond the array.
@@ -342,31 +341,12 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int, width: Any)
             raise PatternError(f"tag {key} occurs twice for rank {rank}")
         taken.add((rank, key))
         faces.append(Face(rank, send, recv, (), key, key))
-    if width is not None:
-        _check_width(faces, shape, width)
     return faces
 
 
 def read_box(box: Any, shape: tuple[int, ...], name: str) -> Box:
-    """Local. A box from slices or pairs (start, stop), one per axis; an empty one from None."""
-    if box is None:
-        return empty_box(len(shape))
-    if isinstance(box, slice):
-        box = (box,)
-    if not isinstance(box, list | tuple):
-        raise PatternError(f"{name} is {box!r:.60}, not a tuple of slices or of (start, stop)")
-    parts = []
-    for part in box:
-        if isinstance(part, slice):
-            start, stop = (
-                None if end is None else _integer(end, name) for end in (part.start, part.stop)
-            )
-            parts.append(slice(start, stop, part.step))
-        elif isinstance(part, list | tuple) and len(part) == 2:
-            parts.append(slice(_integer(part[0], name), _integer(part[1], name)))
-        else:
-            raise PatternError(f"{name} has {part!r:.60}, neither a slice nor (start, stop)")
-    return full_box(parts, shape, name)
+    """Local. A box from slices, one per axis; an empty one from None."""
+    return empty_box(len(shape)) if box is None else full_box(box, shape, name)
 
 
 def check_apart(faces: Sequence[Face]) -> None:
@@ -393,23 +373,6 @@ def _ends(boxes: Sequence[Box]) -> tuple[Any, Any]:
     starts = np.array([[part.start for part in box] for box in boxes])
     stops = np.array([[part.stop for part in box] for box in boxes])
     return starts, stops
-
-
-def _check_width(faces: Sequence[Face], shape: tuple[int, ...], width: Any) -> None:
-    layers = np.array(read_width(width, shape, len(shape)))
-    low, high = layers[:, 0], np.array(shape) - layers[:, 1]
-    for number, face in enumerate(faces):
-        starts, stops = _ends([face.send])
-        if not is_empty(face.send) and np.any((starts < low) | (stops > high)):
-            raise PatternError(
-                f"the send box for neighbor {number} {text(face.send)} reaches into ghost layers"
-            )
-        starts, stops = _ends([face.recv])
-        if not is_empty(face.recv) and np.all((starts < high) & (low < stops)):
-            raise PatternError(
-                f"the receive box for neighbor {number} {text(face.recv)} reaches into the block "
-                "inside the ghost layers"
-            )
 
 
 def _integer(value: Any, name: str) -> int:

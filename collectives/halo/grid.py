@@ -14,9 +14,7 @@ has been updated, planned at the first call.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -41,12 +39,10 @@ from onesided.collectives.halo.decomposition import Decomposition
 from onesided.collectives.halo.exchange import HaloExchange, Info, Plans, Wanted
 from onesided.collectives.halo.faces import (
     DIRECT,
-    RADIX,
     Face,
     block_faces,
     empty_box,
     extents,
-    listed_faces,
     text,
 )
 from onesided.collectives.halo.fields import first, in_use, made_for, number_of, staggering
@@ -171,28 +167,33 @@ class Grid(Decomposition, Scoped):
         ``staggered`` along an axis, or several, has its points at the ends of the cells: one more,
         of the last rank, where the axis is not periodic. In plain memory where there is too little.
         """
-        parts = (components,) if isinstance(components, int) else tuple(components)
-        axes = self._axes(staggered)
         try:
-            field = empty(self.comm, (*parts, *self._extents(axes)), dtype, links=0)
+            field = empty(self.comm, self._shape(components, staggered), dtype, links=0)
         except ResourceError as error:  # on all ranks
-            return self._plain(parts, dtype, axes, error)
+            return self._plain(components, dtype, staggered, error)
         self._regions = [each for each in self._regions if in_use(each)]
         region = find_region(field)
         if region is not None:
             self._regions.append(region)
-            made_for(region, self._form, axes)
+            made_for(region, self._form, self._axes(staggered))
         return field
 
     def _plain(
-        self, components: Sequence[int], dtype: DTypeLike, staggered: Sequence[int] = (),
-        short: ResourceError | None = None,
+        self, components: int | Sequence[int], dtype: DTypeLike,
+        staggered: int | Sequence[int] = (), short: ResourceError | None = None,
     ) -> NDArray[Any]:
         """Collective. A field in memory of this rank's own; ``short``: what warns of that."""
         with agreed(self._context.comm, "memory of a field"):
             if short is not None:
                 warn_of_plain_memory(self.comm, short)
-            return np.empty((*components, *self._extents(staggered)), dtype)
+            return np.empty(tuple(self._shape(components, staggered)), dtype)
+
+    def _shape(
+        self, components: int | Sequence[int], staggered: int | Sequence[int]
+    ) -> Iterator[int]:
+        """Local. That of a field here; what makes no sense is an error of who goes through it."""
+        yield from [components] if isinstance(components, int | np.integer) else components
+        yield from self._extents(self._axes(staggered))
 
     def zeros(
         self, components: int | Sequence[int] = (), dtype: DTypeLike = float,
@@ -260,45 +261,33 @@ class Grid(Decomposition, Scoped):
         self, fields: Sequence[Any], boundary: Any, ghosts: str | None, t: Any
     ) -> HaloExchange:
         """The request that updates these fields, with these conditions."""
-        try:
-            wanted = ("update", ghosts, kinds(boundary))
-        except PatternError:  # which all ranks raise that have to plan as well
-            self.halo(*fields, boundary=boundary, ghosts=ghosts)
-            raise
+        wanted = ("update", ghosts, kinds(boundary))
         plan: HaloExchange | None = self._planned(wanted, fields)
         if plan is None:
             plan = self.halo(*fields, boundary=boundary, ghosts=ghosts)
-            self._plans.keep(wanted, fields, plan)
+            self._keep(plan, wanted, fields)
         elif boundary is not None:
             plan.boundary.set(self._conditions(fields, boundary))
         plan.boundary.time = t
         return plan
 
     def halo(
-        self, *fields: Any, boundary: Any = None, ghosts: str | None = None,
-        neighbors: Sequence[Any] | None = None, info: Info = None,
+        self, *fields: Any, boundary: Any = None, ghosts: str | None = None, info: Info = None
     ) -> HaloExchange:
         """Collective. The request that fills the ghosts of these fields, to be started by the
         caller.
 
-        ``neighbors`` is a table of more of them, as for :class:`HaloExchange`, whose boxes have
-        the axes of the grid; on all ranks, if on any. The other arguments are those of
-        :meth:`update` and of :class:`HaloExchange`. ``halo.boundary.time = t`` is handed to the
-        functions of the next round.
+        The arguments are those of :meth:`update` and of :class:`HaloExchange`.
+        ``halo.boundary.time = t`` is handed to the functions of the next round.
 
         Raises :class:`PatternError` on every rank for an array that is no field of this grid,
-        fields whose dtypes or components differ between ranks, tables that do not match, and
-        conditions that mirror more cells than a block shows, ghosts included.
+        fields whose dtypes or components differ between ranks, and conditions that mirror more
+        cells than a block shows, ghosts included.
         """
         forms, conditions = self._forms(fields, boundary)
         shown = Boundary(conditions, [first(field).dtype for field in fields])
-        fills = partial(all_fills, self, fields, forms, shown, None)
-        return HaloExchange.of(
-            self.comm, self._given(fields),
-            partial(self._faces, forms=forms, table=neighbors, ghosts=ghosts),
-            self._info if info is None else info,
-            fills=None if shown.empty else fills, boundary=shown,
-        )  # fmt: skip
+        fills = None if shown.empty else partial(all_fills, self, fields, forms, shown, None)
+        return self._exchange(fields, forms, ghosts, info, shown, fills)
 
     def accumulate(
         self, *fields: Any, op: str = "sum", boundary: Any = None, ghosts: str | None = None
@@ -314,15 +303,11 @@ class Grid(Decomposition, Scoped):
         Planned and raising as :meth:`update`; :class:`PatternError` also for an unknown operation,
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
         """
-        try:
-            wanted = ("accumulate", op, ghosts, kinds(boundary))
-        except PatternError:  # which all ranks raise that have to plan as well
-            self._backwards(fields, op, boundary, ghosts)
-            raise
-        plan = self._planned(wanted, fields)
+        wanted = ("accumulate", op, ghosts, kinds(boundary))
+        plan: HaloExchange | None = self._planned(wanted, fields)
         if plan is None:
             plan = self._backwards(fields, op, boundary, ghosts)
-            self._plans.keep(wanted, fields, plan)
+            self._keep(plan, wanted, fields)
         return plan.exchange()
 
     # -- the whole field --------------------------------------------------------------------------
@@ -365,7 +350,7 @@ class Grid(Decomposition, Scoped):
         """
         there: Grid = other if isinstance(other, Grid) else self
         into: Any = out if isinstance(other, Grid) else other
-        once = into is None
+        once = out is None and there is other
         if once:
             shape = self._shape_of(field)
             lead = max(0, len(shape) - len(there.shape))
@@ -385,7 +370,8 @@ class Grid(Decomposition, Scoped):
                     raise PatternError(f"a field of {forms[0]}, and one of {forms[1]}")
             held, wants = self._part_of(field, shapes[0]), there._part_of(into, shapes[0])
             plan = Redistribution(self.comm, held, wants, self._info, once)
-            self._keep(plan, wanted, (field, into), there)
+            if not once:
+                self._keep(plan, wanted, (field, into), there)
         plan.exchange()
         return into
 
@@ -475,16 +461,9 @@ class Grid(Decomposition, Scoped):
                                    f"{field.dtype} of shape {shape}")
         held, wants = self._part_of(field, shape), other._part_of(out, there)
         plan = Refinement(self.comm, held, wants, name == "refine", order, lead, self._info, once)
-        self._keep(plan, wanted, (field, out), other)
+        if not once:
+            self._keep(plan, wanted, (field, out), other)
         return plan
-
-    def _keep(
-        self, plan: Redistribution | Refinement, wanted: Wanted, fields: Sequence[Any], other: Grid
-    ) -> None:
-        """Collective. Whichever of the two grids is freed first gives it back."""
-        if not plan.once:
-            for plans in (self._plans, other._plans):
-                plans.keep(wanted, fields, plan)
 
     def _name_of(self, array: Any) -> Any:
         """Local. What tells fields of this grid from those of others, and distributed arrays."""
@@ -589,31 +568,25 @@ class Grid(Decomposition, Scoped):
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _faces(
-        self, array: NDArray[Any], number: int, forms: Sequence[Sequence[bool]],
-        table: Sequence[Any] | None = None, ghosts: str | None = None,
-    ) -> list[Face]:
-        """Local. The faces of a field, whose points are as all ranks have agreed."""
-        axes = len(self.shape)
-        lead = array.ndim - axes
-        shape, before = array.shape[lead:], all_of(array.shape[:lead])
-        staggered = [axis for axis, one in enumerate(forms[number]) if one]
-        if shape != self._extents(staggered):
-            raise PatternError(f"a field that is staggered on other ranks: shape {array.shape}")
-        if table is not None and self.corners != DIRECT:
-            raise PatternError("a table of neighbors goes with corners=\"direct\" only")
-        links = self._links(self.layers, staggered)
-        faces = block_faces(links, before, (), self._place, ghosts or self.ghosts, self.corners)
-        for face in listed_faces(table or [], shape, math.prod(self.dims), None):
-            faces.append(replace(
-                face, send=(*before, *face.send), recv=(*before, *face.recv),
-                send_key=RADIX**axes + face.send_key, recv_key=RADIX**axes + face.recv_key,
-            ))  # fmt: skip
-        return faces
+    def _exchange(
+        self, fields: Sequence[Any], forms: Sequence[Sequence[bool]], ghosts: str | None,
+        info: Info, boundary: Boundary, fills: Callable[[], Any] | None, *back: Any,
+    ) -> HaloExchange:
+        """Collective. The request for all fields, whose points are as all ranks have agreed."""
 
-    @staticmethod
-    def _given(fields: Sequence[Any]) -> Any:
-        return fields[0] if len(fields) == 1 and isinstance(fields[0], np.ndarray) else list(fields)
+        def faces_of(array: NDArray[Any], number: int) -> list[Face]:
+            lead = array.ndim - len(self.shape)
+            staggered = [axis for axis, one in enumerate(forms[number]) if one]
+            if array.shape[lead:] != self._extents(staggered):
+                raise PatternError(f"a field that is staggered on other ranks: shape {array.shape}")
+            links, before = self._links(self.layers, staggered), all_of(array.shape[:lead])
+            return block_faces(links, before, (), self._place, ghosts or self.ghosts, self.corners)
+
+        one = len(fields) == 1 and isinstance(fields[0], np.ndarray)
+        made = HaloExchange.of(self.comm, fields[0] if one else list(fields), faces_of,
+                               self._info if info is None else info, fills, *back)
+        made.boundary = boundary
+        return made
 
     def _conditions(self, fields: Sequence[Any], boundary: Any) -> list[Conditions]:
         """Local. The conditions of every field; raises :class:`PatternError`."""
@@ -668,13 +641,10 @@ class Grid(Decomposition, Scoped):
             for field in fields:
                 if first(field).dtype.kind not in "biufc":
                     raise PatternError(f"{first(field).dtype} has no {op}")
-        combine, empties = OPERATIONS[op]
+        back = OPERATIONS[op]
         shown = Boundary(conditions, [first(field).dtype for field in fields])
-        return HaloExchange.of(
-            self.comm, self._given(fields), partial(self._faces, forms=forms, ghosts=ghosts),
-            self._info, combine, empties,
-            partial(all_fills, self, fields, forms, shown, (combine, empties)), shown,
-        )  # fmt: skip
+        fills = partial(all_fills, self, fields, forms, shown, back)
+        return self._exchange(fields, forms, ghosts, None, shown, fills, *back)
 
     def _planned(self, wanted: Wanted, fields: Sequence[Any], *others: Grid) -> Any:
         """Local, in debug mode collective: whether all ranks mean the same request.
@@ -687,6 +657,11 @@ class Grid(Decomposition, Scoped):
         for other in others:
             other._plans.find(wanted, fields)
         return found
+
+    def _keep(self, plan: Any, wanted: Wanted, fields: Sequence[Any], *others: Grid) -> None:
+        """Collective. Whichever of the grids is freed first gives it back."""
+        for grid in (self, *others):
+            grid._plans.keep(wanted, fields, plan)
 
     def _compare(self, name: str, number: int) -> None:
         """Collective."""

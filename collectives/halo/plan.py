@@ -108,9 +108,9 @@ class Ghosts:
 
 def initialize(
     comm: MPI.Comm, fields: Any, faces_of: FacesOf,
-    info: Mapping[str, str] | MPI.Info | None,
-    combine: Combine | None = None, empties: Any = None,
+    info: Mapping[str, str] | MPI.Info | None = None,
     fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
+    combine: Combine | None = None, empties: Any = None,
 ) -> Ghosts:
     """Collective. The plan, with its program.
 

@@ -321,6 +321,11 @@ def case_what_one_rank_gives_alone(comm):
     for bad in ("bogus", [0, 1]):
         everywhere(comm, PatternError, "a boundary condition", grid.update, u,
                    boundary=bad if mine else 0)
+    everywhere(comm, PatternError, "axis 7 of a grid", grid.zeros, staggered=7 if mine else 0)
+    everywhere(comm, TypeError, "not iterable", grid.zeros, 1.5 if mine else 1)
+    everywhere(comm, TypeError, "unhashable", grid.update, u, ghosts=["all"] if mine else "all")
+    everywhere(comm, PatternError, "a field is an array", grid.redistribute, u,
+               None if mine else u)
     everywhere(comm, MismatchError, "HaloExchange", grid.halo, u,
                info={"ranks_per_node": "1"} if mine else None)
     grid.migrate([], np.ones((1, 2)))
@@ -924,8 +929,6 @@ def case_bad_fields(comm):
                    grid.zeros(2) if last else grid.zeros(3))
         everywhere(comm, PatternError, "no field is given", grid.update, *((u,) if last else ()))
         everywhere(comm, MismatchError, "2 fields", grid.update, *((u,) if last else (u, v)))
-        everywhere(comm, PatternError, "", grid.halo, u,
-                   neighbors=[(0, ((1, 2), (1, 2)), None)] if last else ())
     everywhere(comm, PatternError, "no operation 'mean'", grid.accumulate, u, op="mean")
     everywhere(comm, PatternError, "|S3 has no sum", grid.accumulate, grid.zeros((), "S3"))
     everywhere(comm, PatternError, "no field is given", grid.update, () if last else u)
@@ -947,7 +950,7 @@ def case_bad_fields(comm):
 
 
 def case_corners_along_axes(comm):
-    """No ghost at an end of the grid is touched; a table of neighbors goes directly."""
+    """No ghost at an end of the grid is touched."""
     found = []
     for corners in ("axes", "direct"):
         grid = Grid(comm, (2 * comm.size, 2 * comm.size), 1, corners=corners)
@@ -959,8 +962,6 @@ def case_corners_along_axes(comm):
         assert corners == "direct" or len(halo.faces) <= 4
         found.append(field.copy())
         halo.Free()
-        if corners == "axes":
-            everywhere(comm, PatternError, "goes with corners", grid.halo, field, neighbors=[])
         grid.Free()
     assert np.array_equal(*found)
 

@@ -68,9 +68,11 @@ def case_bad_arguments(comm, culprit):
         ("neighbors", 7, PatternError, "the neighbors are 7"),
         ("neighbors", [(comm.size, WHOLE, None)], PatternError, f"there are {comm.size} ranks"),
     ]:
-        everywhere(cart, kind, text, good, 1, **({name: bad} if wrong else {}))
+        given = (good,) if wrong and name == "neighbors" else (good, 1)
+        everywhere(cart, kind, text, *given, **({name: bad} if wrong else {}))
     for bad in (-1, "wide", (1, 2, 3), None):
         everywhere(cart, PatternError, "width", good, bad if wrong else 1)
+    everywhere(cart, PatternError, "a width, and neighbors", good, 1, neighbors=[])
     everywhere(comm, PatternError, "no Cartesian topology", good, 1)
     cart.Free()
 
@@ -104,7 +106,7 @@ def case_nobody(comm):
     out, into = (slice(1, 2),), (slice(0, 1),)
     for neighbors in ([], [(MPI.PROC_NULL, out, into), (MPI.PROC_NULL, out, None)]):
         array = np.zeros((4, 8))
-        with HaloExchange(comm, array, 1, neighbors=neighbors) as halo:
+        with HaloExchange(comm, array, neighbors=neighbors) as halo:
             assert len(halo.faces) == len(neighbors)
             halo.Start()
             assert halo.Test()

@@ -28,10 +28,10 @@ def case_many_neighbors(comm, way):
     here = comm.rank
     array = np.full((2, comm.size, 3, 10), GUARD, np.int64)
     neighbors = [(peer, (slice(0, 1), slice(peer, peer + 1), slice(n, n + 1)),
-                  ((1, 2), (peer, peer + 1), (n, n + 1), (0, 10)))
+                  (slice(1, 2), slice(peer, peer + 1), slice(n, n + 1)))
                  for n in range(3) for peer in np.roll(range(comm.size), -here)]
     with by(way) as info, HaloExchange(
-        comm, array, None, neighbors=neighbors, info=info
+        comm, array, neighbors=neighbors, info=info
     ) as halo:
         for turn in range(TURNS):
             numbers = np.arange(comm.size * 30).reshape(comm.size, 3, 10) + 1000 * turn
@@ -68,7 +68,7 @@ def case_random_graphs(comm, graph, seed):
         entries = [entry[:3] for entry in entries]
     else:
         entries = [entries[i] for i in rng.permutation(len(entries))]
-    halo = HaloExchange(comm, array, None, neighbors=entries)
+    halo = HaloExchange(comm, array, neighbors=entries)
     for turn in range(TURNS):
         array[28:] = GUARD
         array[:28] = values(comm.rank, turn)
@@ -123,11 +123,11 @@ def case_one_way(comm, way):
     array = empty(comm, (2, 50), np.int64)
     neighbors = []
     if comm.rank:
-        neighbors.append((left, None, ((1, 2), (0, 50))))
+        neighbors.append((left, None, slice(1, 2)))
     if right:
-        neighbors.append((right, ((0, 1), (0, 50)), None))
+        neighbors.append((right, slice(0, 1), None))
     with by(way) as info:
-        halo = HaloExchange(comm, array, None, neighbors=neighbors, info=info)
+        halo = HaloExchange(comm, array, neighbors=neighbors, info=info)
     for turn in range(20):
         array[0] = np.arange(50) + 100 * comm.rank + 1000 * turn
         halo.Start()

@@ -185,7 +185,7 @@ def case_halo(comm, pattern, way, back):
     neighbors = [(p, box(p) if p in out else None, box(size + p) if p in into else None)
                  for p in sorted({*out, *into})]
     halo = a_halo(comm, memory, way, back, lambda array, number: listed_faces(
-        neighbors, array.shape, size, None))
+        neighbors, array.shape, size))
     names = names_of(comm, halo._ghosts.resources.context, memory)
     cells = comm.allgather(names.of(memory))
     me = ghosts_of(names, halo)
@@ -226,8 +226,7 @@ def case_halo_along_axes(comm, way):
 def a_halo(comm, memory, way, back, faces_of):
     short, halo_plan.SHORT = halo_plan.SHORT, 0 if way == "store" else halo_plan.SHORT
     try:
-        return HaloExchange.of(comm, memory, faces_of, combine=np.add if back else None,
-                               empties=0 if back else None)
+        return HaloExchange.of(comm, memory, faces_of, None, None, *((np.add, 0) if back else ()))
     finally:
         halo_plan.SHORT = short
 
