@@ -27,6 +27,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.apps.bench.by_hand import ByHand, at_once, cart_of
 from onesided.apps.bench.selection import ways_of
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Stopwatch, Variant
@@ -203,10 +204,38 @@ class Straight:
             request.Free()
 
 
+class Handed:
+    """Persistent messages of packed faces, written by hand."""
+
+    label = ""
+
+    def __init__(self, grid: Grid, fields: Sequence[Array]) -> None:
+        """Collective."""
+        self._cart = cart_of(grid)
+        phases = at_once(len(grid.dims), 1)
+        self._hands = {id(field): ByHand(self._cart, field, phases) for field in fields}
+
+    def start(self, field: Array) -> None:
+        """Send what neighbors need."""
+        self._hands[id(field)].start()
+
+    def finish(self, field: Array) -> None:
+        """Wait for the ghosts."""
+        self._hands[id(field)].finish()
+
+    def free(self) -> None:
+        """Collective."""
+        for hand in self._hands.values():
+            hand.free()
+        self._cart.Free()
+
+
 # -- steps ----------------------------------------------------------------------------------------
 
 SPOILED = -1.0  # no temperature that there can be
-GRID = "grid"  # the way that needs no list of points
+#: The ways that need no list of points.
+GRID, HANDED = "grid", "persistent"
+BLOCKWISE = {GRID: Straight, HANDED: Handed}
 
 
 class Simulation:
@@ -345,7 +374,7 @@ def start_of(comm: MPI.Intracomm, options: Options) -> tuple[Problem, int]:
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
-    known = {**ways(), GRID: None}
+    known = {**ways(), **BLOCKWISE}
     wanted = ways_of(options.comm, known, REFERENCE)
     check_checkpoint(options)
     problem, done = start_of(comm, options)
@@ -358,7 +387,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
         return _opened(comm, stack, options, problem, done, rounds, steps, wanted)
 
-    case = Case({}, [{METHOD: name} for name in wanted], opened, against=(REFERENCE,),
+    case = Case({}, [{METHOD: name} for name in wanted], opened, against=(REFERENCE, HANDED),
                 rest="compute")  # fmt: skip
     sweep(comm, options.but(iterations=rounds, seconds=inf), report, [case], "heating")
     return report.end(comm, options.but(picture=None))
@@ -392,7 +421,8 @@ def _opened(
 
     def make(labels: Labels) -> Variant:
         name = labels[METHOD]
-        way: Any = Straight(grid, fields) if name == GRID else Scattered(faces, wanted[name](need))
+        way: Any = (BLOCKWISE[name](grid, fields) if name in BLOCKWISE
+                    else Scattered(faces, wanted[name](need)))
         one = Simulation(problem, fields, start, way, faces.ghosts)
         leads = not first
         first.append(name)

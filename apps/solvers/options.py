@@ -20,7 +20,7 @@ from onesided.apps.cli.options import (
 #: Those of :mod:`onesided.apps.miniapps.halos` that are no exchanges, for a help text.
 WAYS = (
     "two-sided (the reference, always there), fence, fence-threads, lock-all-threads, halo, grid "
-    "(neighbors write into the block itself)"
+    "(neighbors write into the block itself), persistent (messages of packed faces, by hand)"
 )
 
 
@@ -43,7 +43,7 @@ def heat(parser: argparse.ArgumentParser) -> None:
     note = "in turns, each with its part of the steps, or with those of --save-every"
     take(parser, "repeats", "10", note)
     take(parser, "grid", "auto")
-    run_options(parser, "two-sided,grid,halo,rma-fence")
+    run_options(parser, "two-sided,persistent,grid,halo,rma-fence")
     take(parser, "verify", note="all steps on rank 0 alone; every byte must be the same")
     take(parser, "picture", note="the temperature at the end")
     _checkpoints(parser)

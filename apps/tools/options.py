@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from onesided.apps.cli.options import SIZES, InputFile, run_options, take, timed, transform
+from onesided.apps.cli.options import ALL, SIZES, InputFile, run_options, take, timed, transform
+
+#: What ``onesided bench halo`` has.
+GHOSTS, MIGRATE, MULTIGRID = HALO_PATTERNS = ("ghosts", "migrate", "multigrid")
 
 
 def tune(parser: argparse.ArgumentParser) -> None:
@@ -101,6 +104,7 @@ def bench_halo(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench halo``."""
     run_options(parser, None)
     timed(parser, "30")
-    said = "256 256, 2048 2048, 128 128 128 and 64 64 64"
+    take(parser, "patterns", ALL, "ghosts, items that migrate, V-cycles", choices=HALO_PATTERNS)
+    said = "of ghosts 256 256, 2048 2048, 128 128 128 and 64 64 64; 128 128 64; 1024 1024"
     take(parser, "shape", note="of a grid; may be repeated", said=said, action="append")
     take(parser, "picture", note=FIGURES)
