@@ -112,6 +112,11 @@ class Boundary:
                     if kind(condition) == NUMBER:
                         values[axis, side] = np.asarray(condition).astype(values.dtype)
 
+    def has(self, wanted: str | None) -> bool:
+        """Local. Whether an end of some field has a condition of a kind."""
+        return any(kind(given) == wanted for each in self._conditions for pair in each
+                   for given in pair)
+
     @property
     def empty(self) -> bool:
         """Local. True where no end has a condition."""

@@ -31,7 +31,6 @@ from onesided.collectives.halo.boundary import (
     Boundary,
     Conditions,
     all_fills,
-    kind,
     kinds,
     read_conditions,
 )
@@ -228,8 +227,8 @@ class Grid(Decomposition, Scoped):
         unless ``ONESIDED_DEBUG=1``, where it is a :class:`MismatchError` on every rank.
         ``boundary`` is for all fields, or a tuple with an entry per field; this and ``ghosts`` are
         those of the grid where nothing is given. Numbers and functions may be others in every
-        call; what they are is planned, not which. ``t`` is handed to functions. Raises as
-        :meth:`halo` does.
+        call; what they are is planned, not which. ``t`` is handed to functions; one that raises
+        breaks the request, which :meth:`Free` gives back. Raises as :meth:`halo` does.
         """
         return self._updating(fields, boundary, ghosts, t).exchange()
 
@@ -284,8 +283,7 @@ class Grid(Decomposition, Scoped):
         fields whose dtypes or components differ between ranks, and conditions that mirror more
         cells than a block shows, ghosts included.
         """
-        forms, conditions = self._forms(fields, boundary)
-        shown = Boundary(conditions, [first(field).dtype for field in fields])
+        forms, shown = self._forms(fields, boundary)
         fills = None if shown.empty else partial(all_fills, self, fields, forms, shown, None)
         return self._exchange(fields, forms, ghosts, info, shown, fills)
 
@@ -598,12 +596,12 @@ class Grid(Decomposition, Scoped):
 
     def _forms(
         self, fields: Sequence[Any], boundary: Any
-    ) -> tuple[list[list[bool]], list[Conditions]]:
-        """Collective. By field, along which axes it is staggered, and its conditions."""
+    ) -> tuple[list[list[bool]], Boundary]:
+        """Collective. By field, along which axes it is staggered; and all conditions."""
         axes = len(self.shape)
         last = [self._last(axis) for axis in range(axes)]
         more: list[int] = []
-        conditions: list[Conditions] = []
+        shown = Boundary([], [])
         with agreed(self._context.comm, f"{len(fields)} fields of a grid"):
             if not fields or () in [field for field in fields if isinstance(field, tuple)]:
                 raise PatternError("no field is given")
@@ -613,10 +611,10 @@ class Grid(Decomposition, Scoped):
                 for level in field if isinstance(field, tuple) else (field,):
                     found |= staggering(level, self._form, self._extents(()), last)
                 more += found.tolist()
+            shown = Boundary(conditions, [first(field).dtype for field in fields])
         most = largest(self._context.comm, None, "staggered fields", more)
-        return [[bool(n) for n in most[i * axes : (i + 1) * axes]] for i in range(len(fields))], (
-            conditions
-        )
+        return [[bool(n) for n in most[i * axes : (i + 1) * axes]]
+                for i in range(len(fields))], shown
 
     def _whole(self, field: NDArray[Any], root: int) -> tuple[int, ...]:
         """Collective. The global shape of a field, and whether there is such a rank."""
@@ -630,19 +628,16 @@ class Grid(Decomposition, Scoped):
         self, fields: Sequence[Any], op: str, boundary: Any, ghosts: str | None
     ) -> HaloExchange:
         """Collective."""
-        forms, conditions = self._forms(fields, boundary)
+        forms, shown = self._forms(fields, boundary)
         with agreed(self._context.comm, f"accumulate {op}"):
             if op not in OPERATIONS:
                 raise PatternError(f"no operation {op!r}; there are {', '.join(OPERATIONS)}")
-            mirrored = any(kind(c) == ANTIREFLECT for each in conditions for pair in each
-                           for c in pair)
-            if mirrored and op != "sum":
+            if shown.has(ANTIREFLECT) and op != "sum":
                 raise PatternError(f"{ANTIREFLECT} has no {op}")
             for field in fields:
                 if first(field).dtype.kind not in "biufc":
                     raise PatternError(f"{first(field).dtype} has no {op}")
         back = OPERATIONS[op]
-        shown = Boundary(conditions, [first(field).dtype for field in fields])
         fills = partial(all_fills, self, fields, forms, shown, back)
         return self._exchange(fields, forms, ghosts, None, shown, fills, *back)
 

@@ -146,17 +146,27 @@ def case_what_a_rank_owns(comm):
         grid.Free()
 
 
-def case_turns(comm):
-    """Two time levels of one request; walls, whose ghosts are filled when all has come."""
-    grid = Grid(comm, (6, 4 * comm.size), periodic=(False, True), boundary=0)
-    u, new = grid.zeros(), grid.zeros()
-    for turn in range(5):
-        now = (u, new)[turn % 2]
-        set_own(grid, now, numbers(grid) + turn)
-        assert grid.update((u, new)) is now
-        want = np.pad(np.pad(numbers(grid) + turn, ((1, 1), (0, 0))), ((0, 0), (1, 1)), "wrap")
-        assert np.array_equal(now, window(want, grid, now))
-    assert len(grid._plans) == 1
+@parameters(way=["staged", "store", "message"])
+def case_turns(comm, way):
+    """Two time levels of one request, a field beside; walls, whose ghosts are filled when all has
+    come."""
+    with by(way) as info:
+        grid = Grid(comm, (6, 4 * comm.size), periodic=(False, True), boundary=0, info=info)
+        u, new, beside = grid.zeros(), grid.zeros(), grid.zeros(2, "i4")
+        for turn in range(5):
+            now, still = (u, new)[:: -1 if turn % 2 else 1]
+            before = still.copy()
+            set_own(grid, now, numbers(grid) + turn)
+            set_own(grid, beside, numbers(grid, (2,)) + turn)
+            given = grid.update((u, new), beside)
+            assert given[0] is now
+            assert np.array_equal(still, before)
+            for field, each in ((now, ()), (beside, (2,))):
+                lead = ((0, 0),) * len(each)
+                want = np.pad(numbers(grid, each) + turn, (*lead, (1, 1), (0, 0)))
+                want = np.pad(want, (*lead, (0, 0), (1, 1)), "wrap")
+                assert np.array_equal(field, window(want, grid, field))
+        assert len(grid._plans) == 1
     grid.Free()
 
 
@@ -667,9 +677,10 @@ def case_pencils_and_files(comm, form):
     cart.Free()
 
 
-@parameters(axes=[1, 2, 3])
-def case_migrate(comm, axes, seed):
-    """Nothing is lost, nothing doubled, and everything is where it belongs; few plans."""
+@parameters(axes=[1, 2, 3], dtype=[">f8", "padded", "i2", "c16"])
+def case_migrate(comm, axes, dtype, seed):
+    """Nothing is lost, nothing doubled, and everything is where it belongs; few plans. Dtypes stay
+    what they are; a rank that has no items need not know them."""
     rng = np.random.default_rng([seed, comm.rank])
     bounds = [(-1.0, 1.0), (0.0, 3.0), (5.0, 6.0)][:axes]
     grid = Grid(comm, (3 * comm.size, 7, 5)[:axes], 1, periodic=True, bounds=bounds)
@@ -677,6 +688,9 @@ def case_migrate(comm, axes, seed):
     x = np.array([low + (high - low) * rng.random(count) for low, high in bounds]).T.copy()
     number = np.arange(count) + 100_000 * comm.rank
     velocity = rng.normal(size=(count, axes)).astype("f4")
+    if dtype == "padded":
+        dtype = np.dtype([("a", "i4"), ("b", "f8"), ("c", "i1")], align=True)
+    marks = np.zeros(count, dtype if count else float)
     everything = sorted(np.concatenate(comm.allgather(number)).tolist())
     speed = dict(zip(np.concatenate(comm.allgather(number)).tolist(),
                      np.concatenate(comm.allgather(velocity)).tolist(), strict=True))
@@ -686,7 +700,12 @@ def case_migrate(comm, axes, seed):
             x = np.clip(x, [low for low, _ in bounds], [low + 1e-3 for low, _ in bounds])
         place = {n: p for n, p in zip(number.tolist(), x.tolist(), strict=True)}
         place = {n: p for some in comm.allgather(place) for n, p in some.items()}
-        (number, velocity), x = grid.migrate([number, velocity], x)
+        if comm.rank == 0 and turn == 0:
+            velocity = velocity.astype(float)
+        (number, velocity, marks), x = grid.migrate([number, velocity, marks], x)
+        if comm.size > 1:
+            assert (velocity.dtype, marks.dtype) == (np.float32, np.dtype(dtype))
+            assert marks.dtype.isnative == np.dtype(dtype).isnative
         assert sorted(np.concatenate(comm.allgather(number)).tolist()) == everything
         for axis, (low, high) in enumerate(bounds):
             step = grid.spacing[axis]
@@ -698,9 +717,9 @@ def case_migrate(comm, axes, seed):
         assert all(speed[n] == v for n, v in zip(number.tolist(), velocity.tolist(), strict=True))
         grid.migrate([], x)  # another form between
     for _ in range(3):  # at rest
-        grid.migrate([number, velocity], x)
+        grid.migrate([number, velocity, marks], x)
     before = grid._migration.plans
-    grid.migrate([number, velocity], x)
+    grid.migrate([number, velocity, marks], x)
     assert grid._migration.plans == before
     grid.Free()
 
@@ -773,23 +792,6 @@ def case_items_beyond_an_open_end(comm, dtype, axis, sizes):
 
 
 @ranks(at_least=2)
-@parameters(dtype=[">f8", "padded", "i2", "c16"])
-def case_dtypes_of_items(comm, dtype):
-    """They stay what they are, where items stay, come, and both."""
-    if dtype == "padded":
-        dtype = np.dtype([("a", "i4"), ("b", "f8"), ("c", "i1")], align=True)
-    grid = Grid(comm, (comm.size, 2), 1, periodic=True)
-    count = 3 if comm.rank == 0 else 0
-    x, items = np.full((count, 2), 0.5), np.zeros(count, dtype)
-    for _ in range(4):
-        x[:1, 0] += 1
-        (items,), x = grid.migrate([items], x)
-        assert items.dtype == np.dtype(dtype)
-        assert items.dtype.isnative == np.dtype(dtype).isnative
-    grid.Free()
-
-
-@ranks(at_least=2)
 def case_room_that_cannot_be_had(comm):
     """Items go by exchanges of one call then; none is lost."""
     grid = Grid(comm, (comm.size, 2), 1, periodic=True)
@@ -822,27 +824,6 @@ def case_room_that_cannot_be_had(comm):
 
 
 @ranks(at_least=2)
-@parameters(nobody=[False, True])
-def case_ranks_without_items(comm, nobody):
-    """They need not know dtypes; what comes has those of the others."""
-    grid = Grid(comm, (comm.size, 2), 1, periodic=True)
-    have = comm.rank == 0 and not nobody
-    count = 2 * comm.size if have else 0
-    x = np.zeros((count, 2), "f4" if have else "f8")
-    x[:, 0] = np.arange(count) % comm.size + 0.5
-    mass = np.ones((count, 3), "f4") if have else np.zeros((0, 3))
-    (got,), at = grid.migrate([mass], x)
-    if not nobody:
-        assert (got.dtype, got.shape, at.dtype) == (np.float32, (2, 3), np.float32)
-        assert (at[:, 0] == comm.rank + 0.5).all()
-    shape = (count, 4) if comm.rank == 1 else (count, 3)
-    if not nobody:
-        everywhere(comm, PatternError, "of another form", grid.migrate, [np.zeros(shape, "f4")],
-                   x)
-    grid.Free()
-
-
-@ranks(at_least=2)
 def case_migrate_mistakes(comm):
     """Told everywhere, before anything moves; the next call works."""
     grid, mine = Grid(comm, (comm.size, 2), 1, periodic=(True, False)), comm.rank == 1
@@ -856,9 +837,13 @@ def case_migrate_mistakes(comm):
         ([], np.zeros((3, 3)), "rank 1 gives arrays that are not"),
         ([], np.zeros((3, 2), int), "rank 1 gives arrays that are not"),
         ([np.zeros(3)], good, "gives arrays of another form"),
+        ([], np.full((3, 2), 0.5, ">f8"), "gives arrays of another form"),
     ]:
         everywhere(comm, PatternError, text, grid.migrate, *((arrays, positions) if mine
                                                              else ([], good)))
+    (none,), nowhere = grid.migrate([np.zeros((0, 3))], np.zeros((0, 2)))  # of nobody
+    assert none.shape == (0, 3)
+    assert nowhere.shape == (0, 2)
     tiny = np.full((3, 2), 2.5e-323) if mine else good
     with np.errstate(all="raise"):  # what underflows on one rank is no error there
         grid.migrate([], tiny)
@@ -947,23 +932,6 @@ def case_bad_fields(comm):
     for each in (grid, near, other, grid):
         each.Free()
     assert not Context.of(comm).live
-
-
-def case_corners_along_axes(comm):
-    """No ghost at an end of the grid is touched."""
-    found = []
-    for corners in ("axes", "direct"):
-        grid = Grid(comm, (2 * comm.size, 2 * comm.size), 1, corners=corners)
-        field = grid.zeros()
-        field[...] = -1
-        field[grid.owned] = comm.rank
-        halo = grid.halo(field)
-        halo.exchange()
-        assert corners == "direct" or len(halo.faces) <= 4
-        found.append(field.copy())
-        halo.Free()
-        grid.Free()
-    assert np.array_equal(*found)
 
 
 @ranks(at_least=2)

@@ -1,70 +1,22 @@
-"""Halos: grids of all kinds, every transport, dtype and way to lie in memory."""
+"""Halos: random grids and graphs, every transport, dtype and way to lie in memory."""
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from cases import parameters
-from halo_blocks import (
-    DTYPES,
-    MEMORY,
-    TURNS,
-    Block,
-    factorizations,
-    grids,
-    world_of,
-)
-from mpi4py import MPI
+from halo_blocks import DTYPES, MEMORY, TURNS, Block, factorizations, world_of
+from halo_data import GUARD
 from subjects import WAYS, by
 
-
-@parameters(grid=grids, ghosts=["all", "edges", "faces"])
-def case_grids(comm, grid, ghosts):
-    """The same neighbor twice, and oneself, where an axis is periodic and short."""
-    dims, periods = grid
-    block = Block(comm, world_of(dims, periods, [(1, 2), (2, 1), (1, 1)][: len(dims)]),
-                  ghosts=ghosts)
-    for turn in range(TURNS):
-        block.fill(turn)
-        assert block.halo.exchange() is block.array
-        block.check(turn)
-    block.free()
+from onesided.collectives import HaloExchange, empty, free
 
 
-@parameters(way=WAYS)
-def case_ways(comm, way):
-    """The way that is wanted is taken; completed by Wait and by Test."""
-    world = world_of(MPI.Compute_dims(comm.size, 2), (True, True), [(1, 1), (2, 2)], more=9)
-    with by(way) as info:
-        block = Block(comm, world, "shared", info=info)
-    made = set(block.halo.method.split(", "))
-    assert made <= ({way, "message"} if comm.size > 1 else {"copies"}), made
-    for turn in range(2 * TURNS):
-        block.fill(turn)
-        block.halo.Start()
-        if turn % 2:
-            while not block.halo.Test():
-                pass
-        block.halo.Wait()
-        block.check(turn)
-    block.free()
-
-
-@parameters(memory=MEMORY, layers=[1, 2])
-def case_memory_orders(comm, memory, layers):
-    """Straight from the array and into it where that is possible, packed elsewhere."""
-    dims = MPI.Compute_dims(comm.size, 3)
-    block = Block(comm, world_of(dims, (True, True, True), [(layers, layers)] * 3, more=1),
-                  memory)
-    for turn in range(TURNS):
-        block.fill(turn)
-        block.halo.exchange()
-        block.check(turn)
-    block.free()
-
-
-@parameters(trial=range(8))
+@parameters(trial=range(16))
 def case_random_grids(comm, trial, seed):
-    """Everything drawn at once; the same on all ranks, but for how arrays lie in memory."""
+    """Everything drawn at once; the same on all ranks, but for how arrays lie in memory. Grids
+    with one or two ranks along a periodic axis have the same neighbor twice, and themselves."""
     rng = np.random.default_rng([seed, trial])
     axes = int(rng.integers(1, 5))
     choices = factorizations(comm.size, axes)
@@ -80,8 +32,62 @@ def case_random_grids(comm, trial, seed):
         memory = ("C", "F", "strided", "reversed")[(comm.rank + trial) % 4]
     with by(way) as info:
         block = Block(comm, world, memory, ghosts, info=info)
+    made = set(block.halo.method.split(", "))
+    alike = memory.startswith("shared") or way != "store"
+    assert made <= {way, "message", "copies"} or not alike, made
     for turn in range(TURNS):
         block.fill(turn)
-        block.halo.exchange()
+        block.halo.Start()
+        while trial % 3 == 0 and not block.halo.Test():
+            pass
+        assert block.halo.Wait() is block.array
         block.check(turn)
     block.free()
+
+
+@parameters(graph=range(8), way=WAYS)
+def case_random_graphs(comm, graph, way, seed):
+    """Any pairs of ranks, any boxes, one way or both ways, matched by tags or by their order;
+    those who receive only read slowly."""
+    rng = np.random.default_rng([seed, graph])  # the same on all ranks
+    edges = [(int(a), int(b), int(n), int(m)) for a, b, n, m in zip(
+        rng.integers(0, comm.size, 14), rng.integers(0, comm.size, 14),
+        rng.integers(1, 4, 14), rng.integers(1, 5, 14), strict=True)]
+    array = empty(comm, (60, 5), np.int32)
+    array[...] = GUARD
+    entries, expected = [], []
+    for number, (source, dest, rows, columns) in enumerate(edges):
+        out = (slice(4 * (number % 7), 4 * (number % 7) + rows), slice(0, columns))
+        into = (slice(28 + 2 * number, 28 + 2 * number + min(rows, 2)), slice(5 - columns, 5))
+        out = (slice(out[0].start, out[0].start + min(rows, 2)), out[1])
+        if comm.rank == source == dest:
+            entries.append([dest, out, into, number])
+        elif comm.rank == source:
+            entries.append([dest, out, None, number])
+        elif comm.rank == dest:
+            entries.append([source, None, into, number])
+        if comm.rank == dest:
+            expected.append((source, out, into))
+    if graph % 2 == 0:  # by order: the sides of a pair must list their entries alike
+        entries = [entry[:3] for entry in entries]
+    else:
+        entries = [entries[i] for i in rng.permutation(len(entries))]
+    sends = any(comm.rank == source != dest for source, dest, _, _ in edges)
+    with by(way) as info:
+        halo = HaloExchange(comm, array, neighbors=entries, info=info)
+    for turn in range(8):
+        time.sleep(0 if sends else 0.002)
+        array[28:] = GUARD
+        array[:28] = values(comm.rank, turn)
+        halo.exchange()
+        want = np.full((60, 5), GUARD, np.int32)
+        want[:28] = values(comm.rank, turn)
+        for source, out, into in expected:
+            want[into] = values(source, turn)[out]
+        assert np.array_equal(array, want), (graph, turn)
+    halo.Free()
+    free(array)
+
+
+def values(rank, turn):
+    return np.arange(140, dtype=np.int32).reshape(28, 5) + 1000 * rank + 100000 * turn

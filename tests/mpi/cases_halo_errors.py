@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import warnings
-
 import numpy as np
 from cases import parameters, ranks
 from mpi4py import MPI
@@ -13,15 +10,10 @@ from onesided.collectives import (
     HaloExchange,
     MismatchError,
     PatternError,
-    RequestError,
     ResourceError,
-    UnsupportedError,
-    empty,
-    free,
 )
 from onesided.collectives.arena import Arena
 from onesided.collectives.context import Context
-from onesided.collectives.halo import plan
 
 WHOLE = (slice(0, 1), slice(0, 8))
 
@@ -134,54 +126,6 @@ def case_too_little_shared_memory(comm):
     cart.Free()
 
 
-@parameters(call=["_path", "connect"])
-@ranks(at_least=2)
-def case_one_rank_fails(comm, call):
-    """While it is planned: all ranks give back what they have, and can try again."""
-    cart = grid(comm)
-
-    def refuse(*_, **__):
-        raise UnsupportedError("no more of it")
-
-    original = getattr(plan._Layout, call)
-    if comm.rank == comm.size - 1:
-        setattr(plan._Layout, call, refuse)
-    try:
-        everywhere(cart, UnsupportedError, "no more of it", np.zeros((6, 6)), 1)
-    finally:
-        setattr(plan._Layout, call, original)
-    with HaloExchange(cart, array := np.full((6, 6), float(comm.rank)), 1) as halo:
-        halo.exchange()
-        assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
-    cart.Free()
-
-
-def settled(comm):
-    """What the library holds when what nobody looks at has been given back."""
-    gc.collect()
-    free(empty(comm, 1))
-    context = Context.of(comm)
-    return len(context.live), len(context.retired) <= 1
-
-
-@parameters(memory=["plain", "shared"])
-def case_memory_is_given_back(comm, memory):
-    cart = grid(comm)
-    shape = (40, 30)
-    array = empty(cart, shape) if memory == "shared" else np.zeros(shape)
-    before = settled(cart)
-    for _ in range(5):
-        with HaloExchange(cart, array, 1) as halo:
-            halo.exchange()
-            if memory == "shared":
-                raises(RequestError, "still use this memory", free, array)
-        del halo
-    assert settled(cart) == before
-    if memory == "shared":
-        free(array)
-    cart.Free()
-
-
 def case_many_cycles(comm, options):
     """More halos than MPI has windows and communicators, one after the other."""
     cart, array = grid(comm), np.zeros((6, 6))
@@ -193,48 +137,4 @@ def case_many_cycles(comm, options):
         if cycle == 1:
             tags = len(Context.of(cart)._spare_tags)
     assert len(Context.of(cart)._spare_tags) == tags, "something is left of a halo"
-    cart.Free()
-
-
-def case_freed_in_another_order(comm):
-    """The communicator first, and of two halos the first one first."""
-    cart = grid(comm)
-    arrays = [np.full((6, 6), float(comm.rank)) for _ in range(3)]
-    halos = [HaloExchange(cart, array, 1) for array in arrays]
-    cart.Free()
-    for first in (0, 2, 1):
-        for halo in halos:
-            if halo.state != "freed":
-                halo.exchange()
-        halos[first].Free()
-    for array in arrays:
-        assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
-
-
-def case_never_freed(comm):
-    """Dropped, it says so; its messages are given back with the communicator."""
-    cart = grid(comm)
-    halo = HaloExchange(cart, np.zeros((6, 6)), 1)
-    halo.exchange()
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        del halo
-        gc.collect()
-    assert [entry.category for entry in seen] == [ResourceWarning]
-    assert "was never freed" in str(seen[0].message)
-    cart.Free()
-
-
-def case_an_exception_calls_nothing_collective(comm):
-    cart = grid(comm)
-    halo = HaloExchange(cart, np.zeros((6, 6)), 1)
-    try:
-        with halo:
-            if comm.rank == 0:
-                raise KeyError("on one rank")
-            halo.exchange() if comm.size == 1 else None
-            raise KeyError("on the others")
-    except KeyError:
-        assert halo.state == "inactive"
-    halo.Free()
     cart.Free()

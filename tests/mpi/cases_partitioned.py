@@ -31,8 +31,6 @@ from onesided.collectives import (
     Precv_init,
     Psend_init,
     RequestError,
-    Startall,
-    Waitall,
     empty,
     free,
     progress,
@@ -238,44 +236,6 @@ def case_parrived_while_others_are_missing(comm, method):
 
 
 @parameters(method=METHODS)
-def case_asking_advances_the_sends_of_this_rank(comm, method):
-    """All ranks mark before anybody receives, and then only ask."""
-    pair = Pair(comm, method, 8, 4, count=4096, aggregate=0)
-    for turn in range(TURNS):
-        pair.send.Start()
-        pair.fill(turn)
-        pair.send.Pready_range(0, 7)
-        comm.Barrier()
-        pair.receive.Start()
-        for index in range(4):
-            while not pair.receive.Parrived(index):
-                pass
-            pair.check_part(turn, index)
-        pair.complete()
-    pair.free()
-
-
-@parameters(method=METHODS)
-def case_groups_wait_for_their_last_partition(comm, method):
-    """Two partitions of 64 bytes to a group; the last group has one."""
-    pair = Pair(comm, method, 5, 5, count=40, aggregate=128)
-    for turn in range(TURNS):
-        pair.start()
-        pair.fill(turn)
-        pair.send.Pready_list([0, 2, 4])
-        while not pair.receive.Parrived(4):
-            pair.send.Test()
-        meet(pair)
-        assert [pair.receive.Parrived(q) for q in range(5)] == [0, 0, 0, 0, 1]
-        comm.Barrier()
-        pair.send.Pready_range(1, 1)
-        pair.send.Pready(3)
-        pair.complete()
-        pair.check(turn)
-    pair.free()
-
-
-@parameters(method=METHODS)
 def case_same_tag_is_matched_in_order(comm, method, seed):
     pairs = [Pair(comm, method, 4, 2, count=256 * (i + 1), tag=5) for i in range(4)]
     for turn in range(TURNS):
@@ -304,43 +264,6 @@ def case_never_started_is_no_stone_in_the_way(comm, method, seed):
         second.complete()
         second.check(turn)
     second.free()
-
-
-@parameters(method=METHODS)
-def case_many_neighbors(comm, method, seed):
-    """Every rank sends to every rank, itself included, three times."""
-    pairs = [Pair(comm, method, 9, 3, count=900, aggregate=1600, tag=i, distance=d)
-             for d in range(comm.size) for i in range(3)]
-    for turn in range(TURNS):
-        Startall([pair.receive for pair in pairs])
-        Startall([pair.send for pair in pairs])
-        for pair in pairs:
-            random_order(pair, turn, seed)
-        mine = [request for pair in pairs for request in (pair.send, pair.receive)]
-        Waitall([mine[i] for i in np.random.default_rng([seed, comm.rank]).permutation(len(mine))])
-        for pair in pairs:
-            pair.check(turn)
-    for pair in pairs:
-        pair.free()
-
-
-@parameters(method=METHODS)
-@ranks(at_least=3)
-def case_two_ranks_of_many(comm, method):
-    """The others call nothing at all (Open MPI's own hangs then)."""
-    target = empty(comm, 512, np.int64)
-    if comm.rank == 0:
-        source = expected(512, 0, 0)
-        with Psend_init(comm, source, 8, 1, method=method) as send:
-            send.Start()
-            send.Pready_list(range(8))
-            send.Wait()
-    elif comm.rank == 1:
-        with Precv_init(comm, target, 8, 0, method=method) as receive:
-            receive.Start()
-            receive.Wait()
-            assert np.array_equal(target, expected(512, 0, 0))
-    free(target)
 
 
 @parameters(method=METHODS)

@@ -511,24 +511,6 @@ def case_nothing_is_left_on_a_freed_communicator(comm, own, late):
         after.Free()
 
 
-@parameters(method=METHODS)
-def case_beside_other_messages(comm, method, seed):
-    """Messages of the caller with the same tag are not disturbed."""
-    pair = Pair(comm, method, 8, 8, count=800, aggregate=800, tag=0)
-    for turn in range(TURNS):
-        value, got = np.full(3, turn + 10 * comm.rank), np.zeros(3, np.int64)
-        request = comm.Irecv([got, MPI.INT64_T], pair.left, 0)
-        pair.start()
-        random_order(pair, turn, seed)
-        comm.Send([value, MPI.INT64_T], pair.right, 0)
-        pair.complete()
-        request.Wait()
-        assert (got == turn + 10 * pair.left).all()
-        pair.check(turn)
-        comm.Barrier()
-    pair.free()
-
-
 @parameters(method=["p2p", "p2p-gather"])
 @ranks(at_least=2)
 def case_tags_are_used_again(comm, method):

@@ -97,7 +97,7 @@ def case_free_while_active_on_one_rank(comm, cell, options):
 
 
 @parameters(cell=cells(
-    "", lengths=(Length(0, 3),), memory=("window",), rows=[*ROWS, "partitioned"],
+    "", lengths=(Length(0, 3),), memory=("window",), rows=[*ROWS, "halo", "partitioned"],
     keep=lambda cell: cell.row != "Barrier" and not cell.method.startswith("mpi")))  # fmt: skip
 def case_memory_in_use_is_not_freed(comm, cell, options):
     """By a request of all ranks; it goes on, and then they can."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 from halo_data import World, same
 
@@ -68,17 +66,6 @@ def factorizations(size, axes):
         return [(size,)]
     return [(first, *rest) for first in range(1, size + 1) if size % first == 0
             for rest in factorizations(size // first, axes - 1)]
-
-
-def grids(comm):
-    """Grids in one to three axes, some periodic, some not."""
-    found = []
-    for axes in (1, 2, 3):
-        for number, dims in enumerate(factorizations(comm.size, axes)):
-            periods = list(itertools.product((True, False), repeat=axes))
-            chosen = periods if axes == 1 else [periods[0], periods[(1 + number) % len(periods)]]
-            found += [(dims, chosen_periods) for chosen_periods in chosen]
-    return found
 
 
 def world_of(dims, periods, layers, dtype="i8", more=0, trailing=()):
