@@ -235,6 +235,7 @@ def Alltoallw_init(
     method: str = "auto",
     info: Info = None,
     chunks: Chunks = None,
+    rows: Any = None,
 ) -> Request:
     """Collective. A persistent exchange of boxes of n-dimensional arrays, or of a type for each.
 
@@ -253,6 +254,11 @@ def Alltoallw_init(
     the same). The chunks of a round that is opened with ``request.Open()`` are written and leave
     one by one. Ranks may cut their boxes in different ways; without it there is one chunk.
 
+    ``rows``, an integer for each row of this rank's send array, tells which of them are the same in
+    every round: those of one number. A method that sends to nodes sends such a row to a node once,
+    and out of another array than the one that is given: what travels is what is written to
+    :attr:`Request.packed`, by every method. The boxes are of whole rows then.
+
     MPI's own arguments are taken as well: ``[data, counts, displs, types]``, ``[data, (counts,
     displs), types]`` or ``[data, types]``, displacements in bytes; ``data`` may be ``MPI.BOTTOM``,
     and then offsets are addresses. ``sendbuf`` may be ``MPI.IN_PLACE`` as in :func:`Alltoall_init`.
@@ -262,6 +268,8 @@ def Alltoallw_init(
         _, ranks, keys = _everyone(context)
         sides = _typed_sides(sendbuf, recvbuf, (ranks, keys, ranks, keys))
         sides.cuts = read_cuts(chunks, sides.send.blocks, len(sides.send.shape))
+        if rows is not None:
+            sides.rows = buffers.read_rows(rows, sides.send)
         return sides
 
     return _initialize("Alltoallw", comm, read, (sendbuf, recvbuf), method, info)

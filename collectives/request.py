@@ -306,6 +306,18 @@ class Request(Persistent):
         return self.operation.sent
 
     @property
+    def packed(self) -> tuple[Any, Any]:
+        """Local. The array that is sent, and the numbers of its rows as ``rows`` of
+        :func:`Alltoallw_init` has them: what a caller who gave these writes before a round. The
+        same in all rounds; the caller's until ``Free``."""
+        if self._state == FREED:
+            self._refuse("asked for its rows")
+        operation: Any = self.operation
+        if getattr(operation, "rows", None) is None:
+            raise UnsupportedError("the rows of the send array have no numbers")
+        return self.transport.packed or (operation.send.array, operation.rows)
+
+    @property
     def recvbuf(self) -> Any:
         """Local. The receive array of the last round (before the first: of the first)."""
         if self._state == FREED:
