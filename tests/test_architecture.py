@@ -266,7 +266,8 @@ def test_the_source_folder_is_not_an_import_name(package):
 def folders() -> set[str]:
     """Every folder with Python files, as a package name; programs among the data are no modules."""
     parents = {path.relative_to(ROOT).parent for path in SOURCES}
-    return {".".join(["onesided", *parent.parts]) for parent in parents if "data" not in parent.parts}
+    modules = [parent for parent in parents if "data" not in parent.parts]
+    return {".".join(["onesided", *parent.parts]) for parent in modules}
 
 
 def test_every_folder_is_listed_for_the_wheel():
