@@ -241,14 +241,13 @@ ONE_BY_ONE, BULK, WHOLE = "one by one", "in bulk", ""
 def marks(runner: Runner, marking: str, indices: Sequence[int]) -> Work | None:
     """Local. A call for every partition, or for every range of them; None where there is nothing to
     mark. The loop is as short as Python allows."""
-    known = {
+    known: dict[str, tuple[Callable[..., object] | None, Sequence[tuple[int, ...]]]] = {
         ONE_BY_ONE: (runner.mark, [(index,) for index in indices]),
         BULK: (runner.mark_range, runs(indices)),
     }
-    mark, ranges = known.get(marking, (None, []))
-    if mark is None:
+    call, ranges = known.get(marking, (None, []))
+    if call is None:
         return None
-    call: Callable[..., object] = mark
     *most, last = ranges
     clock = time.perf_counter
 
