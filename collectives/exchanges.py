@@ -30,12 +30,13 @@ from mpi4py import MPI
 from onesided.collectives import buffers
 from onesided.collectives.buffers import Side, Spec, in_place, nothing, simple, vector
 from onesided.collectives.context import Context
-from onesided.collectives.errors import PatternError
+from onesided.collectives.errors import PatternError, RequestError
 from onesided.collectives.exchange import Edges, Sides, match, neighbors
 from onesided.collectives.initialization import Call, Info, initialize
 from onesided.collectives.pattern import check_root, read_cuts
 from onesided.collectives.registry import EXCHANGE
 from onesided.collectives.request import Request
+from onesided.collectives.transport import Credit
 
 Chunks = tuple[int, Sequence[int]] | None
 Reader = Callable[[Any, int, str], Spec]
@@ -365,6 +366,38 @@ def _typed_sides(
     else:
         send = buffers.send_boxes(sendbuf, destinations, send_keys)
     return Sides(send, recv, by_boxes=True)
+
+
+# -- several into one memory -----------------------------------------------------------------------
+
+
+def alternate(requests: Sequence[Request]) -> None:
+    """Local, but called on all ranks with the same requests in the same order.
+
+    Says that these requests receive into the same memory, or into parts of it: they are started
+    in one common order on all ranks, and only one of them is active at a time. They share one
+    round number and one credit, so :meth:`~.Request.Release` on any of them lets peers
+    write for whichever is started next. They may be of different methods.
+
+    Raises :class:`RequestError` where a request occurs twice, has been started, alternates
+    already, owns its receive memory in two slots, or is of another communicator than the first.
+    """
+    if len({id(request) for request in requests}) != len(requests):
+        raise RequestError("a request occurs twice in alternate()")
+    for request in requests:
+        if request.state != "inactive" or request.rounds or request.granted:
+            raise RequestError(f"{request!r} cannot alternate: it has been used or freed")
+        if request.alternates:
+            raise RequestError(f"{request!r} alternates with other requests already")
+        if request.transport.owns_slots:
+            raise RequestError(f"{request!r} cannot alternate: it has two slots of its own")
+        if request.operation.context is not requests[0].operation.context:
+            raise RequestError(f"{request!r} and {requests[0]!r} are of different communicators")
+    if not requests:
+        return
+    together = Credit(joint=True)
+    for request in requests:
+        request.alternate_in(together)
 
 
 # -- initialization ------------------------------------------------------------------------------

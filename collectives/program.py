@@ -94,15 +94,13 @@ def copy(target: NDArray[Any], source: NDArray[Any]) -> Step:
     return (COPY, target, source)
 
 
-def gather(
-    target: NDArray[Any], source: NDArray[Any], index: NDArray[np.int64]
-) -> Step:
+def gather(target: NDArray[Any], source: NDArray[Any], index: NDArray[np.int64]) -> Step:
     """The step ``target[i] = source[index[i]]``, of whole rows; contiguous arrays of one type."""
-    if target.shape != (len(index), *source.shape[1:]) or target.dtype != source.dtype:
+    arrays = (target, source, index)
+    if target.shape != (len(index), *source.shape[1:]) or target.dtype != source.dtype or not all(
+            array.flags.c_contiguous for array in arrays):  # fmt: skip
         raise ValueError(f"{len(index)} rows of {source.shape} to {target.shape}")
-    if not all(array.flags.c_contiguous for array in (target, source, index)):
-        raise ValueError("rows that do not lie one after the other")
-    return (GATHER, target, source, index)
+    return (GATHER, *arrays)
 
 
 def reduce(
@@ -152,21 +150,12 @@ def _lowered(step: Step) -> list[Step]:
     kind = step[0]
     if kind == COPY:
         return lowered_copy(step[1], step[2])
-    if kind == GATHER:
-        _, target, source, index = step
-        if not target.size:
-            return []
-        places = (address(array) for array in (target, source, index))
-        return [(GATHER, *places, len(index), target.nbytes // len(index))]
-    if kind == REDUCE:
-        _, target, left, right, loop, _ = step
-        if not target.size:
-            return []
-        places = (address(array) for array in (target, left, right))
-        return [(REDUCE, *places, target.size, target.itemsize, *loop)]
-    if kind == CALL:
-        return [step]
-    return [(kind, address(step[1]), step[2], step[3])]
+    if kind in (GATHER, REDUCE):
+        target, places = step[1], [address(array) for array in step[1:4]]
+        rows, items = (len(target), target[:1].nbytes), (target.size, target.itemsize)
+        each = rows if kind == GATHER else (*items, *step[4])
+        return [(kind, *places, *each)] if target.size else []
+    return [step] if kind == CALL else [(kind, address(step[1]), step[2], step[3])]
 
 
 def lowered_copy(target: NDArray[Any], source: NDArray[Any]) -> list[Step]:
