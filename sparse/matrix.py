@@ -359,12 +359,19 @@ class DistMatrix(Linear, Scoped):
         return moving.transposed(self.comm, a, self.pattern, self.row_range[0], self.shape[0])
 
     def derived(self, rows: sparse.csr_array, own: Partition, columns: Partition) -> DistMatrix:
-        """Collective. A matrix of these rows and partitions, made as this one was."""
+        """Collective. A matrix of these rows and partitions, made as this one was.
+
+        It has the ordering where rows, and columns of a square matrix, are numbered as here.
+        """
         made = DistMatrix(
             self.comm, rows, own, columns, method=self.method, info=self._info,
             kernel=self.kernel_name,
         )  # fmt: skip
-        made.ordering, made._shares = self.ordering, True
+        alike = np.array_equal(own.starts, self.row_partition.starts)
+        square = own.size == columns.size
+        if alike and (not square or self.shape[0] == self.shape[1]):
+            made.ordering = self.ordering
+        made._shares = True
         return made
 
     def _alike(self, rows: sparse.csr_array) -> DistMatrix:

@@ -161,6 +161,17 @@ def gathered(comm: MPI.Intracomm, part: NDArray[Any], root: int = 0) -> NDArray[
     return came if here else None
 
 
+def everywhere(
+    comm: MPI.Intracomm, partition: Partition, block: NDArray[Any]
+) -> NDArray[Any]:
+    """Collective. The whole of a vector, or block of k, on every rank."""
+    whole = np.empty((partition.size, *block.shape[1:]), block.dtype)
+    width = int(np.prod(block.shape[1:], dtype=np.int64))
+    counts, starts = partition.lengths() * width, partition.starts[:-1] * width
+    comm.Allgatherv(block, [whole, (counts.tolist(), starts.tolist())])
+    return whole
+
+
 def scattered(
     comm: MPI.Intracomm, whole: NDArray[Any] | None, partition: Partition, root: int = 0
 ) -> NDArray[Any]:

@@ -82,6 +82,12 @@ class Ordering:
         """
         return self._moved("backward", y, out)
 
+    def restored(self, rows: sparse.csr_array) -> sparse.csr_array:
+        """Collective. This rank's rows in the original order, of rows in the matrix's; of a square
+        matrix columns, too. ``RequestError`` after ``Free``."""
+        numbers = self.forward(np.arange(*self.original_range))
+        return _moved_rows(self.comm, rows, self.partition, self.original, numbers)
+
     def _moved(self, way: str, x: Any, out: Any) -> Any:
         vector = x if isinstance(x, DistVector) else None
         x = np.asarray(x if vector is None else vector.array)

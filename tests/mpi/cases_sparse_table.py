@@ -323,12 +323,25 @@ def other_partitions(cell, how):
         cell.close(A @ whole[slice(*A.col_range)].astype(cell.result), cell.whole @ whole)
 
 
-@row("mtx", "h5")
-def written_and_read(cell, ending):
+@row("mtx", "h5", "mtx rcm", "h5 owners")
+def written_and_read(cell, name):
+    """In the caller's order, also where rows were moved; what is made of such a matrix has its
+    ordering where it has its numbering."""
+    ending, _, how = name.partition(" ")
+    whole, A = cell.whole, cell.A
+    if how:
+        whole = whole + sparse.csr_array(np.diag(np.arange(cell.n) % 3.0))
+        owners = np.arange(*cell.rows.range(cell.comm.rank)) * 5 % cell.comm.size
+        A = cell.distributed(whole, partition=owners if how == "owners" else how)
+        p = drawn(cell.n, max(cell.n // 2, 1), 0, 9).real.astype("f8")
+        P = cell.kept(ours.from_scipy(cell.comm, p, partition=A.row_partition, **cell.how))
+        assert cell.kept(A.galerkin(P)).ordering is None
+        assert cell.kept(A @ P).ordering is A.ordering
+        assert cell.kept(A.T.copy()).ordering is A.ordering
     path = cell.path(f".{ending}")
-    ours.write(cell.A, path)
+    ours.write(A, path)
     made = ours.read(cell.comm, path, partition=cell.rows, dtype=cell.dtype, **cell.how)
-    cell.same(made, cell.whole)
+    cell.same(made, whole)
 
 
 @row("npz", "mat", "mtx.gz", "petsc", "h5ad")
