@@ -12,8 +12,7 @@ from scipy import sparse
 from onesided.collectives import Alltoallv_init, RequestError, agreed
 from onesided.sparse.halo import Info
 from onesided.sparse.moving import blocks_of, counterparts, moved, shared_dtype
-from onesided.sparse.orderings.graph import GRAPH_BYTES
-from onesided.sparse.orderings.numbering import How, numbering
+from onesided.sparse.orderings.numbering import GRAPH_BYTES, How, numbering
 from onesided.sparse.partition import Partition, index_dtype, split_columns
 from onesided.sparse.triplets import Triplets, route
 from onesided.sparse.vector import DistVector

@@ -13,8 +13,8 @@ from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import MismatchError, RequestError, ResourceError, UnsupportedError
 from onesided.sparse import DistMatrix, Partition, read
 from onesided.sparse.grids import stencil7
-from onesided.sparse.orderings import metis as metis_module
-from onesided.sparse.orderings.graph import gathered_graph
+from onesided.sparse.orderings import numbering as metis_module
+from onesided.sparse.orderings.numbering import gathered_graph
 from onesided.sparse.orderings.ordering import Ordering, partitioned
 
 
