@@ -9,10 +9,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import agreed
-from onesided.collectives.agreement import told
+from onesided.collectives.agreement import largest, told
 from onesided.collectives.context import Context
 from onesided.sparse.partition import FEW_PARTS, Integers, Partition, cuts
 
+_MANY = 1 << 60
 _PIECE_BYTES = 1 << 30  # of a message: below what a 32-bit count can say
 _NUMBERED: dict[int, np.dtype[Any]] = {
     np.dtype(char).num: np.dtype(char) for char in "?bBhHiIlLqQefdgFDG"
@@ -148,6 +149,17 @@ def shared_dtype(comm: MPI.Intracomm, kind: np.dtype[Any], counts: bool = True) 
     counted = [each for each, has in everyone if has] or [each for each, _ in everyone]
     with agreed(comm):
         return np.result_type(*counted)
+
+
+def shared_width(comm: MPI.Intracomm, name: str, block: NDArray[Any]) -> int:
+    """Collective. Of how many vectors ranks pass blocks, 0 for one, (n,); an empty list of a rank
+    without rows does not count. ``ValueError`` on every rank where they differ."""
+    k = block.shape[1] if block.ndim == 2 else 0
+    counts = block.ndim == 2 or block.size > 0
+    most, least = largest(comm, None, name, [k, -k] if counts else [0, -_MANY])
+    if -least not in (most, _MANY):
+        raise ValueError(f"{name}: ranks have blocks of {-least} and of {most} vectors (0: one)")
+    return most
 
 
 def gathered(comm: MPI.Intracomm, part: NDArray[Any], root: int = 0) -> NDArray[Any] | None:

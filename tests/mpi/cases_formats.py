@@ -264,14 +264,6 @@ def case_bad_npz(comm, name):
         assert str(path) in text, text
 
 
-def case_damaged_npz(comm):
-    data = bytearray(npz_of(random_matrix((300, 200), "real").tocsr()))
-    at = data.index(b"data.npy") + 2000
-    data[at : at + 200] = b"\xff" * 200
-    with file_of(comm, bytes(data), "m.npz") as path:
-        same_error(comm, lambda: read(comm, path), MatrixFileError)
-
-
 @parameters(kind=["real", "complex"], shape=[(7, 30), (30, 7)], dtype=[None, "f4"])
 def case_store(comm, kind, shape, dtype):
     whole = random_matrix(shape, kind)
@@ -306,15 +298,6 @@ def case_a_store_of_other_ranks(comm):
             check(fewer, path.with_name("all.h5"), whole)
     finally:
         fewer.Free()
-
-
-def case_a_partition_of_the_caller(comm):
-    whole = random_matrix((60, 60), "real")
-    blocks = Partition.from_lengths(np.array([60] + [0] * (comm.size - 1))[::-1])
-    with file_of(comm, npz_of(whole), "m.npz") as path:
-        with read(comm, path, method="p2p", partition=blocks) as matrix:
-            assert np.array_equal(matrix.row_partition.starts, blocks.starts)
-        check(comm, path, whole, partition=blocks)
 
 
 def case_a_failed_write_leaves_the_old_file(comm):
