@@ -196,8 +196,8 @@ class Execution:
         if self.alive:
             flight = self.flight
             begun, broken = flight is not None, flight is not None and flight.broken is not None
-            begun, broken = largest(self._comm, None, "destroy", [int(begun), int(broken)])
-            if begun and not broken:
+            any_begun, any_broken = largest(self._comm, None, "destroy", [int(begun), int(broken)])
+            if any_begun and not any_broken:
                 raise RequestError("a plan cannot be destroyed while a transform is under way")
             self.alive = False
             self._remains().free()
