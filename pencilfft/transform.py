@@ -101,8 +101,10 @@ class SharedArrays:
         return self._made(side)
 
     def took(self, side: Side, output: NDArray[Any]) -> None:
-        """Local. A result is in ``output``, which is not the plan's own array."""
-        if side in self._arrays and self._kept(side):
+        """Local. A result is in ``output``, which a caller has given."""
+        if output is self._arrays.get(side):
+            self._taken.pop(side, None)
+        elif side in self._arrays and self._kept(side):
             np.copyto(self._arrays[side][: len(output)], output)
         else:
             self._taken[side] = weakref.ref(output)

@@ -161,6 +161,9 @@ def case_one_call_without_an_output_costs_nothing_later(comm):
         plan.forward(3 * u, u_hat)  # somebody does
         assert np.array_equal(kept, u_hat)
         assert kept is own
+        plan.forward(u, kept)  # the plan's own, given
+        assert plan.forward.output_array is kept
+        close(3 * kept, u_hat)
     with PFFT(comm, SHAPE, batch=(2,), **OPTIONS) as plan:  # somebody has a part of it
         u, out = random(plan.shape(False), "d", comm.rank), newDistArray(plan)
         part = plan.forward.output_array[1]
