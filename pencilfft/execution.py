@@ -101,7 +101,7 @@ class Execution:
             raise
         self.flight = None
         if failed:
-            self._agree(flight.error)
+            self._agree(flight)
 
     def start(self, flight: Flight) -> None:
         """Collective. Begin a transform; raise on every rank what one of them has to say of the
@@ -117,7 +117,7 @@ class Execution:
             flight.break_off(problem)
             raise
         self.flight = None
-        self._agree(flight.error)
+        self._agree(flight)
 
     def refuse(self, name: str) -> None:
         """Local. RequestError where a transform is under way, or where one was broken off."""
@@ -174,9 +174,10 @@ class Execution:
             return True
         return bool(failed)
 
-    def _agree(self, error: Exception | None) -> None:
+    def _agree(self, flight: Flight) -> None:
         """Collective. Some rank has an error: raise it on all."""
-        self._left = None
+        error, self._left = flight.error, None
+        flight.fail(None)  # it keeps nothing of the caller's
         agree(self._comm, error, "a transform")
 
     def _keep(self, selection: Selection) -> None:

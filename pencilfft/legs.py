@@ -124,7 +124,6 @@ class Flight:
     def __init__(self, engine: Any, forward: bool) -> None:
         self._legs: list[Leg] = engine.legs(forward)
         self._ends: tuple[Any, Any] | None = None
-        self._result: Any = None  # where that goes which the last leg has left in another array
         if engine.ends is not None:
             self._ends = engine.ends[not forward], engine.ends[forward]
         self.broken: BaseException | None = None
@@ -138,6 +137,7 @@ class Flight:
         self.source = self.target = NOTHING
         self.scale = self.fields = 0
         self.layouts: tuple[Any, ...] = ()
+        self._result: Any = None  # where that goes which the last leg has left in another array
         self.error = error
 
     def load(

@@ -20,6 +20,9 @@ from onesided.pencilfft.settings import Settings
 #: Options of FFTW's plans that mpi4py-fft passes on at a call; here they mean nothing.
 FFTW_OPTIONS = frozenset({"implicit", "threads", "flags", "overwrite_input", "planner_effort"})
 
+#: What a call returns, and what is copied there; while none is under way.
+NOWHERE: tuple[Any, Any] = None, None
+
 #: References to an array that only the plan has, that of the question among them.
 OURS = 2
 
@@ -173,7 +176,7 @@ class Transform:
         self._alike: dict[Side, Any] = dict.fromkeys(sides)
         self._fewer = bool(settings.batch) and len(settings.shape) > 1
         self._broadcasts = self._fewer and _may_broadcast(self.input.pencil)
-        self._goes: tuple[Any, Any] = None, None  # what a call returns, and what is copied there
+        self._goes = NOWHERE
         self._begun = False
 
     @property
@@ -225,8 +228,11 @@ class Transform:
         the output then is not defined.
         """
         self._load(input_array, output_array, normalize, options)
-        self._execution.run(self._flight)
-        return self._result()
+        try:
+            self._execution.run(self._flight)
+            return self._result()
+        finally:
+            self._goes = NOWHERE
 
     def Start(
         self,
@@ -252,7 +258,11 @@ class Transform:
                 f"the transposes of this plan ({execution.choice.method}) go on in one order on "
                 "all ranks; a transform can be begun with others, as rma-notify"
             ))  # fmt: skip
-        execution.start(flight)
+        try:
+            execution.start(flight)
+        except BaseException:
+            self._goes = NOWHERE
+            raise
         self._begun = True
 
     def Test(self) -> bool:
@@ -271,10 +281,12 @@ class Transform:
             raise RequestError(f"no {self.name} transform is under way")
         error = self._execution.wait()
         self._begun = False
-        if error is not None:
-            self._goes = None, None
-            raise error
-        return self._result()
+        try:
+            if error is not None:
+                raise error
+            return self._result()
+        finally:
+            self._goes = NOWHERE
 
     def _load(
         self, given: Any, output: Any, normalize: bool | None, options: Mapping[str, Any]
@@ -315,7 +327,7 @@ class Transform:
 
     def _result(self) -> Any:
         """What the caller gets."""
-        (result, copied), self._goes = self._goes, (None, None)
+        result, copied = self._goes
         if copied is None:
             self._arrays.took(self.output, result)
         elif copied is not result:

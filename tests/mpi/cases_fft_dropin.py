@@ -103,15 +103,23 @@ def case_results_in_arrays_of_the_caller(comm):
             assert np.all(np.isnan(array))
 
 
-@parameters(start=[False, True], given=[False, True])
-def case_a_plan_keeps_no_array_of_the_callers(comm, start, given):
+@parameters(way=["call", "start", "refused call", "refused start"], given=[False, True])
+def case_a_plan_keeps_no_array_of_the_callers(comm, way, given):
+    refused = way.startswith("refused")
     with PFFT(comm, SHAPE, **OPTIONS) as plan:
         u, out = newDistArray(plan, False), newDistArray(plan) if given else None
-        if start:
-            plan.forward.Start(u, out)
-            plan.forward.Wait()
+        if refused and comm.rank == comm.size - 1:
+            out = np.zeros(3)
+        try:
+            if way.endswith("start"):
+                plan.forward.Start(u, out)
+                plan.forward.Wait()
+            else:
+                plan.forward(u, out)
+        except PatternError:
+            assert refused
         else:
-            plan.forward(u, out)
+            assert not refused
         left = [weakref.ref(array) for array in (u, out) if array is not None]
         del u, out
         gc.collect()
