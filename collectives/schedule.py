@@ -32,7 +32,7 @@ from onesided.collectives.agreement import swapped
 from onesided.collectives.arena import ControlMemory, Share, cell_of
 from onesided.collectives.context import Resources, refusal
 from onesided.collectives.exchange import Described, Exchange, ExchangeTransport, Outlets
-from onesided.collectives.memory import ALIGNMENT, aligned, region_with_key
+from onesided.collectives.memory import ALIGNMENT, aligned, ordering, region_with_key
 from onesided.collectives.pattern import (
     LARGEST_PIECE,
     Block,
@@ -166,7 +166,7 @@ class OneSided(ExchangeTransport):
         if self.share:
             local = exchange.to_itself(self.arrays)
             self.local = [local[turn % len(local)] for turn in range(self.turns)]
-        self._syncs = [w.Sync for w in self._synchronized()]
+        self._order = ordering().Sync
         self._filling: Filling | None = None
         self.answers = [self.answers[t % len(self.answers)] for t in range(self.turns)]
 
@@ -424,23 +424,11 @@ class OneSided(ExchangeTransport):
             advert.shape, self.exchange.send.dtype, memory, advert.offsets[turn], advert.strides
         )
 
-    def _synchronized(self) -> list[MPI.Win]:
-        """The shared windows whose memory this rank stores into, or reads."""
-        windows = [self.control.share.region.window]
-        regions = [self.exchange.region]
-        regions += [region_with_key(self.exchange.words[d.peer].key) for d in self.deliveries
-                    if d.shared and d.peer in self.exchange.words]
-        for region in regions:
-            if region is not None and all(region.window is not known for known in windows):
-                windows.append(region.window)
-        return windows
-
     # -- for the methods ---------------------------------------------------------------------------
 
     def sync(self) -> None:
         """Local. What was written before is there before what is written, or read, after."""
-        for sync in self._syncs:
-            sync()
+        self._order()
 
     def to_others(self, turn: int) -> Chain:
         """Local. The steps of what goes to all peers in a slot."""

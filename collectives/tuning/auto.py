@@ -11,7 +11,7 @@ twentieth of the expected time; where that is too little to measure anything, wi
 The choice is the same on all ranks by construction: what it depends on is agreed, and so is the
 order of the candidates. Rank 0 reads the file and tells the others, measured numbers are those of
 the slowest rank, and what is decided from the same numbers is the same. Once made, a decision
-stays for the process.
+stays for the process, and a communicator asks for it once.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _choose(wanted: Any, kind: str, found: Callable[..., Situation]) -> Request:
     record, by = Record({}, {}), USUAL
     try:
         if hints.effort != ESTIMATE:
-            known = recall(context.comm, situation.key)
+            known = recall(context, situation.key)
             if known is not None and known.covers(by_name):
                 record, by = known, RECALLED
             elif situation.elsewhere is not None:
@@ -121,5 +121,5 @@ def _measured(wanted: Operation, situation: Situation, candidates: list[Method])
     race = Race(context.comm, situation.far, wanted.hints.expected_iterations)
     record = race.run(candidates, trial)
     if race.complete:
-        learn(context.comm, situation.key, record)
+        learn(context, situation.key, record)
     return record
