@@ -215,8 +215,8 @@ class Links:
 class Binomial(BroadcastTransport):
     """One rank leads each node, the root its own; the leaders form a binomial tree.
 
-    The other ranks of a node take the data out of their leader's ring, or straight out of the root's
-    buffer, all at the same time. A leader sends what has come to its children, one after the other,
+    The other ranks of a node take the data out of their leader's ring, or straight out of the
+    root's buffer, all at the same time. A leader sends what has come to its children in turn,
     in the order of the info key ``child_order``. On one node nothing is sent. Subclasses say in
     which segments the data travel, and down which tree.
     """
@@ -247,8 +247,8 @@ class Binomial(BroadcastTransport):
         """Local. The rank of this node that has the data first, and those that take them from it;
         the parent of this rank on another node, and its children there, as :class:`Links` has it.
         """
-        node, me = self.broadcast.node, self.broadcast.rank
-        chosen = leaders(node.firsts, self.broadcast.root)
+        node, me = self.operation.node, self.operation.rank
+        chosen = leaders(node.firsts, self.operation.root)
         self.place = self.tree(chosen)
         leader = next(rank for rank in chosen if rank in node.rank_of)
         takers = [rank for rank in node.ranks if rank != leader]
@@ -258,17 +258,17 @@ class Binomial(BroadcastTransport):
     def between_nodes(self) -> Segments:
         """Local. In which the data go from node to node, the same on all ranks: as a whole, unless
         they are very long."""
-        nbytes = self.broadcast.nbytes
+        nbytes = self.operation.nbytes
         return Segments.of(nbytes, min(nbytes, MOST), 4 if nbytes <= FOUR_TIMES else 2)
 
     def on_node(self) -> Segments:
         """Local. In which the root gives the data to its node."""
-        return Segments.on_node(self.broadcast.nbytes)
+        return Segments.on_node(self.operation.nbytes)
 
     def tree(self, chosen: list[int]) -> Place:
         """Local. This rank's place in the tree of the leaders: parent and children, all of them on
         other nodes."""
-        return in_binomial_tree(chosen, self.broadcast.rank, self.broadcast.hints.child_order)
+        return in_binomial_tree(chosen, self.operation.rank, self.operation.hints.child_order)
 
     def plans(self) -> list[Plan]:
         control, links = self._control, self._links
@@ -280,16 +280,16 @@ class Binomial(BroadcastTransport):
     def _plan(self, control: Control, links: Links | None, turn: int) -> Plan:
         """What this rank does in a round."""
         plan: Plan = []
-        me = self.broadcast.rank
+        me = self.operation.rank
         if me != self._leader:
             return self._read(control, turn)
         filled = control.cell(me, FILLED) if self._takers else None
         takers = [control.cell(rank, TAKEN) for rank in self._takers]
-        if self.broadcast.sends and filled is not None:
+        if self.operation.sends and filled is not None:
             if self._address is not None:
                 plan.append([tell(filled), *(wait_for(cell) for cell in takers)])
             else:
-                source, ring = self.broadcast.memory(), control.ring(me, self._segments.room)
+                source, ring = self.operation.memory(), control.ring(me, self._segments.room)
                 plan.append(fill(self._segments, turn, source, ring, filled, takers))
         if links is not None:
             plan += links.chains(turn, filled, takers)
@@ -297,16 +297,16 @@ class Binomial(BroadcastTransport):
 
     def _read(self, control: Control, turn: int) -> Plan:
         """What the ranks of a node do that do not lead it."""
-        target = self.broadcast.memory()
+        target = self.operation.memory()
         filled = control.cell(self._leader, FILLED)
-        taken = control.cell(self.broadcast.rank, TAKEN)
+        taken = control.cell(self.operation.rank, TAKEN)
         if self._address is not None:
             return [[wait_for(filled), copy(target, self._address.view()), tell(taken)]]
         ring = control.ring(self._leader, self._segments.room)
         return take(self._segments, turn, target, ring, filled, taken)
 
     def waiting_for(self, number: int) -> str:
-        if self.broadcast.rank != self._leader:
+        if self.operation.rank != self._leader:
             return f"data from rank {self._leader}"
         words = [f"rank {rank}, which has not taken the data" for rank in self._takers]
         return " or ".join(words + ([] if self._links is None else [self._links.waiting_for()]))
@@ -317,7 +317,7 @@ class Linear(Binomial):
     collective. Puts are flushed together, as the printed algorithm does by unlocking all."""
 
     def places(self) -> tuple[int, list[int], int | None, Sequence[Sequence[int]]]:
-        broadcast, firsts = self.broadcast, self.broadcast.node.firsts
+        broadcast, firsts = self.operation, self.operation.node.firsts
         root, me = broadcast.root, broadcast.rank
         if firsts[me] != firsts[root]:
             return me, [], root, []
@@ -348,17 +348,17 @@ class Pipelined(Binomial):
     """
 
     def _size(self) -> int:
-        nbytes, hint = self.broadcast.nbytes, self.broadcast.hints.segment_bytes
+        nbytes, hint = self.operation.nbytes, self.operation.hints.segment_bytes
         own = min(max(-(-nbytes // PARTS), LEAST_PART), MOST_PART)
         return max(hint or own, -(-nbytes // MOST_SEGMENTS), 1)
 
     def between_nodes(self) -> Segments:
-        return Segments.of(self.broadcast.nbytes, self._size(), SLOTS)
+        return Segments.of(self.operation.nbytes, self._size(), SLOTS)
 
     def on_node(self) -> Segments:
-        return Segments.on_node(self.broadcast.nbytes, self._size())
+        return Segments.on_node(self.operation.nbytes, self._size())
 
     def tree(self, chosen: list[int]) -> Place:
-        if -(-self.broadcast.nbytes // self._size()) >= len(chosen):
-            return in_chain(chosen, self.broadcast.rank)
+        if -(-self.operation.nbytes // self._size()) >= len(chosen):
+            return in_chain(chosen, self.operation.rank)
         return super().tree(chosen)

@@ -48,7 +48,7 @@ class Lock(OneSided):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        exchange = self.exchange
+        exchange = self.operation
         self._asks = self.turns == 1
         self._targets = self.destinations() if self._asks else list(self.deliveries)
         self._sources = sorted(self.sources()) if self._asks else list(exchange.peers)
@@ -100,7 +100,7 @@ class Lock(OneSided):
         return True
 
     def waiting_for(self, number: int) -> str:
-        return f"signals from or to {self.exchange.peers}"
+        return f"signals from or to {self.operation.peers}"
 
 
 class LockHierarchy(Lock):
