@@ -458,15 +458,6 @@ def retire_at_end(request: Any) -> None:
     _unattached.add(request)
 
 
-#: What is called when all contexts have been closed.
-_last: list[Callable[[], object]] = []
-
-
-def at_end(action: Callable[[], object]) -> None:
-    """Local. Call this, which is local, before MPI ends, where all contexts have been closed."""
-    _last.append(action)
-
-
 #: mpi4py is going to abort the job when this process ends.
 _aborting = False
 
@@ -529,9 +520,6 @@ def _clean_up() -> None:
                     context.close()
             for resources in list(context.live):  # of a context that was not closed
                 resources.retire()
-        if all(answers[1] for answers, _ in questions):  # else somebody may still use what it frees
-            for action in _last:
-                action()
         _ended = True
 
 

@@ -17,7 +17,6 @@ import math
 import mmap
 import operator
 import os
-import threading
 import time
 import uuid
 import warnings
@@ -29,7 +28,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed, words_of_all
-from onesided.collectives.context import Context, Node, Resources, at_end, refusal, world_ranks
+from onesided.collectives.context import Context, Node, Resources, refusal, world_ranks
 from onesided.collectives.errors import (
     PatternError,
     RequestError,
@@ -100,8 +99,6 @@ class Region:
         error: Exception | None = None
         try:
             self._allocate(max(room, ALIGNMENT))
-            #: Its Sync orders what this rank writes and reads here.
-            self.window = ordering()
         except Exception as problem:  # on all ranks of the node
             error = problem
         self.key, *_ = node.comm.bcast([uuid.uuid4().hex] if node.comm.rank == 0 else None)
@@ -217,33 +214,6 @@ def warn_of_plain_memory(comm: MPI.Comm, error: ResourceError) -> None:
             f"plain memory is used, into which peers cannot store: {error}", RuntimeWarning,
             stacklevel=4,
         )  # fmt: skip
-
-
-_ordering: list[MPI.Win] = []
-_ordering_lock = threading.Lock()
-
-
-def ordering() -> MPI.Win:
-    """Local. A window of this process alone, for the sake of its Sync: what was written before is
-    seen before what is written after, in memory that is not a window's, too. Where MPI allocates
-    a window of one process its Sync is a fence of the processor and nothing else."""
-    with _ordering_lock:
-        if not _ordering:
-            try:
-                MPI.COMM_SELF.Dup().Free()  # as above
-                window = MPI.Win.Allocate_shared(8, 1, MPI.INFO_NULL, MPI.COMM_SELF)
-                window.Lock_all(MPI.MODE_NOCHECK)
-            except MPI.Exception as error:
-                raise refusal(error) from error
-            _ordering.append(window)
-            at_end(_close_ordering)
-        return _ordering[0]
-
-
-def _close_ordering() -> None:
-    window = _ordering.pop()
-    window.Unlock_all()
-    window.Free()
 
 
 class _FileLock:

@@ -32,7 +32,7 @@ from onesided.collectives.agreement import swapped
 from onesided.collectives.arena import ControlMemory, Share, cell_of
 from onesided.collectives.context import Resources, refusal
 from onesided.collectives.exchange import Described, Exchange, ExchangeTransport, Outlets
-from onesided.collectives.memory import ALIGNMENT, aligned, ordering, region_with_key
+from onesided.collectives.memory import ALIGNMENT, aligned, region_with_key
 from onesided.collectives.pattern import (
     LARGEST_PIECE,
     Block,
@@ -44,13 +44,16 @@ from onesided.collectives.pattern import (
     row_strides,
     whole,
 )
-from onesided.collectives.program import Chain, address, call, copy
+from onesided.collectives.program import Chain, address, call, copy, fence
 from onesided.collectives.transport import Cell, Outlet
 
 STORE, STORE_STAGED, PUT, PUT_STAGED, SEND = (
     "store", "store, staged", "put", "put, staged", "send")  # fmt: skip
 STAGED = (STORE_STAGED, PUT_STAGED)
 CONTROL, DATA = 0, 1
+
+#: What was written before is there before what is written, or read, after.
+FENCED = call(fence, False, once=True)
 
 #: Offset of the credit from the counter of arrivals, in bytes: a cache line of its own.
 CREDIT = ALIGNMENT // 2
@@ -166,7 +169,6 @@ class OneSided(ExchangeTransport):
         if self.share:
             local = exchange.to_itself(self.arrays)
             self.local = [local[turn % len(local)] for turn in range(self.turns)]
-        self._order = ordering().Sync
         self._filling: Filling | None = None
         self.answers = [self.answers[t % len(self.answers)] for t in range(self.turns)]
 
@@ -426,10 +428,6 @@ class OneSided(ExchangeTransport):
 
     # -- for the methods ---------------------------------------------------------------------------
 
-    def sync(self) -> None:
-        """Local. What was written before is there before what is written, or read, after."""
-        self._order()
-
     def to_others(self, turn: int) -> Chain:
         """Local. The steps of what goes to all peers in a slot."""
         deliveries = self.deliveries
@@ -453,13 +451,9 @@ class OneSided(ExchangeTransport):
         """Local. The steps that bring what has come from some peers to its place."""
         return [step for peer in peers for step in self.unpacks[turn].get(peer, ())]
 
-    def synced(self) -> Chain:
-        """Local. The step of :meth:`sync`."""
-        return [call(self.sync, False, once=True)]
-
     def come(self, turn: int, peers: Iterable[int]) -> Chain:
         """Local. The steps when all has come from some peers, told otherwise than by counters."""
-        return [*self.synced(), *self.unpacks_of(turn, peers)]
+        return [FENCED, *self.unpacks_of(turn, peers)]
 
     # -- filled rounds -----------------------------------------------------------------------------
 

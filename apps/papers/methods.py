@@ -16,7 +16,7 @@ from mpi4py import MPI
 from onesided.collectives import Method, register
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.program import Plan, call
+from onesided.collectives.program import Plan, call, fence
 from onesided.collectives.schedule import OneSided
 from onesided.collectives.transports.lock import Signals
 
@@ -65,7 +65,7 @@ class Pscw(OneSided):
         ]  # fmt: skip
 
     def _post(self) -> None:
-        self.sync()
+        fence()
         if self._exposure is not None:
             self._exposed = self.own()
             for window in self._exposed:
@@ -78,7 +78,7 @@ class Pscw(OneSided):
                 window.Start(self._access, MPI.MODE_NOCHECK)
 
     def _complete(self) -> None:
-        self.sync()
+        fence()
         if self._access is not None:
             for window in self.own():
                 window.Complete()

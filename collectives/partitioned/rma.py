@@ -21,7 +21,7 @@ from onesided.collectives.memory import BOARD, Region, region_with_key
 from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
 from onesided.collectives.partitioned.handshake import Parameters, borrow
 from onesided.collectives.pattern import as_bytes
-from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL, TOLD
+from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL, TOLD, fence
 
 if TYPE_CHECKING:
     from onesided.collectives.partitioned.counter import AnyCounter
@@ -37,7 +37,7 @@ class RmaSend(Sender):
         theirs = region.part(reach.segment)
         self._target = as_bytes(theirs[reach.offset : reach.offset + channel.grouping.nbytes])
         self._source = as_bytes(channel.memory)
-        self._sync: Callable[[], None] = region.window.Sync
+        self._sync: Callable[[], None] = fence
         self._credits, self._credit = _credits(channel), 0
         self._granted = False
         self._head = self._told = 0
@@ -104,7 +104,7 @@ class RmaReceive(Receiver):
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
         region, self._board = _board_of(channel)
-        self._sync: Callable[[], None] = region.window.Sync
+        self._sync: Callable[[], None] = fence
         self._credits = _credits(channel)
         self._tail = self._all = 0
         self._groups = channel.grouping.groups

@@ -17,7 +17,7 @@ from mpi4py import MPI
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.program import Chain, Plan, call
-from onesided.collectives.schedule import Delivery, OneSided
+from onesided.collectives.schedule import FENCED, Delivery, OneSided
 
 
 class Signals:
@@ -74,7 +74,7 @@ class Lock(OneSided):
         if self._asks:
             ready = self._ready.into[peer]
             chain += [call(ready.Start, once=True), call(ready.Test)]
-        chain += [*self.synced(), *delivery.steps(turn), *self.synced()]
+        chain += [FENCED, *delivery.steps(turn), FENCED]
         if delivery.puts[turn]:  # a flush may wait for its target
             chain.append(call(partial(self._flush, delivery), in_start=False))
         done = self._done.out[peer]

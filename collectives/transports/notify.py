@@ -157,7 +157,7 @@ class Notify(Stored):
         for delivery in self._far:
             if delivery.carries and delivery.window is not None:
                 delivery.window.Flush(delivery.peer)
-        self.sync()
+        fence()
         self._word[0] = self._round if self.credit is None else self.credit.number
         for delivery in self._far:
             if delivery.window is not None:

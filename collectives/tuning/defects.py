@@ -45,8 +45,6 @@ _KNOWN: dict[tuple[str, Version, Version], tuple[tuple[Any, ...], ...]] = {
          "remove mpich_shm_* files by hand"),
         ("four ranks do not start where /dev/shm has 16 MB",
          "give a container more, by --shm-size"),
-        ("MPI_Win_allocate_shared crashes where no communicator is left",
-         "a duplicate of the communicator is tried first"),
         ("a probe on MPI_COMM_SELF drives no progress for other ranks",
          "waiting ranks probe the communicator of the request"),
     ),
