@@ -198,6 +198,7 @@ class Context:
         self.ordered: list[Any] = []
         self.arena: Any = None
         self.decided: dict[str, Any] = {}  # by ``auto``: what is known of situations
+        self.loaded: set[str] = set()  # candidates that every rank has loaded
         self.shared: dict[object, Any] = {}  # of the communicator's own requests, by what they do
         self.orphaned = False
         self.torn = False  # messages may have been sent that nobody will receive
