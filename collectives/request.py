@@ -347,11 +347,6 @@ class Request(Persistent):
         credit = self.transport.credit
         return credit is not None and credit.granted > credit.number
 
-    @property
-    def alternates(self) -> bool:
-        """Local. True where the receive memory is that of other requests as well."""
-        return self.transport.credit is not None and self.transport.credit.joint
-
     def described(self) -> tuple[str, int]:
         operation: Any = self.operation
         call = getattr(operation, "call", None) or getattr(operation, "name", "Bcast")
@@ -668,13 +663,13 @@ def check_progress(request: Request) -> None:
     A method whose rounds need calls while the program is elsewhere needs a thread that may make
     them.
     """
-    if request._needs_calls and request.operation.hints.progress != MANUAL:
-        if not progress.may_call_from_any_thread():
-            raise UnsupportedError(
-                f"{request.method} moves data for others between Start and Wait, for which it "
-                "needs MPI_THREAD_MULTIPLE; use mpi-persistent, or promise by info progress=manual "
-                "that no rank waits for another outside of this library's calls"
-            )
+    manual = request.operation.hints.progress == MANUAL
+    if request._needs_calls and not manual and not progress.may_call_from_any_thread():
+        raise UnsupportedError(
+            f"{request.method} moves data for others between Start and Wait, for which it needs "
+            "MPI_THREAD_MULTIPLE; use mpi-persistent, or promise by info progress=manual that no "
+            "rank waits for another outside of this library's calls"
+        )
 
 
 def alternate(requests: Sequence[Request]) -> None:
@@ -693,7 +688,7 @@ def alternate(requests: Sequence[Request]) -> None:
     for request in requests:
         if request.state != "inactive" or request.rounds or request.granted:
             raise RequestError(f"{request!r} cannot alternate: it has been used or freed")
-        if request.alternates:
+        if request.transport.credit is not None and request.transport.credit.joint:
             raise RequestError(f"{request!r} alternates with other requests already")
         if request.transport.owns_slots:
             raise RequestError(f"{request!r} cannot alternate: it has two slots of its own")
