@@ -44,7 +44,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from mpi4py import MPI
@@ -304,6 +304,18 @@ class Request(Persistent):
     def sendbuf(self) -> Any:
         """Local. The send data as the caller gave them."""
         return self.operation.sent
+
+    @property
+    def packed(self) -> tuple[Any, Any]:
+        """Local. The array that is sent, and the numbers of its rows as ``rows`` of
+        :func:`Alltoallw_init` has them: what a caller who gave these writes before a round. The
+        same in all rounds; the caller's until ``Free``."""
+        if self._state == FREED:
+            self._refuse("asked for its rows")
+        operation: Any = self.operation
+        if getattr(operation, "rows", None) is None:
+            raise UnsupportedError("the rows of the send array have no numbers")
+        return self.transport.packed or (operation.send.array, operation.rows)
 
     @property
     def recvbuf(self) -> Any:
@@ -663,39 +675,10 @@ def check_progress(request: Request) -> None:
     A method whose rounds need calls while the program is elsewhere needs a thread that may make
     them.
     """
-    manual = request.operation.hints.progress == MANUAL
-    if request._needs_calls and not manual and not progress.may_call_from_any_thread():
-        raise UnsupportedError(
-            f"{request.method} moves data for others between Start and Wait, for which it needs "
-            "MPI_THREAD_MULTIPLE; use mpi-persistent, or promise by info progress=manual that no "
-            "rank waits for another outside of this library's calls"
-        )
-
-
-def alternate(requests: Sequence[Request]) -> None:
-    """Local, but called on all ranks with the same requests in the same order.
-
-    Says that these requests receive into the same memory, or into parts of it: they are started
-    in one common order on all ranks, and only one of them is active at a time. They share one
-    round number and one credit, so :meth:`~.Request.Release` on any of them lets peers
-    write for whichever is started next. They may be of different methods.
-
-    Raises :class:`RequestError` where a request occurs twice, has been started, alternates
-    already, owns its receive memory in two slots, or is of another communicator than the first.
-    """
-    if len({id(request) for request in requests}) != len(requests):
-        raise RequestError("a request occurs twice in alternate()")
-    for request in requests:
-        if request.state != "inactive" or request.rounds or request.granted:
-            raise RequestError(f"{request!r} cannot alternate: it has been used or freed")
-        if request.transport.credit is not None and request.transport.credit.joint:
-            raise RequestError(f"{request!r} alternates with other requests already")
-        if request.transport.owns_slots:
-            raise RequestError(f"{request!r} cannot alternate: it has two slots of its own")
-        if request.operation.context is not requests[0].operation.context:
-            raise RequestError(f"{request!r} and {requests[0]!r} are of different communicators")
-    if not requests:
-        return
-    together = Credit(joint=True)
-    for request in requests:
-        request.alternate_in(together)
+    if request._needs_calls and request.operation.hints.progress != MANUAL:
+        if not progress.may_call_from_any_thread():
+            raise UnsupportedError(
+                f"{request.method} moves data for others between Start and Wait, for which it "
+                "needs MPI_THREAD_MULTIPLE; use mpi-persistent, or promise by info progress=manual "
+                "that no rank waits for another outside of this library's calls"
+            )

@@ -117,14 +117,16 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
     boxes, flat = (held, 0) if array is not None and array.ndim > 1 else (0, held)
     words, most, truth = _place(wanted, [
         sum(near), sum(far), own, len(near), len(far), total, received, kind,
-        boxes, flat, -wanted.most_factor(), wanted.recv.native is not None, len(node.ranks), -total,
+        boxes, flat, -wanted.most_factor(), wanted.recv.native is not None, len(node.ranks),
+        wanted.rows is not None, -total,
     ], what, error)  # fmt: skip
     memory = ("own", "window", "plain")[most[7]]
     key = (
         f"{wanted.call}{' by boxes' if wanted.by_boxes else ''}: {words}; {size(most[0])} in "
         f"{most[3]} on the node, {size(most[1])} in {most[4]} off it, {size(most[2])} to itself; "
-        f"{size(-most[13])} to {size(most[5])} of a rank; {memory}, {wanted.least_slots} slots, "
+        f"{size(-most[14])} to {size(most[5])} of a rank; {memory}, {wanted.least_slots} slots, "
         f"{wanted.most_chunks} chunks{', in place on some ranks' if wanted.mixed else ''}"
+        f"{', equal rows once a node' if most[4] and most[13] else ''}"
     )
     far_away = bool(most[4])
     longest, room = max(most[5], most[6], most[8]), MOST_FAR if far_away else MOST
