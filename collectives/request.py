@@ -283,6 +283,7 @@ class Request(Persistent):
         self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
         self._written = bytearray(transport.chunks)
         self._filled = False  # the programs of filled rounds are there
+        self._orderless = self.any_order
         self._before: Callable[[], object] | None = None
         self._after: Callable[[Any], object] | None = None
         if not transport.as_given:
@@ -457,7 +458,7 @@ class Request(Persistent):
             self.watch.before_open()
         chunks = len(self._written)
         try:
-            if not transport.try_open(self):
+            if not (transport.may_open(self.rounds) if self._orderless else self._may_open()):
                 return False
             self._open(chunks)
             for chunk in range(chunks):
@@ -494,6 +495,13 @@ class Request(Persistent):
             self._break(error)
             raise
 
+    def mark(self, chunk: int) -> Callable[[], object]:
+        """Local. ``Ready(chunk)`` as a call for scripts; the core's own where that is all."""
+        if len(self._written) == 1 and not self.transport.sends_chunks():
+            found: Callable[[], object] = self._fill_chunk
+            return found
+        return functools.partial(self.Ready, chunk)
+
     def Release(self) -> None:
         """Local. The receive memory has been read for the last time: peers may write to it.
 
@@ -507,6 +515,14 @@ class Request(Persistent):
         self._give_up("released")
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _may_open(self) -> bool:
+        """Where that waits for others: another thread's ``Free`` sees that the request is in it."""
+        self._opening = True
+        try:
+            return self.transport.may_open(self.rounds)
+        finally:
+            self._opening = False
 
     def alternate_in(self, credit: Credit) -> None:
         """Local, in the same order on all ranks. Count rounds, and give credit, with a memory."""
@@ -544,9 +560,9 @@ class Request(Persistent):
 
     def _give_up(self, verb: str) -> None:
         """Grant the next round, unless that has been done."""
-        self._check_process(verb)
         credit = self.transport.credit
-        if self._state != INACTIVE or (credit is not None and credit.busy):
+        if in_forked_child() or self._state != INACTIVE or (credit is not None and credit.busy):
+            self._check_process(verb)
             self._refuse(verb)
         if self._before is not None:
             return  # what Start reads may be in the receive memory

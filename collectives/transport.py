@@ -125,14 +125,6 @@ class Transport:
         for that. ``rounds``: those of this request that have been started."""
         return False
 
-    def try_open(self, request: Any) -> bool:
-        """Local. :meth:`may_open`; another thread's ``Free`` sees that the request is in it."""
-        request._opening = True
-        try:
-            return self.may_open(request.rounds)
-        finally:
-            request._opening = False
-
     def outlets(self) -> list[list[list[Outlet]]]:
         """Local. By slot and chunk; asked for once, where they are first wanted."""
         raise UnsupportedError(f"{type(self).__name__} has no outlets")
@@ -140,6 +132,10 @@ class Transport:
     def send_chunk(self, slot: int, chunk: int) -> bool:
         """Local. A chunk is ready: issue what has to be; false where that is nothing."""
         return False
+
+    def sends_chunks(self) -> bool:
+        """Local. Whether :meth:`send_chunk` may have something to issue."""
+        return True
 
     # -- the rest --------------------------------------------------------------------------------
 
