@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import scipy.fft
 from cases import need, parameters, ranks
+from flow_series import series_enstrophy
 
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser
 from onesided.apps.solvers import navier_stokes
 from onesided.apps.solvers.flow import Flow
-from onesided.apps.solvers.navier_stokes import series_enstrophy
 from onesided.pencilfft import newDistArray
 from onesided.pencilfft.io.hdf5 import HDF5File
 
