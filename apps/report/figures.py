@@ -32,6 +32,7 @@ FORMATS: Mapping[str, Callable[[float], str]] = {
     RATE: "{:.3g}".format, PLAIN: number,
 }  # fmt: skip
 MOST_LINES, MOST_PANELS, MOST_BARS = 16, 8, 60
+LEAST_BARS = 3.0  # for which there is room in a figure
 
 
 @dataclass(frozen=True)
@@ -440,8 +441,8 @@ def _bars(axes: Any, plot: Plot) -> None:
             at += 1.0
         at += 0.6
     axes.set_yticks([place for place, _ in ticks], [text for _, text in ticks])
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.15 * most)
+    axes.set_ylim(max(at, LEAST_BARS), -0.8)  # downwards; a bar alone is no wider than others
+    axes.set_xlim(0, max(1.15 * most, 1.05 * (plot.level or 0.0)))
     if plot.level is not None:
         axes.axvline(plot.level, color=INK, linewidth=0.8, linestyle=(0, (5, 3)))
     axes.set_xticks([])

@@ -230,7 +230,7 @@ def case_methods_side_by_side(comm):
     assert code == 0
     assert [row["labels"]["method"] for row in found["rows"]] == ["p2p", METHOD]
     assert all(row["iterations"] == 10 for row in found["rows"])
-    assert len(found["verdicts"]) == 3
+    assert len(found["verdicts"]) == 2
     assert all(verdict["verified"] for verdict in found["verdicts"].values())
     times = [round(time, 2) for time, *_ in found["pattern"]["history"]]
     assert times == [k / 100 for k in range(11)]
