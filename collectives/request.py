@@ -44,7 +44,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from mpi4py import MPI
@@ -306,6 +306,18 @@ class Request(Persistent):
         return self.operation.sent
 
     @property
+    def packed(self) -> tuple[Any, Any]:
+        """Local. The array that is sent, and the numbers of its rows as ``rows`` of
+        :func:`Alltoallw_init` has them: what a caller who gave these writes before a round. The
+        same in all rounds; the caller's until ``Free``."""
+        if self._state == FREED:
+            self._refuse("asked for its rows")
+        operation: Any = self.operation
+        if getattr(operation, "rows", None) is None:
+            raise UnsupportedError("the rows of the send array have no numbers")
+        return self.transport.packed or (operation.send.array, operation.rows)
+
+    @property
     def recvbuf(self) -> Any:
         """Local. The receive array of the last round (before the first: of the first)."""
         if self._state == FREED:
@@ -346,11 +358,6 @@ class Request(Persistent):
         """Local. True where peers may write the next round already."""
         credit = self.transport.credit
         return credit is not None and credit.granted > credit.number
-
-    @property
-    def alternates(self) -> bool:
-        """Local. True where the receive memory is that of other requests as well."""
-        return self.transport.credit is not None and self.transport.credit.joint
 
     def described(self) -> tuple[str, int]:
         operation: Any = self.operation
@@ -487,6 +494,13 @@ class Request(Persistent):
             self._break(error)
             raise
 
+    def mark(self, chunk: int) -> Callable[[], object]:
+        """Local. ``Ready(chunk)`` as a call for scripts; the core's own where that is all."""
+        if len(self._written) == 1 and not self.transport.sends_chunks():
+            found: Callable[[], object] = self._fill_chunk
+            return found
+        return functools.partial(self.Ready, chunk)
+
     def Release(self) -> None:
         """Local. The receive memory has been read for the last time: peers may write to it.
 
@@ -537,9 +551,9 @@ class Request(Persistent):
 
     def _give_up(self, verb: str) -> None:
         """Grant the next round, unless that has been done."""
-        self._check_process(verb)
         credit = self.transport.credit
-        if self._state != INACTIVE or (credit is not None and credit.busy):
+        if in_forked_child() or self._state != INACTIVE or (credit is not None and credit.busy):
+            self._check_process(verb)
             self._refuse(verb)
         if self._before is not None:
             return  # what Start reads may be in the receive memory
@@ -675,32 +689,3 @@ def check_progress(request: Request) -> None:
                 "needs MPI_THREAD_MULTIPLE; use mpi-persistent, or promise by info progress=manual "
                 "that no rank waits for another outside of this library's calls"
             )
-
-
-def alternate(requests: Sequence[Request]) -> None:
-    """Local, but called on all ranks with the same requests in the same order.
-
-    Says that these requests receive into the same memory, or into parts of it: they are started
-    in one common order on all ranks, and only one of them is active at a time. They share one
-    round number and one credit, so :meth:`~.Request.Release` on any of them lets peers
-    write for whichever is started next. They may be of different methods.
-
-    Raises :class:`RequestError` where a request occurs twice, has been started, alternates
-    already, owns its receive memory in two slots, or is of another communicator than the first.
-    """
-    if len({id(request) for request in requests}) != len(requests):
-        raise RequestError("a request occurs twice in alternate()")
-    for request in requests:
-        if request.state != "inactive" or request.rounds or request.granted:
-            raise RequestError(f"{request!r} cannot alternate: it has been used or freed")
-        if request.alternates:
-            raise RequestError(f"{request!r} alternates with other requests already")
-        if request.transport.owns_slots:
-            raise RequestError(f"{request!r} cannot alternate: it has two slots of its own")
-        if request.operation.context is not requests[0].operation.context:
-            raise RequestError(f"{request!r} and {requests[0]!r} are of different communicators")
-    if not requests:
-        return
-    together = Credit(joint=True)
-    for request in requests:
-        request.alternate_in(together)

@@ -1,13 +1,14 @@
 """Whether ``method="auto"`` takes the best method: fresh decisions beside long interleaved runs.
 
-    mpiexec -n 2 python -m mpi4py tests/decisions.py
-    mpiexec -n 4 python -m mpi4py tests/decisions.py --ranks-per-node 2 --sizes 64 4096
+    make decisions                                (on a machine that does nothing else)
+    make decisions BENCH_RANKS=4 DECISIONS="--ranks-per-node 2 --sizes 64 4096"
 
 For every size of a block (bytes from each rank to each) and every kind of receive memory
 ``Alltoall_init`` decides anew, with nothing remembered, 30 times and more. After each decision all
-candidates that can be made run in turn. The time of a method is the median over all of these runs,
-each that of the slowest rank; the ratio of a decision is the time of what was chosen over that of
-the best. A row is what is wanted where the mean ratio is at most 1.10.
+methods of any order that can be made run in turn, those that are no candidates, too. The time of a
+method is the median over all of these runs, each that of the slowest rank; the ratio of a decision
+is the time of what was chosen over that of the best. A row is what is wanted where the mean ratio
+is at most 1.10.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class Situation:
         self.requests = {}
         alone = Context.of(comm).node(info and int(info["ranks_per_node"])).alone
         for method in methods().values():
-            if method.candidate and method.any_order and (not alone or method.name not in FAR):
+            if method.name != "auto" and method.any_order and (
+                not alone or method.name not in FAR
+            ):
                 with contextlib.suppress(UnsupportedError):
                     self.requests[method.name] = self.made(method.name)
         first = times(comm, self.requests.values(), [FEWEST] * len(self.requests))
@@ -84,6 +87,7 @@ class Situation:
         """Collective. A decision of which nothing is known."""
         if self.comm.rank == 0:
             open_tuning().forget()
+        Context.of(self.comm).decided.clear()
         with self.made("auto") as request:
             self.chosen[request.method] += 1
             self.setups.append(self.comm.allreduce(request.setup_time, MPI.MAX))
