@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from onesided.apps.papers.partitioned_sends import (
+from onesided.apps.papers.partitioned import (
     ORDERS,
     Runner,
     marks,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 
-import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -21,7 +20,7 @@ from onesided.apps.cli.main import build_parser
 from onesided.apps.cli.options import FileName, Options, Picture
 from onesided.apps.cli.report import Report, Row, write_json
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.solvers.vectors import write_solution
+from onesided.apps.solvers.vectors import check_output, write_solution
 
 COMM = MPI.COMM_SELF
 ROW = Row(
@@ -99,10 +98,11 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path):
 
 def test_with_other_code_or_another_environment_it_begins_anew(tmp_path, monkeypatch):
     path = tmp_path / "out.json"
-    for name in ("code", "environment"):
+    for name in ("code", "environment", "circumstances"):
         with pytest.raises(KeyboardInterrupt):
             benchmark(path, "three")
-        monkeypatch.setattr(store, name, lambda: {"MPIR_CVAR_X": "1"})
+        other = {"MPIR_CVAR_X": "1", "binding": [[99]]}
+        monkeypatch.setattr(store, name, lambda *_, other=other: other)
         assert benchmark(path)[1] == ["one", "two", "three"]
 
 
@@ -186,13 +186,15 @@ def test_a_solution_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch)
     def full(*given):
         raise OSError(28, "No space left on device")
 
-    path = tmp_path / "x.h5"
+    path = tmp_path / "x.npy"
     path.write_text("before")
-    monkeypatch.setattr(h5py.File, "create_dataset", full)
+    monkeypatch.setattr("onesided.sparse.files.store._fill", full)
     with pytest.raises(CommandError, match="No space left on device"):
-        write_solution(COMM, str(path), np.ones(3), {})
-    assert [each.name for each in tmp_path.iterdir()] == ["x.h5"]
+        write_solution(COMM, str(path), np.ones(3))
+    assert [each.name for each in tmp_path.iterdir()] == ["x.npy"]
     assert path.read_text() == "before"
+    with pytest.raises(CommandError, match=r"x\.h5: a vector is written as \.npy"):
+        check_output("x.h5")
 
 
 # -- files ----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onesided.apps.papers import broadcasters
+from onesided.apps.papers import broadcast
 from onesided.apps.papers.forecast import steps
 from onesided.collectives import MethodError, PatternError
 from onesided.collectives.trees import (
@@ -85,7 +85,7 @@ def test_an_unknown_order():
 
 
 def test_the_command_line_has_these_orders():
-    assert broadcasters.ORDERS == orders()
+    assert broadcast.ORDERS == orders()
 
 
 # -- places among any ranks ----------------------------------------------------------------------

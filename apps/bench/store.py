@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 from onesided.apps.cli.failures import CommandError, from_rank_0, words
 from onesided.apps.cli.files import beside, resumable
-from onesided.apps.cli.machine import code, environment, library, versions
+from onesided.apps.cli.machine import circumstances, code, environment, library, versions
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.collectives.hardware import processor
@@ -60,7 +60,7 @@ class Parts:
         self._report = report
         kept = path is not None and resumable(path) and comm.rank == 0
         self._file = beside(path) if kept and path is not None else None
-        given = dict(report.settings)
+        given, binding = dict(report.settings), circumstances(comm)["binding"]
 
         def begin() -> tuple[dict[str, Part], set[str]]:
             if self._file is None:
@@ -74,6 +74,7 @@ class Parts:
                 "versions": versions(),
                 "environment": environment(),
                 "processor": processor(),
+                "binding": binding,
             })  # fmt: skip
 
         #: Those that are done, by name; and the names of those in which a job has ended.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Labels, Make
 from onesided.apps.bench.timing import Stopwatch, Variant
-from onesided.apps.cli.failures import by_rank_0, from_rank_0
+from onesided.apps.cli.failures import from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
@@ -35,7 +35,6 @@ from onesided.apps.miniapps.minimd_simulation import (
     conservation,
 )
 from onesided.apps.miniapps.stages import Stage, counts, run_stages, stages
-from onesided.apps.report.chart import save_atoms
 
 WARM_UP = 2  # steps of every way before the first run, which begins again at the start
 REMARK = (
@@ -59,11 +58,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     problem = replace(Problem(), **given)
     every = stages(comm.size, options)
     options.repeats, steps = runs_of(problem, options.repeats)
-    last = max(every, key=lambda stage: stage.ranks)
 
     def opened(stage: Stage, _: Ways) -> Callable[..., Make]:
-        picture = options.picture if stage == last else None
-        return partial(_opened, of_stage(problem, options, stage), steps, options, picture)
+        return partial(_opened, of_stage(problem, options, stage), steps, options)
 
     pattern = {
         **asdict(problem), "atoms": problem.atoms, "ranks": comm.size, "stages": counts(every),
@@ -78,8 +75,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
         return add
 
-    given_ways = options.but(picture=None)
-    return run_stages(comm, given_ways, report, opened, told=told, fill=partial(_fill, listing))
+    return run_stages(comm, options, report, opened, told=told, fill=partial(_fill, listing))
 
 
 def _fill(listing: Listing, report: Report) -> None:
@@ -154,10 +150,9 @@ def differing(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _opened(
-    problem: Problem, steps: int, options: Options, picture: str | None,
-    comm: MPI.Intracomm, stack: ExitStack,
+    problem: Problem, steps: int, options: Options, comm: MPI.Intracomm, stack: ExitStack
 ) -> Make:
-    """Collective. The atoms at the start, and what makes the links of a way."""  # fmt: skip
+    """Collective. The atoms at the start, and what makes the links of a way."""
     simulation = Simulation(comm, problem)
     stack.callback(simulation.free)
     course = Course(simulation, steps)
@@ -196,8 +191,6 @@ def _opened(
             verdicts = [conservation(problem, course.outputs)]
             if expected is not None:
                 verdicts.append(agreement(problem, course.outputs, expected))
-            if picture is not None:
-                _draw(comm, simulation, picture)
             return worst(verdicts)
 
         def free() -> None:
@@ -230,21 +223,3 @@ def alone(problem: Problem, steps: int, runs: int) -> list[Output]:
     finally:
         links.free()
         simulation.free()
-
-
-def _draw(comm: MPI.Intracomm, simulation: Simulation, picture: str) -> None:
-    """Collective. Atoms in a slab of one lattice cell, in the middle of the box."""
-    atoms, problem, own = simulation.atoms, simulation.problem, slice(0, simulation.atoms.own)
-    x = atoms.x[:, own] % np.array(problem.lengths)[:, None]
-    inside = np.abs(x[AXES - 1] - 0.5 * problem.lengths[2]) <= 0.5 * problem.constant
-    speed = np.sqrt(np.einsum("an,an->n", atoms.v[:, own], atoms.v[:, own]))
-    parts = comm.gather(np.stack([x[0], x[1], speed])[:, inside]) or []
-    title, lengths = f"Atoms in the middle of the box, step {problem.steps}", problem.lengths[:2]
-    corners = comm.gather(simulation.block.low.tolist()) or []
-    cuts = [sorted({each[axis] for each in corners} - {0.0}) for axis in range(2)]
-
-    def paint() -> None:
-        x, y, speed = np.concatenate(parts, axis=1)
-        save_atoms(picture, title, (x, y), speed, lengths, cuts)
-
-    by_rank_0(comm, paint)

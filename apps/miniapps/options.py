@@ -11,7 +11,7 @@ HALOS = "two-sided (the reference, always there), fence, fence-threads, lock-all
 OVERHEAD = "the time over that of two-sided, as in Figure 8 of the paper"
 
 
-def _mini(parser: argparse.ArgumentParser, comm: str, shape: str, note: str, picture: str) -> None:
+def _mini(parser: argparse.ArgumentParser, comm: str, shape: str, note: str) -> None:
     """Local. What all of them take."""
     parser.epilog = f"METHOD may also be one of {HALOS}."
     take(parser, "shape", shape or None, note, said="" if shape else "10 for every rank")
@@ -20,13 +20,13 @@ def _mini(parser: argparse.ArgumentParser, comm: str, shape: str, note: str, pic
     take(parser, "scaling", said="none, one run on all ranks")
     take(parser, "ranks-list", note="with --scaling", said="1, 2, 4 ... and all of the job")
     take(parser, "verify", note="a run of rank 0 alone")
-    take(parser, "picture", note=picture)
+    take(parser, "picture", note=OVERHEAD)
 
 
 def hpccg(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided hpccg``."""
     note = "points of every rank's box, one number for a cube; the boxes are stacked along z"
-    _mini(parser, "two-sided,lock-all-threads,rma-notify", "64", note, OVERHEAD)
+    _mini(parser, "two-sided,lock-all-threads,rma-notify", "64", note)
     take(parser, "iterations", "150", "of conjugate gradients in a run")
 
 
@@ -36,14 +36,14 @@ MESH_COMM = "two-sided,fence,fence-threads,rma-fence,rma-notify"
 def minife(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided minife``."""
     note = "elements of a rank's share, one number for a cube; the shares are stacked along z"
-    _mini(parser, MESH_COMM, "64", note, OVERHEAD)
+    _mini(parser, MESH_COMM, "64", note)
     take(parser, "iterations", "100", "of conjugate gradients in a run")
 
 
 def minimd(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided minimd``."""
     note = "lattice cells of 4 atoms, one number for a cube; with --scaling of one rank's share"
-    _mini(parser, MESH_COMM, "", note, "the atoms in the middle of the box")
+    _mini(parser, MESH_COMM, "", note)
     take(parser, "steps", "140", "cut into --repeats runs where new neighbor lists are due")
     take(parser, "dt", "0.005")
     take(parser, "print-every", note="0: at the start and at the end", said="100", type=whole)

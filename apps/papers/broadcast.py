@@ -10,32 +10,53 @@ two broadcasts run in a row, because the second would begin before the first has
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.ranks import counted, node_of_ranks
-from onesided.apps.bench.selection import hints
+from onesided.apps.bench.selection import BASELINE, hints, named
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.timing import Variant
+from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Listing, Report, Row, byte_count
-from onesided.apps.cli.statistics import ratio
-from onesided.apps.papers.broadcasters import (
-    BINOMIAL,
-    LINEAR,
+from onesided.apps.cli.statistics import Verdict, ratio
+from onesided.apps.papers.forecast import (
     ONE_SIDED,
     PASSIVE,
-    labels_of,
-    makers,
+    LogGP,
+    crossing,
+    parameters,
+    predicted,
 )
-from onesided.apps.papers.forecast import LogGP, crossing, parameters, predicted
+from onesided.collectives import (
+    Bcast_init,
+    OneSidedBroadcast,
+    bcast_linear,
+    extents_of,
+    methods,
+)
+
+ROOT = 0
+LINEAR = "rma-linear"
+BINOMIAL = "rma-binomial"
+ORDERS = ("largest-first", "low-bit-first")
+#: Those that serve the children of a tree in an order that the benchmark varies.
+ORDERED = (BINOMIAL, PASSIVE)
+
+Bytes = NDArray[np.uint8]
+#: What makes a variant of a message, with an order of children, Collective: rank 0 sends the bytes
+#: and, in the persistent methods, others receive there.
+Maker = Callable[[MPI.Intracomm, Bytes, str, Mapping[str, str]], Variant]
 
 OVERTAKES = {BINOMIAL: LINEAR, PASSIVE: ONE_SIDED}
 PREDICTED = "predicted_s"
@@ -44,6 +65,129 @@ REMARK = (
     "Times go from a barrier until the last rank has the data; vs mpi: medians of the ratios of "
     "times taken in the same round. predicted: LogGP, of the paper's own one-sided and passive."
 )
+
+
+# -- who broadcasts --------------------------------------------------------------------------------
+
+
+def makers() -> dict[str, Maker]:
+    """Local. By name what makes each: the methods of ``methods("broadcast")``; ``passive``, the
+    runtime whose root alone calls (the others wait for the data); and ``one-sided``,
+    :func:`~onesided.collectives.bcast_linear`, whose other ranks do nothing."""
+    persistent = {name: partial(_persistent, name) for name in methods("broadcast")}
+    return {**persistent, BASELINE: _plain, PASSIVE: _passive, ONE_SIDED: _one_sided}
+
+
+def labels_of(text: str) -> list[dict[str, str]]:
+    """Local. Those that ``--comm`` means, the baseline first, with every order that they have.
+
+    :class:`CommandError` where a name is unknown; it lists the known ones.
+    """
+    names = dict.fromkeys([BASELINE, *named(text, makers())])
+    orders = {name: ORDERS if name in ORDERED else () for name in names}
+    return [
+        {METHOD: name, **({"order": order} if order else {})}
+        for name in names for order in orders[name] or ("",)
+    ]  # fmt: skip
+
+
+def _variant(
+    comm: MPI.Intracomm, message: Bytes, call: Callable[[], object], memory: Bytes,
+    look: Callable[[], object] = nothing, **more: Any,
+) -> Variant:
+    """Local. Data arrive in ``memory``; ``look`` makes visible what has arrived after a barrier,
+    where that needs a call."""
+    numbers = count()
+
+    def check() -> Verdict:
+        """Collective. Whether bytes that only this number gives come to all ranks."""
+        number = next(numbers)
+        expected = np.arange(number, number + message.size, dtype=np.uint64).astype(np.uint8)
+        look()
+        memory[:] = ~expected
+        if comm.rank == ROOT:
+            message[:] = expected
+        comm.Barrier()
+        call()
+        comm.Barrier()
+        look()
+        wrong = comm.allreduce(not np.array_equal(memory, expected), op=MPI.LOR)
+        return Verdict(float(wrong), 0.0)
+
+    return Variant(call, check, metrics={"bytes": message.size}, **more)
+
+
+def _of_window(window: MPI.Win) -> Bytes:
+    """Local. This rank's part of a window, as bytes."""
+    memory: Any = window.tomemory()
+    return np.frombuffer(memory, np.uint8)
+
+
+def _plain(
+    comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]
+) -> Variant:
+    """Local. The baseline: mpi4py's call, and nothing around it."""
+    call = partial(comm.Bcast, [message, MPI.BYTE], ROOT)
+    return _variant(comm, message, call, message, set_up=False)
+
+
+def _persistent(
+    method: str, comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]
+) -> Variant:
+    """Collective."""
+    info = {**info, **({"child_order": order} if order else {})}
+    request = Bcast_init(comm, message, ROOT, method=method, info=info)
+    start, wait = request.Start, request.Wait
+
+    def call() -> None:
+        start()
+        wait()
+
+    return _variant(comm, message, call, message, free=request.Free)
+
+
+def _passive(
+    comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]
+) -> Variant:
+    """Collective. The root broadcasts and flushes, the others wait."""
+    runtime = OneSidedBroadcast(comm, child_order=order)
+    window = MPI.Win.Allocate(message.nbytes, 1, comm=comm)
+    wid, epochs = runtime.register(window), count(1)
+
+    def send() -> None:
+        runtime.bcast(message, wid, 0, ROOT)
+        runtime.flush()
+
+    def receive() -> None:
+        runtime.wait(wid, next(epochs), ROOT)
+
+    def free() -> None:
+        runtime.close()
+        window.Free()
+
+    call = send if comm.rank == ROOT else receive
+    return _variant(comm, message, call, _of_window(window), free=free)
+
+
+def _one_sided(
+    comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]
+) -> Variant:
+    """Collective. Puts of the root to one rank after another."""
+    window = MPI.Win.Allocate(message.nbytes, 1, comm=comm)
+    extents = extents_of(comm, window)
+
+    def send() -> None:
+        bcast_linear(window, message, 0, ROOT, extents)
+
+    def look() -> None:
+        window.Lock(comm.rank)
+        window.Unlock(comm.rank)
+
+    call = send if comm.rank == ROOT else nothing
+    return _variant(comm, message, call, _of_window(window), look, free=window.Free)
+
+
+# -- the command -----------------------------------------------------------------------------------
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:

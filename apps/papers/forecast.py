@@ -36,10 +36,10 @@ from mpi4py import MPI
 from onesided.apps.bench.timing import Variant, interleaved, nothing, repeats, unchecked
 from onesided.apps.cli.failures import words
 from onesided.apps.cli.statistics import quartiles
-from onesided.apps.papers.broadcasters import ONE_SIDED, PASSIVE
 from onesided.collectives import OneSidedBroadcast, OnesidedError, PatternError, bcast_linear
 from onesided.collectives.trees import LARGEST_FIRST, children
 
+PASSIVE, ONE_SIDED = "passive", "one-sided"
 #: Messages of a hop beyond the first: the description and the request.
 GAPS = 2
 

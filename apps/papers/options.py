@@ -59,7 +59,7 @@ ARRAYS = ("empty", "plain")
 ARRAYS_NOTE = "in memory from collectives.empty, or in NumPy's"
 BUFFER = "1M"
 MESSAGE_SIZES = "64 256 1K 4K 16K 64K 256K 1M"
-#: Those of :mod:`onesided.apps.papers.partitioned_sends`, which is not imported for a help text.
+#: Those of :mod:`onesided.apps.papers.partitioned`, which is not imported for a help text.
 PARTITION_ORDERS = ("left-to-right", "randomized", "neighborhood")
 
 def bench_partitioned(parser: argparse.ArgumentParser) -> None:

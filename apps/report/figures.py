@@ -3,6 +3,7 @@
 A figure is one number of the rows over another, a line for every text of some labels, a panel for
 every text of others; bars where there is one number only. The same figures are images of
 ``--picture``, and SVG in the page of ``onesided report``, where they take the colors of the page.
+Images of fields are drawn here, too.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from onesided.apps.cli.options import Picture
 from onesided.apps.cli.report import BASELINE, METHOD, byte_count, duration, number
-from onesided.apps.report.chart import blank
 from onesided.apps.report.result import Entry, Result, known, part
 
 Point = tuple[float, float]
@@ -29,6 +32,7 @@ FORMATS: Mapping[str, Callable[[float], str]] = {
     RATE: "{:.3g}".format, PLAIN: number,
 }  # fmt: skip
 MOST_LINES, MOST_PANELS, MOST_BARS = 16, 8, 60
+LEAST_BARS = 3.0  # for which there is room in a figure
 
 
 @dataclass(frozen=True)
@@ -437,8 +441,8 @@ def _bars(axes: Any, plot: Plot) -> None:
             at += 1.0
         at += 0.6
     axes.set_yticks([place for place, _ in ticks], [text for _, text in ticks])
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.15 * most)
+    axes.set_ylim(max(at, LEAST_BARS), -0.8)  # downwards; a bar alone is no wider than others
+    axes.set_xlim(0, max(1.15 * most, 1.05 * (plot.level or 0.0)))
     if plot.level is not None:
         axes.axvline(plot.level, color=INK, linewidth=0.8, linestyle=(0, (5, 3)))
     axes.set_xticks([])
@@ -453,7 +457,6 @@ def _bars(axes: Any, plot: Plot) -> None:
 
 
 def _matrix(figure: Any, axes: Any, plot: Plot) -> None:
-    import numpy as np
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -481,3 +484,41 @@ def _matrix(figure: Any, axes: Any, plot: Plot) -> None:
     bar.ax.yaxis.set_major_formatter(told)
     bar.ax.yaxis.set_minor_formatter(told if narrow else NullFormatter())
     bar.ax.tick_params(colors=INK, labelsize=7, which="both")
+
+
+def save_slice(
+    path: str,
+    title: str,
+    labels: tuple[str, str],
+    values: NDArray[Any],
+    lengths: tuple[float, float],
+) -> None:
+    """Local. Draw a periodic field of two dimensions, the first index along the first label."""
+    figure = blank((6.0, 5.0))
+    axes = figure.add_subplot()
+    axes.set_title(title)
+    ends = []
+    for length, points in zip(lengths, values.shape, strict=True):
+        half = 0.5 * length / points  # values belong to the middle of what is drawn for them
+        ends += [-half, length - half]
+    image = axes.imshow(
+        np.asarray(values).T,
+        origin="lower",
+        extent=tuple(ends),
+        interpolation="bilinear",
+        cmap="magma",
+    )
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
+    figure.colorbar(image)
+    figure.savefig(path)
+
+
+def blank(size: tuple[float, float]) -> Any:
+    """Local. An empty figure of matplotlib, in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure

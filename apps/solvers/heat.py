@@ -36,7 +36,6 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.miniapps.halos import REFERENCE, Need, ways
-from onesided.apps.report.chart import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.options import conditions
 from onesided.collectives import Grid
@@ -390,7 +389,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     case = Case({}, [{METHOD: name} for name in wanted], opened, against=(REFERENCE, HANDED),
                 rest="compute")  # fmt: skip
     sweep(comm, options.but(iterations=rounds, seconds=inf), report, [case], "heating")
-    return report.end(comm, options.but(picture=None))
+    return report.end(comm, options)
 
 
 def _facts(problem: Problem) -> dict[str, Any]:
@@ -444,8 +443,6 @@ def _opened(
                 return Verdict(0.0, 0.0)
             if leads:
                 whole = [slice(0, length) for length in problem.shape]
-                if options.picture is not None:
-                    _draw(grid, one, done, options.picture)
                 field = grid.gather(one.state, 0, tuple(whole))
                 if options.verify:
                     field = by_rank_0(comm, partial(serial, problem, done + one.steps))
@@ -481,22 +478,3 @@ def _save(grid: Grid, one: Simulation, done: int, path: str) -> None:
     """Collective. The state as it is now."""
     file = Checkpoint(grid.comm, path, "heat", "temperature")
     file.save(done + one.steps, _facts(one.problem), partial(write_field, grid, one.state))
-
-
-def _draw(grid: Grid, one: Simulation, done: int, path: str) -> None:
-    """Collective. The temperature; in three dimensions in the middle of the first axis."""
-    problem = one.problem
-    wanted = [slice(0, count) for count in problem.shape]
-    if len(wanted) == 3:
-        middle = problem.shape[0] // 2
-        wanted[0] = slice(middle, middle + 1)
-    plane: Any = grid.gather(one.state, 0, tuple(wanted))
-    lengths = [count * problem.spacing for count in problem.shape][-2:]
-    names = ("x", "y", "z")[: len(problem.shape)][-2:]
-    title = f"Temperature, time {(done + one.steps) * problem.step:.4g}"
-
-    def paint() -> None:
-        values = plane.reshape(plane.shape[-2:])
-        save_slice(path, title, (names[0], names[1]), values, (lengths[0], lengths[1]))
-
-    by_rank_0(grid.comm, paint)

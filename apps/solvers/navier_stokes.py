@@ -1,8 +1,7 @@
 """``onesided navier-stokes``: the Taylor-Green vortex, with energy and dissipation over time.
 
-Pseudo-spectral in space, dealiased by the 3/2 rule, Runge-Kutta of fourth order in time. What is
-known about this flow is compared with: its first instants, and published values. Several methods
-follow the same flow side by side.
+Pseudo-spectral in space, dealiased by the 3/2 rule, Runge-Kutta of fourth order in time. Published
+values of this flow are compared with. Several methods follow the same flow side by side.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, astuple, dataclass, replace
-from fractions import Fraction
 from functools import partial
 from itertools import count
 from typing import Any
@@ -27,7 +25,7 @@ from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
-from onesided.apps.report.chart import save_slice
+from onesided.apps.report.figures import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.flow import Flow
 from onesided.apps.tools.fft import used_method
@@ -64,40 +62,16 @@ class State:
         return cls(step, time, shape, nu, dt, str(found["backend"]), str(found["effort"]))
 
 
-# What is known about the Taylor-Green vortex: its start, its first instants, published values.
+# What is known about the Taylor-Green vortex: its start, and published values.
 #
 # On a cube of side 2 pi, with velocity and length 1, the Reynolds number is one over the viscosity:
 #
 #     u = (sin x cos y cos z, -cos x sin y cos z, 0)
 #
-# Sources: G. I. Taylor and A. E. Green (1937), Proc. R. Soc. A 158, 499; M. E. Brachet et al.
-# (1983), J. Fluid Mech. 130, 411 (the series of the enstrophy without viscosity); W. M. van Rees
+# Sources: G. I. Taylor and A. E. Green (1937), Proc. R. Soc. A 158, 499; W. M. van Rees
 # et al. (2011), J. Comput. Phys. 230, 2794, whose spectral solution with 512^3 points is the
 # reference of case C3.5 of the International Workshops on High-Order CFD Methods; M. Mortensen
 # and H. P. Langtangen (2016), Comput. Phys. Commun. 203, 53 (energy at t = 0.1).
-
-#: Powers of time and viscosity -> coefficient of the enstrophy, complete up to t^6.
-ENSTROPHY_SERIES = {
-    (0, 0): Fraction(3, 8),
-    (1, 1): Fraction(-9, 4),
-    (2, 0): Fraction(5, 128),
-    (2, 2): Fraction(27, 4),
-    (3, 1): Fraction(-5, 8),
-    (3, 3): Fraction(-27, 2),
-    (4, 0): Fraction(25, 8448),
-    (4, 2): Fraction(1835, 384),
-    (4, 4): Fraction(81, 4),
-    (5, 1): Fraction(-1083, 11264),
-    (5, 3): Fraction(-761, 32),
-    (5, 5): Fraction(-243, 10),
-    (6, 0): Fraction(-52439, 376668160),
-    (6, 2): Fraction(24139, 16896),
-    (6, 4): Fraction(50449, 576),
-    (6, 6): Fraction(243, 10),
-}
-HIGHEST = 6  # power of time
-ENERGY = 1 / 8  # at the start
-EARLY = 0.5  # until when the series is used
 
 REYNOLDS = 1600.0  # of the published values that follow
 PUBLISHED_TIME, PUBLISHED_ENERGY = 0.1, 0.124953117517
@@ -106,35 +80,15 @@ PEAK_TIME, PEAK_DISSIPATION = 8.97, 0.0128575
 PEAK_SOURCE = "van Rees et al. 2011, 512^3"
 
 
-def series_enstrophy(time: float, nu: float) -> float:
-    """Local. Half the mean square of the vorticity, by its power series in time."""
-    return sum(float(c) * time**n * nu**m for (n, m), c in ENSTROPHY_SERIES.items())
-
-
-def series_energy(time: float, nu: float) -> float:
-    """Local. Half the mean square of the velocity; its rate is -2 nu times the enstrophy."""
-    terms = ENSTROPHY_SERIES.items()
-    lost = sum(float(c) * time ** (n + 1) * nu**m / (n + 1) for (n, m), c in terms)
-    return ENERGY - 2.0 * nu * lost
-
-
-def series_error(time: float, nu: float) -> float:
-    """Local. What the series may lack of the enstrophy: twice its last two orders."""
-    last = {powers: c for powers, c in ENSTROPHY_SERIES.items() if powers[0] >= HIGHEST - 1}
-    return 2.0 * sum(abs(float(c)) * time**n * nu**m for (n, m), c in last.items())
-
-
 # Energy and dissipation of a flow over time, and how they compare with what is known.
 
 COLUMNS = {
     "time": ".4g",
     "energy": ".10f",
     "dissipation": ".6e",
-    "energy by series": ".10f",
-    "dissipation by series": ".6e",
     "divergence": ".1e",
 }
-SERIES_MODES = 16  # along each axis, for the flow of the first instants
+EARLY_MODES = 16  # along each axis, for the flow of the first instants
 PEAK_MODES = 64  # with which the peak of the dissipation begins to show
 ROUNDING = 1e-12
 PUBLISHED_DIGITS = 1e-10  # of the published energy
@@ -149,11 +103,6 @@ class Moment:
     energy: float
     enstrophy: float
     divergence: float
-
-    @property
-    def early(self) -> bool:
-        """Local. Whether the series holds; times are sums of time steps, with their rounding."""
-        return self.time < EARLY + 1e-9
 
 
 class History:
@@ -179,12 +128,8 @@ class History:
         title = f"Taylor-Green vortex, {viscosity}, {modes} modes, time step {self._dt:g}"
         listing = Listing(title, COLUMNS)
         for each in self.moments:
-            energy = dissipation = None
-            if each.early:
-                energy = series_energy(each.time, self._nu)
-                dissipation = 2 * self._nu * series_enstrophy(each.time, self._nu)
-            seen = each.time, each.energy, 2 * self._nu * each.enstrophy
-            listing.rows.append((*seen, energy, dissipation, each.divergence))
+            lost = 2 * self._nu * each.enstrophy
+            listing.rows.append((each.time, each.energy, lost, each.divergence))
         return listing
 
     def verdicts(self) -> dict[str, Verdict]:
@@ -196,7 +141,7 @@ class History:
             lost = abs(last.energy / first.energy - 1.0)
             allowed = self._of_time_step(self.moments)
             found["energy lost without viscosity"] = Verdict(lost, allowed)
-        return found | self._early() | self._published()
+        return found | self._published()
 
     def _of_time_step(self, moments: Sequence[Moment]) -> float:
         """Relative error that the time steps explain: of fourth order in the fastest strain."""
@@ -204,24 +149,12 @@ class History:
         span = moments[-1].time - moments[0].time
         return ROUNDING + max(1.0, strain * span) * (self._dt * strain) ** 4
 
-    def _early(self) -> dict[str, Verdict]:
-        early = [each for each in self.moments if each.early and each.time > 0]
-        if not early or min(self._shape) < SERIES_MODES:
-            return {}
-        error = allowed = 0.0
-        for each in early:
-            known = series_enstrophy(each.time, self._nu)
-            error = max(error, abs(each.enstrophy / known - 1.0))
-            allowed = max(allowed, series_error(each.time, self._nu) / known)
-        allowed += self._of_time_step(early)
-        return {f"enstrophy up to t = {early[-1].time:.4g} by series": Verdict(error, allowed)}
-
     def _published(self) -> dict[str, Verdict]:
         found: dict[str, Verdict] = {}
         if not math.isclose(self._nu, 1 / REYNOLDS):
             return found
         for each in self.moments:
-            if math.isclose(each.time, PUBLISHED_TIME) and min(self._shape) >= SERIES_MODES:
+            if math.isclose(each.time, PUBLISHED_TIME) and min(self._shape) >= EARLY_MODES:
                 error = abs(each.energy / PUBLISHED_ENERGY - 1.0)
                 what = f"energy at t = {PUBLISHED_TIME}, {PUBLISHED_SOURCE}"
                 found[what] = Verdict(error, PUBLISHED_DIGITS + self._of_time_step([each]))

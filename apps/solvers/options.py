@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import (
@@ -45,20 +45,18 @@ def heat(parser: argparse.ArgumentParser) -> None:
     take(parser, "grid", "auto")
     run_options(parser, "two-sided,persistent,grid,halo,rma-fence")
     take(parser, "verify", note="all steps on rank 0 alone; every byte must be the same")
-    take(parser, "picture", note="the temperature at the end")
+    take(parser, "picture", note="the time over that of two-sided, and where it goes")
     _checkpoints(parser)
 
 
-@dataclass(frozen=True)
-class Named:
-    """A function or class of ``onesided.sparse``, and its keywords by the options that set them.
+class Named(NamedTuple):
+    """A function or class of ``onesided.sparse``.
 
-    ``hermitian``: a solver whose preconditioner must be Hermitian; ``preconditioned``: one that
-    takes any.
+    ``hermitian``: a solver whose preconditioner must be Hermitian, a preconditioner that is told
+    so; ``preconditioned``: a solver that takes one.
     """
 
     name: str
-    keywords: Mapping[str, str] = field(default_factory=dict)
     hermitian: bool = False
     preconditioned: bool = True
 
@@ -70,16 +68,16 @@ SOLVERS = {
     "minres": Named("minres", hermitian=True),
     "chebyshev": Named("chebyshev", hermitian=True),
     "bicgstab": Named("bicgstab"),
-    "gmres": Named("gmres", {"basis": "restart"}),
-    "fgmres": Named("fgmres", {"basis": "restart"}),
+    "gmres": Named("gmres"),
+    "fgmres": Named("fgmres"),
     "lsqr": Named("lsqr", preconditioned=False),
     "lsmr": Named("lsmr", preconditioned=False),
 }
 PRECONDITIONERS = {
     "none": None,
     "jacobi": Named("Jacobi"),
-    "ilu": Named("BlockILU", {"fill": "fill_factor", "hermitian": "hermitian"}),
-    "ssor": Named("SSOR", {"omega": "omega"}),
+    "ilu": Named("BlockILU", hermitian=True),
+    "ssor": Named("SSOR"),
     "amg": Named("AMG"),
 }
 
@@ -106,7 +104,7 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=InputFile,
                         help="matrix, in any format that spmv reads")
     take(parser, "partition", "rows")
-    take(parser, "output", note="the result, an HDF5 file")
+    take(parser, "output", note="the result, an .npy file")
     take(parser, "picture", note="how it converges")
     run_options(parser, "auto")
     take(parser, "repeats", "1", "a solution each, for timing")
@@ -129,16 +127,13 @@ def solve(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|FILE",
         type=InputFile,
         default="ones",
-        help="ones, random, or a FILE: Matrix Market, .npy, or HDF5 as --output writes it (ones)",
+        help="ones, random, or a FILE: Matrix Market, or .npy as --output writes it (ones)",
     )
     take(parser, "restart", note="the vector that --output wrote, on any number of ranks")
     take(parser, "rtol", "1e-6")
     take(parser, "atol", "0", "of the residual")
     take(parser, "maxiter", said="10 times the unknowns")
     take(parser, "verify", note="the residual by SciPy's product on rank 0")
-    add("--basis", metavar="N", type=positive, default=30, help="of gmres, fgmres: restarted (30)")
-    add("--omega", metavar="W", type=above_zero, default=1.0, help="of ssor, below 2 (1)")
-    add("--fill", metavar="F", type=above_zero, help="of ilu: SuperLU's, with this memory factor")
 
 
 def pagerank(parser: argparse.ArgumentParser) -> None:

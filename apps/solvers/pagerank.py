@@ -41,8 +41,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     def ended(matrix: DistMatrix, solution: Solution) -> None:
         report.listings["top"] = _top(comm, matrix, solution.x, options.top)
         if options.output is not None:
-            facts = {"damping": options.damping, "reason": solution.reason}
-            write_solution(comm, options.output, in_file_order(matrix, solution.x), facts)
+            write_solution(comm, options.output, in_file_order(matrix, solution.x))
 
     return run_methods(comm, options, report, prepared, verdict, ended)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,8 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import on_rank_0, reading
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS, Named
-from onesided.apps.solvers.vectors import in_file_order, vector, write_solution
+from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS
+from onesided.apps.solvers.vectors import check_output, in_file_order, vector, write_solution
 from onesided.apps.tools.rowblock import Maker
 from onesided.apps.tools.spmv import halo_setup
 from onesided.collectives.context import Scoped
@@ -51,6 +51,7 @@ def run_methods(
     the first method came to, while its matrix is there.
     """
     names = chosen(options.comm, baseline=False)
+    check_output(options.output)
     info = {"expected_iterations": PRODUCTS, **dict(options.info)}
     how: dict[str, Any] = {"info": info, "partition": options.partition}
     outcomes: dict[str, dict[str, Any]] = {}
@@ -119,11 +120,6 @@ REMARK = (
 )
 
 
-def _keywords(entry: Named, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Local. What the options say for a solver or a preconditioner."""
-    return {keyword: values[option] for option, keyword in entry.keywords.items()}
-
-
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where the solver did not converge."""
     solver, precond = SOLVERS[options.solver], PRECONDITIONERS[options.precond]
@@ -131,7 +127,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         raise CommandError(f"--solver {options.solver} takes no preconditioner")
     report = Report("solve", options.settings(), {}, remarks=[REMARK])
     sides: dict[int, NDArray[Any]] = {}
-    values = {**vars(options), "hermitian": solver.hermitian}
 
     def prepared(matrix: DistMatrix) -> tuple[Solve, Callable[[], object]]:
         side = sides[id(matrix)] = vector(comm, matrix, options.rhs)
@@ -139,9 +134,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         how["maxiter"] = options.maxiter
         if options.restart is not None:
             how["x0"] = vector(comm, matrix, options.restart)
-        how |= _keywords(solver, values)
         if precond is not None:
-            how["M"] = getattr(sparse, precond.name)(matrix, **_keywords(precond, values))
+            told = {"hermitian": solver.hermitian} if precond.hermitian else {}
+            how["M"] = getattr(sparse, precond.name)(matrix, **told)
         call: Callable[..., Solution] = getattr(sparse, solver.name)
         precondition = how.get("M")
         done = precondition.Free if isinstance(precondition, Scoped) else nothing
@@ -152,9 +147,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
     def ended(matrix: DistMatrix, solution: Solution) -> None:
         if options.output is not None:
-            facts = {"solver": options.solver, "precond": options.precond, "rhs": str(options.rhs)}
-            block = in_file_order(matrix, solution.x)
-            write_solution(comm, options.output, block, {**facts, "reason": solution.reason})
+            write_solution(comm, options.output, in_file_order(matrix, solution.x))
 
     return run_methods(comm, options, report, prepared, verdict, ended)
 

@@ -6,23 +6,18 @@ solvers work in the order of the matrix, which a partition may have permuted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import h5py
 import numpy as np
-import scipy.io
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.cli.failures import CommandError, user_errors, words
-from onesided.collectives import agreed
-from onesided.sparse import DistMatrix
+from onesided.apps.cli.failures import CommandError, user_errors
+from onesided.sparse import DistMatrix, DistVector, Partition, read_vector, write
 from onesided.sparse.solvers.space import start_block
 
-DATASET = "x"
+ENDING = ".npy"  # of the file of a vector
 
 
 def file_rows(matrix: DistMatrix) -> tuple[int, int]:
@@ -41,21 +36,9 @@ def in_file_order(matrix: DistMatrix, block: NDArray[Any]) -> NDArray[Any]:
     return moved
 
 
-def vector(comm: MPI.Intracomm, matrix: DistMatrix, source: str) -> NDArray[Any]:
-    """Collective. ``ones``, ``random``, or a file's vector, as this rank's block in matrix order.
-
-    :class:`CommandError` where a file cannot be read, or holds another number of entries.
-    """
-    rows = file_rows(matrix)
-    if source in NAMED:
-        block = NAMED[source](rows, matrix.dtype)
-    else:
-        with user_errors():
-            block = _scattered(comm, matrix, Path(source))
-    if matrix.ordering is None:
-        return block
-    moved: NDArray[Any] = matrix.ordering.forward(block)
-    return moved
+def _partition(comm: MPI.Intracomm, length: int) -> Partition:
+    """Collective. Of which every rank has so many entries."""
+    return Partition.from_lengths(np.array(comm.allgather(length), np.int64))
 
 
 def _ones(rows: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -68,92 +51,38 @@ NAMED: Mapping[str, Callable[[tuple[int, int], np.dtype[Any]], NDArray[Any]]] = 
 }
 
 
-def _scattered(comm: MPI.Intracomm, matrix: DistMatrix, path: Path) -> NDArray[Any]:
-    """Collective. This rank's entries of a vector that rank 0 reads."""
-    ranges = comm.gather(file_rows(matrix))
-    blocks: list[NDArray[Any]] | None = None
-    with agreed(comm):
-        if ranges is not None:
-            whole = _read(path)
-            if whole.shape != (matrix.shape[0],):
-                raise ValueError(
-                    f"{path} holds an array of shape {whole.shape}, the matrix has "
-                    f"{matrix.shape[0]} rows"
-                )
-            if whole.dtype.kind not in "biufc":
-                raise ValueError(f"{path} holds {whole.dtype}, no numbers")
-            blocks = [whole[first:last] for first, last in ranges]
-    block: NDArray[Any] = comm.scatter(blocks)
-    kind = matrix.dtype if block.dtype.kind != "c" else np.result_type(matrix.dtype, np.complex64)
-    return block.astype(kind)
+def vector(comm: MPI.Intracomm, matrix: DistMatrix, source: str) -> NDArray[Any]:
+    """Collective. ``ones``, ``random``, or a file's vector, as this rank's block in matrix order.
 
-
-def _read(path: Path) -> NDArray[Any]:
-    """Local. The vector of a file, told by the end of its name; a column is one as well."""
-    whole = READERS.get(path.suffix, _read_market)(path)
-    if whole.ndim == 2 and 1 in whole.shape:
-        whole = whole.reshape(-1)
-    return whole
-
-
-def _read_market(path: Path) -> NDArray[Any]:
-    found = scipy.io.mmread(path)
-    return np.asarray(found.toarray() if hasattr(found, "toarray") else found)
-
-
-def _read_hdf5(path: Path) -> NDArray[Any]:
-    with h5py.File(path, "r") as file:
-        if DATASET not in file:
-            raise ValueError(f"{path} has no dataset {DATASET!r}")
-        return np.asarray(file[DATASET])
-
-
-READERS: Mapping[str, Callable[[Path], NDArray[Any]]] = {
-    ".npy": lambda path: np.asarray(np.load(path, allow_pickle=False)),
-    ".h5": _read_hdf5,
-    ".hdf5": _read_hdf5,
-}
-
-
-def write_solution(
-    comm: MPI.Intracomm, path: str, block: NDArray[Any], attributes: Mapping[str, Any]
-) -> None:
-    """Collective. The ranks' blocks, one after the other, as dataset ``x`` of a new HDF5 file.
-
-    Rank 0 writes, and never holds more than one rank's block besides its own. What was there is
-    replaced when all of it is on the disk. :class:`CommandError` where it cannot be written.
+    :class:`CommandError` where a file cannot be read, or holds another number of entries.
     """
-    lengths = comm.allgather(len(block))
-    with user_errors(), agreed(comm):
-        if comm.rank != 0:
-            comm.send(block, dest=0)
-            return
-        others = (comm.recv(source=rank, tag=0) for rank in range(1, comm.size))
-        pieces = chain([block], others)
-        try:
-            _write(path, lengths, pieces, attributes)
-        except OSError as error:
-            raise CommandError(f"{path}: {words(error)}") from error
-        finally:
-            for _ in pieces:  # the other ranks send in any case
-                pass
+    rows = file_rows(matrix)
+    if source in NAMED:
+        block = NAMED[source](rows, matrix.dtype)
+    else:
+        with user_errors():
+            block = read_vector(comm, source, _partition(comm, rows[1] - rows[0])).array
+        if block.ndim != 1:
+            raise CommandError(f"{source} holds {block.shape[1]} columns, one is wanted")
+        kinds = (matrix.dtype, np.complex64) if block.dtype.kind == "c" else (matrix.dtype,)
+        block = block.astype(np.result_type(*kinds))
+    if matrix.ordering is None:
+        return block
+    moved: NDArray[Any] = matrix.ordering.forward(block)
+    return moved
 
 
-def _write(
-    path: str, lengths: list[int], pieces: Iterable[NDArray[Any]], attributes: Mapping[str, Any]
-) -> None:
-    """Local. Under another name, and moved when all of it is on the disk."""
-    part, first = Path(f"{path}.part"), 0
-    try:
-        with h5py.File(part, "w") as file:
-            dataset = None
-            for length, piece in zip(lengths, pieces, strict=True):
-                if dataset is None:
-                    dataset = file.create_dataset(DATASET, (sum(lengths),), piece.dtype)
-                    dataset.attrs.update(attributes)
-                dataset[first : first + length] = piece
-                first += length
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+def check_output(path: str | None) -> None:
+    """Local. :class:`CommandError` before the work where a vector is not written so."""
+    if path is not None and not path.endswith(ENDING):
+        raise CommandError(f"--output {path}: a vector is written as {ENDING}")
+
+
+def write_solution(comm: MPI.Intracomm, path: str, block: NDArray[Any]) -> None:
+    """Collective. The ranks' blocks, one after the other, in the order of the matrix's file.
+
+    What was there is replaced when all of it is on the disk. :class:`CommandError` where it cannot
+    be written.
+    """
+    with user_errors():
+        write(DistVector(comm, _partition(comm, len(block)), block), path)

@@ -123,7 +123,7 @@ def bench_programs(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench programs``."""
     parser.add_argument(
         "files", metavar="FILE", type=InputFile, nargs="*",
-        help="programs (default: those that come with the package, for shenfun, pySDC and others)",
+        help="programs (default: those that come with the package, for pySDC and pylops-mpi)",
     )  # fmt: skip
     parser.add_argument(
         "--set", metavar="NAME=VALUE", type=info_entry, action="append", default=[],
