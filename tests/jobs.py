@@ -304,6 +304,7 @@ PENCILFFT = {
     "cases_fft_wisdom": FFT,
     "cases_fft_dropin": [*on(1, 2), *full(4)],
     "cases_fft_line": [*FFT, *on(7, select="case_lines[char=D", thin=True)],
+    "cases_fluidfft": on(1, 2, 3),
     "cases_fft_nonblocking": FFT,
     "cases_io": [*on(3, thin=True), *full(1, 2, 4, 6),
                  Job(4, "disk", 2, (("ONESIDED_IO_DISK", "1"),), full=True, needs="virtual")],
