@@ -270,6 +270,18 @@ class Request(Persistent):
     ``setup_time`` is the time that initialization took on this rank, in seconds. ``chosen_by``
     says by what ``auto`` chose the method, empty where the caller did: by measuring, now or
     before, or by what usually wins.
+
+    Examples
+    --------
+    >>> request = Alltoall_init(comm, np.zeros(comm.size), None, method="rma-notify")
+    >>> request.Start()
+    >>> request.active
+    True
+    >>> request.Wait().size == comm.size
+    True
+    >>> request.state
+    'inactive'
+    >>> request.Free()
     """
 
     def __init__(self, operation: Operation, transport: Transport, resources: Resources) -> None:
@@ -687,6 +699,18 @@ def alternate(requests: Sequence[Request]) -> None:
 
     Raises :class:`RequestError` where a request occurs twice, has been started, alternates
     already, owns its receive memory in two slots, or is of another communicator than the first.
+
+    Examples
+    --------
+    >>> memory, send = empty(comm, comm.size), np.zeros(comm.size)
+    >>> pair = [Alltoall_init(comm, send, memory, method="rma-notify") for _ in range(2)]
+    >>> alternate(pair)
+    >>> for request in (pair[0], pair[1], pair[0]):
+    ...     request.Start()
+    ...     received = request.Wait()
+    >>> for request in pair:
+    ...     request.Free()
+    >>> free(memory)
     """
     if len({id(request) for request in requests}) != len(requests):
         raise RequestError("a request occurs twice in alternate()")

@@ -60,6 +60,13 @@ def from_triplets(
     Raises the same error on every rank: ``ValueError`` where lengths differ or an index is out
     of range, ``TypeError`` where indices are no integers or a dtype cannot hold the values,
     ``MismatchError`` where ranks pass different shapes.
+
+    Examples
+    --------
+    >>> rows = cols = np.arange(comm.rank, 6, comm.size)  # any entries on any rank
+    >>> with from_triplets(comm, rows, cols, np.ones(len(rows)), (6, 6)) as A:
+    ...     A.nnz
+    6
     """
     with agreed(comm, f"from_triplets with shape={tuple(shape)}, dtype={dtype}"):
         shape = operator.index(shape[0]), operator.index(shape[1])
@@ -82,6 +89,16 @@ class Assembler:
         for nodes, stiffness in elements:                      # any of them on any rank
             assembler.add(nodes[:, None], nodes[None, :], stiffness)
         A = assembler.assemble()
+
+    Examples
+    --------
+    >>> nodes = np.array([[0, 1]] if comm.rank == 0 else []).reshape(-1, 2)  # an element
+    >>> assembler = Assembler(comm, shape=(2, 2))
+    >>> for each in nodes.astype(int):
+    ...     assembler.add(each[:, None], each[None, :], [[1.0, -1], [-1, 1]])
+    >>> with assembler.assemble() as A:
+    ...     A.nnz
+    4
     """
 
     matrix: DistMatrix

@@ -42,6 +42,13 @@ def from_scipy(
     Raises the same error on every rank: ``TypeError`` where root's matrix is none, or the dtype
     cannot hold its values; ``ValueError`` where it is not two-dimensional; ``MismatchError`` where
     ranks pass different roots or dtypes.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> with from_scipy(comm, scipy.sparse.eye_array(4) if comm.rank == 0 else None) as A:
+    ...     A.nnz
+    4
     """
     csr = sparse.csr_array((0, 0))
     with agreed(comm, f"from_scipy with root={root}, dtype={dtype}"):
@@ -83,6 +90,14 @@ def from_rows(
 
     Raises the same error on every rank: ``TypeError`` where rows are none or the dtype cannot hold
     their values, ``ValueError`` where the columns differ.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> mine = scipy.sparse.eye_array(2, 2 * comm.size, k=2 * comm.rank, format="csr")
+    >>> with from_rows(comm, mine) as A:
+    ...     A.shape == (2 * comm.size, 2 * comm.size)
+    True
     """
     csr = sparse.csr_array((0, 0))
     with agreed(comm):

@@ -159,7 +159,7 @@ REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes"]
 BROADCASTS = ["specifications", "holes", "in_many_segments", "memory_in_use", "one_copy",
               "child_order"]  # fmt: skip
 DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "rma-fence]", "p2p")]
-DEEP = ["changing_roots", "at_once", "back_to_back"]
+DEEP = ["changing_roots", "at_once"]
 WITHOUT = ["kind=create", "kind=allocate", "roots", "windows", "own", "linear", "receivers"]
 
 # without what breaks rounds: off the node that leaves windows, of which MPICH complains at the end

@@ -95,7 +95,7 @@ def test_a_program_of_the_gallery(program, ranks):
 
 
 def test_the_gallery_shows_every_program_with_a_small_picture():
-    shown = [name for _, name in GENERATED.findall(PAGES["docs/gallery/index.md"])]
+    shown = re.findall(r"{literalinclude} (\w+)\.py", PAGES["docs/gallery/index.md"])
     assert sorted(shown) == [path.stem for path in GALLERY]
     for path in GALLERY:
         assert 1000 < path.with_suffix(".png").stat().st_size < 150_000, path
@@ -206,15 +206,18 @@ def test_pictures_in_files_are_what_is_drawn(pages):
         assert text == draw() + "\n", f"{name}: run docs/_ext/drawings.py"
 
 
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.parametrize("package", ["collectives", "pencilfft", "sparse"])
+def test_examples_of_the_reference(package, ranks):
+    program = mpi_harness.TESTS / "programs" / "examples.py"
+    outcome = servers.run(program, ranks, package, timeout=90)
+    assert outcome.kind == "pass", outcome.report()
+
+
 @pytest.mark.parametrize("package", ["collectives", "pencilfft", "sparse"])
 def test_every_public_name_is_documented(package):
     module = import_module(f"onesided.{package}")
-    shown = [
-        name
-        for what, words in GENERATED.findall(PAGES[f"docs/reference/{package}.md"])
-        if what == "api"
-        for name in words.split()[1:]
-    ]
+    shown = re.findall(r"^   (\w+)$", PAGES[f"docs/reference/{package}.md"], re.MULTILINE)
     assert sorted(shown) == sorted(module.__all__)
     silent = []
     for name in module.__all__:

@@ -30,6 +30,15 @@ class BlockILU(OfMatrix):
 
     With ``hermitian`` M solves with ``L |D| L^H`` instead, D being the diagonal of U, which is
     Hermitian and positive definite whatever the signs of the pivots.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, M=BlockILU(A, hermitian=True), rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
 
     def __init__(
@@ -80,7 +89,17 @@ class BlockILU(OfMatrix):
 
 class BlockLU(OfMatrix):
     """Block Jacobi: M solves with the own block of each rank, by SuperLU; additive Schwarz's method
-    without overlap. Hermitian where the matrix is, and definite where that is."""
+    without overlap. Hermitian where the matrix is, and definite where that is.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, M=BlockLU(A), rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
+    """
 
     def _build(self) -> None:
         """Collective. ``ValueError`` on every rank where a block is singular, with its rows."""

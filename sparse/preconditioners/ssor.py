@@ -22,6 +22,15 @@ class SSOR(OfMatrix):
     ``omega`` 1 is the symmetric Gauss-Seidel method. ``apply`` is Local: what couples the ranks is
     left out, so that the number of iterations depends on the number of ranks. M is Hermitian and
     positive definite where the matrix is, as cg needs it.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, M=SSOR(A), rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
 
     def __init__(self, A: DistMatrix, *, omega: float = 1.0) -> None:
