@@ -200,6 +200,29 @@ def test_tables_in_pages_are_those_of_the_results_and_the_registry(pages):
         assert pages.tables(text) == text, f"{page}: run docs/_ext/pages.py"
 
 
+#: Numbers that sentences quote: the page, the words around the least and the largest, and the cells
+#: of which they are that: files, how the names of rows begin, and columns.
+QUOTED = [
+    ("which-method", r"from `empty` \| rounds in (.*) to (.*) of the time of", "mpich openmpi",
+     ("two slots", "memory from"), slice(0, 5)),
+    ("which-method", r"1 to 16 MiB \| (.*) to (.*) of it", "mpich openmpi",
+     ("two slots", "memory from"), slice(5, None)),
+    ("which-method", r"on MPICH (.*) to (.*) of it;", "mpich", ("a plain",), slice(None)),
+    ("which-method", r"on Open MPI (.*) to (.*) up to 8 KiB", "openmpi", ("a plain",), slice(0, 3)),
+    ("which-method", r"from 128 KiB on \((.*) to (.*)\)", "openmpi", ("a plain",), slice(4, None)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "words", "files", "rows", "columns"), QUOTED)
+def test_numbers_in_sentences_are_those_of_the_results(page, words, files, rows, columns):
+    (quoted,) = re.findall(words, PAGES[f"docs/{page}.md"])
+    tables = [json.loads((DOCS / "results" / f"rounds-{mpi}.json").read_text())
+              for mpi in files.split()]  # fmt: skip
+    cells = [cell for table in tables for row in table["rows"] if row["name"].startswith(rows)
+             for cell in row["measured"][columns]]  # fmt: skip
+    assert quoted == (min(cells, key=float), max(cells, key=float))
+
+
 def test_pictures_in_files_are_what_is_drawn(pages):
     for name, draw in pages.drawings.FILES.items():
         text = (DOCS / "pictures" / name).read_text(encoding="utf-8")
