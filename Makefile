@@ -5,6 +5,7 @@ PYTHON ?= python3
 RANKS ?= 4
 PYTEST_ARGS ?=
 BENCH_RANKS ?= 2
+DECISIONS ?=
 
 ifeq ($(filter $(MPI),mpich openmpi),)
 $(error MPI is mpich or openmpi, not $(MPI))
@@ -29,7 +30,7 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test test-serial test-mpi test-all test-lowest test-sanitize test-petsc test-mpis \
 	test-pythons lint docs gallery \
-	bench results clean
+	bench decisions results clean
 
 demo: $(DEMO)/ready
 	$(ONESIDED) fft --shape 64 64 64 --ranks $(RANKS) --comm rma-fence --iterations 20 --verify
@@ -99,6 +100,10 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/onesided bench spmv --ranks 2 --json bench-results/spmv.json
 	$(BENCH)/bin/onesided bench check bench-results || true
 	$(BENCH)/bin/onesided report bench-results -o bench-results/report.html
+
+# whether auto takes the best method: 30 fresh decisions for each size and memory; DECISIONS: options
+decisions: $(BENCH)/ready
+	$(BENCH)/bin/mpiexec -n $(BENCH_RANKS) $(BENCH)/bin/python -m mpi4py tests/decisions.py $(DECISIONS)
 
 # the tables of docs/performance.md, measured with both MPIs; what bench-results/tables has is kept
 results:

@@ -85,7 +85,7 @@ def replace_file(path: Path, content: Any) -> None:
     name = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(name, "x", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
+            file.write(json.dumps(content))  # at once, and without indent: that is compiled
         os.replace(name, path)
     except BaseException:
         name.unlink(missing_ok=True)

@@ -3,7 +3,8 @@
 A rank's round is given as the transports themselves lower it, chains of steps (see
 ``onesided.collectives.program``), with names in place of addresses (:mod:`lowered`). A rank
 executes its chains as the interpreters do: one after the other, each as far as it goes, again and
-again.
+again. A round that is opened has a first chain that its caller executes, at any time, see
+:func:`filled`.
 What is free is when the ranks act, so that is what is explored, one small action at a time; a copy
 has a begin and an end, and a look at a counter in vain is an action as well. Three things are
 looked for:
@@ -32,6 +33,9 @@ Places = Name | list[Name]
 class Participant:
     """What one rank does, by turn: ``plans[round % turns]``.
 
+    ``filled`` has the plans of the rounds that it opens, for which ``asks`` gives, as AWAIT steps,
+    what must have come: where it has not, the round is started. ``opens`` says by turn whether its
+    program asks.
     ``grants`` are the cells that are raised to the number of the round when it begins, or with
     ``releases`` when what the round before has brought has been read; ``sends`` the places that its
     program fills before every round, ``reads`` by turn the places that it reads after the round,
@@ -44,14 +48,32 @@ class Participant:
     sends: Sequence[Name] = ()
     reads: Sequence[Mapping[Name, Places]] = field(default_factory=lambda: [{}])
     releases: bool = False
+    filled: Sequence[Sequence[Sequence[Step]]] = ()
+    asks: Sequence[Step] = ()
+    opens: Sequence[bool] = (True,)
 
 
 class ProtocolError(Exception):
     """A protocol does something wrong; the text says what, and how it got there."""
 
 
-# A rank's state: (round, phase, chain, heres, copying). Phases:
-START, RUN, READ, END = range(4)
+def filled(
+    rank: int, opening: Sequence[Step], chunks: Sequence[Sequence[Step]],
+    plan: Sequence[Sequence[Step]],
+) -> list[list[Step]]:
+    """The plan of a round that is opened: Open waits in ``opening``, then the caller writes the
+    chunks, and says so after each; what the transport does begins after the last."""
+    if not opening and not any(chunks):
+        return [[], *map(list, plan)]
+    cell, count = ("ready", rank), len(chunks)
+    caller = list(opening)
+    for number, steps in enumerate(chunks):
+        caller += [*steps, ("raise", cell, count, number + 1 - count)]
+    return [caller, *([("await", cell, count, 0), *chain] for chain in plan)]
+
+
+# A rank's state: (round, phase, chain, heres, copying). Phases; a round is started, or opened:
+START, ASK, STARTED, OPENED, READ, END = range(6)
 
 
 def explore(ranks: Sequence[Participant], rounds: int, most: int = 2_000_000) -> int:
@@ -65,17 +87,16 @@ def explore(ranks: Sequence[Participant], rounds: int, most: int = 2_000_000) ->
         moved = False
         for rank in range(len(ranks)):
             try:
-                after = explorer.act(state, rank)
+                acted = explorer.act(state, rank)
             except ProtocolError as error:
                 raise ProtocolError(f"{error}; ranks acted {_path(before, state)}") from None
-            if after is None:
-                continue
-            moved |= explorer.goes_on(state, rank)
-            if after not in before:
-                if len(before) >= most:
-                    raise RuntimeError(f"more than {most} states")
-                before[after] = (state, rank)
-                stack.append(after)
+            moved |= bool(acted) and explorer.goes_on(state, rank)
+            for after in acted:
+                if after not in before:
+                    if len(before) >= most:
+                        raise RuntimeError(f"more than {most} states")
+                    before[after] = (state, rank)
+                    stack.append(after)
         if not moved and not explorer.over(state):
             raise ProtocolError(f"no way on: {explorer.text(state)}; {_path(before, state)}")
     return len(before)
@@ -99,15 +120,21 @@ class _Explorer:
         self.places: dict[Name, int] = {}
         self.ranks = [
             Participant(
-                [[[self._step(step) for step in chain] for chain in plan] for plan in rank.plans],
+                self._plans(rank.plans),
                 [_number(self.cells, cell) for cell in rank.grants],
                 self._numbers(list(rank.sends)),
                 [{_number(self.places, place): self._numbers(sources)
                   for place, sources in reads.items()} for reads in rank.reads],
                 rank.releases,
+                self._plans(rank.filled),
+                [self._step(step) for step in rank.asks],
+                rank.opens,
             )
             for rank in ranks
         ]  # fmt: skip
+
+    def _plans(self, plans: Sequence[Sequence[Sequence[Step]]]) -> list[list[list[Step]]]:
+        return [[[self._step(step) for step in chain] for chain in plan] for plan in plans]
 
     def _numbers(self, places: Places) -> tuple[int, ...]:
         given = places if isinstance(places, list) else [places]
@@ -132,28 +159,43 @@ class _Explorer:
 
     def text(self, state: tuple) -> str:
         return "; ".join(
-            f"rank {i} in round {r[0] + 1} at {r[3]} of {[len(c) for c in self._plan(i, r[0])]}"
+            f"rank {i} in round {r[0] + 1} at {r[3]} of {[len(c) for c in self._plan(i, *r[:2])]}"
             for i, r in enumerate(state[0]) if r[1] != END
         )  # fmt: skip
 
-    def _plan(self, rank: int, number: int) -> Sequence[Sequence[Step]]:
-        plans = self.ranks[rank].plans
+    def _plan(self, rank: int, number: int, phase: int) -> Sequence[Sequence[Step]]:
+        plans = self.ranks[rank].filled if phase == OPENED else self.ranks[rank].plans
         return plans[number % len(plans)]
 
-    def act(self, state: tuple, rank: int) -> tuple | None:
-        """The state after the next action of a rank; None where it cannot act."""
+    def act(self, state: tuple, rank: int) -> list[tuple]:
+        """The states after the next action of a rank; none where it cannot act."""
+        number, phase, chain, heres, copying = state[0][rank]
+        found = [] if phase == END else [self._next(state, rank)]
+        if phase == OPENED and not copying:  # the caller and the rest do not wait for each other
+            plan = self._plan(rank, number, phase)
+            left = [i for i, steps in enumerate(plan) if heres[i] < len(steps)]
+            other = next((i for i in left if (i == 0) != (chain == 0)), None)
+            if other is not None:
+                mine = (number, phase, other, heres, False)
+                found.append(((*state[0][:rank], mine, *state[0][rank + 1 :]), *state[1:]))
+        return [each for each in found if each is not None]
+
+    def _next(self, state: tuple, rank: int) -> tuple | None:
         locals_, words, data = state
         number, phase = locals_[rank][:2]
-        if phase == END:
-            return None
         me = self.ranks[rank]
-        if phase == START:
-            self._check_fills(state, rank)
-            for place in me.sends:
-                data = _with(data, place, (self._data(place, number),))
+        if phase in (START, ASK):
             for cell in me.grants:
                 words = _with(words, cell, number + 1)
-            mine = (number, RUN, 0, (0,) * len(self._plan(rank, number)), False)
+            if phase == START and me.filled and me.opens[number % len(me.opens)]:
+                mine = (number, ASK, 0, (), False)
+            else:
+                may_open = phase == ASK and all(_has_come(words, step, number) for step in me.asks)
+                self._check_fills(state, rank)
+                for place in me.sends:
+                    data = _with(data, place, (self._data(place, number),))
+                then = OPENED if may_open else STARTED
+                mine = (number, then, 0, (0,) * len(self._plan(rank, number, then)), False)
         elif phase == READ:
             over = number + 1 == self.rounds
             for cell in me.grants if me.releases else ():
@@ -176,31 +218,31 @@ class _Explorer:
         Nobody sees whether a copy ends, or an AWAIT is passed, before that or a little earlier.
         """
         locals_, words, data = state
-        number, _, chain, heres, copying = locals_[rank]
-        plan, before = self._plan(rank, number), heres
+        number, phase, chain, heres, copying = locals_[rank]
+        plan, before = self._plan(rank, number, phase), heres
         while plan and heres[chain] < len(plan[chain]):
             step = plan[chain][heres[chain]]
             if step[0] == "await":
-                if words[step[1]] < (number + 1) * step[2] + step[3]:
+                if not _has_come(words, step, number):
                     break
             elif step[0] == "raise":
                 words = _with(words, step[1], (number + 1) * step[2] + step[3])
                 heres = _with(heres, chain, heres[chain] + 1)
-                return (number, RUN, chain, heres, False), words, data
+                return (number, phase, chain, heres, False), words, data
             elif not copying:
                 self._check_copy(state, rank, step)
-                return (number, RUN, chain, heres, True), words, data
+                return (number, phase, chain, heres, True), words, data
             else:
                 data, copying = self._copied(data, step), False
             heres = _with(heres, chain, heres[chain] + 1)
         if heres != before:  # others may act before this rank looks again
-            return (number, RUN, chain, heres, False), words, data
+            return (number, phase, chain, heres, False), words, data
         left = [i for i, steps in enumerate(plan) if heres[i] < len(steps)]
         if not left:
             self._check(rank, number, data)
             return (number, READ, 0, heres, False), words, data
         later = next((i for i in left if i > chain), left[0])
-        return None if later == chain else ((number, RUN, later, heres, False), words, data)
+        return None if later == chain else ((number, phase, later, heres, False), words, data)
 
     @staticmethod
     def _copied(data: tuple, step: Step) -> tuple:
@@ -213,12 +255,13 @@ class _Explorer:
         """Whether a rank that acts does more than look at counters in vain."""
         locals_, words, _ = state
         number, phase, _, heres, _ = locals_[rank]
-        plan = self._plan(rank, number)
-        if phase != RUN or all(here == len(c) for here, c in zip(heres, plan, strict=True)):
+        if phase not in (STARTED, OPENED):
+            return True
+        plan = self._plan(rank, number, phase)
+        if all(here == len(c) for here, c in zip(heres, plan, strict=True)):
             return True
         return any(
-            chain[here][0] != "await"
-            or words[chain[here][1]] >= (number + 1) * chain[here][2] + chain[here][3]
+            chain[here][0] != "await" or _has_come(words, chain[here], number)
             for here, chain in zip(heres, plan, strict=True) if here < len(chain)
         )  # fmt: skip
 
@@ -228,7 +271,7 @@ class _Explorer:
             if other == rank:
                 continue
             if copying:
-                step = self._plan(other, number)[chain][heres[chain]]
+                step = self._plan(other, number, phase)[chain][heres[chain]]
                 yield other, set(step[1]), step[3]
             elif phase == READ:
                 yield other, set(), set(self._reads(other, number))
@@ -271,6 +314,11 @@ def _number(numbers: dict[Name, int], name: Name) -> int:
     return numbers.setdefault(name, len(numbers))
 
 
+def _has_come(words: tuple, step: Step, number: int) -> bool:
+    """Whether an AWAIT step of a round can be passed."""
+    return bool(words[step[1]] >= (number + 1) * step[2] + step[3])
+
+
 def _with(values: tuple, index: int, value: object) -> tuple:
     return (*values[:index], value, *values[index + 1 :])
 
@@ -279,21 +327,24 @@ def _with(values: tuple, index: int, value: object) -> tuple:
 
 
 def wrong(ranks: Sequence[Participant]) -> Iterator[tuple[str, list[Participant]]]:
-    """What is left when a rank never waits for a counter, waits for one less (a segment, a round, a
-    slot), or raises a counter before the copies that it tells of; and what that is, in words."""
+    """What is left when a rank never waits, or asks, for a counter, waits for one less (a segment,
+    a round, a slot, a chunk), or raises a counter before the copies that it tells of; and what that
+    is, in words."""
     for rank, me in enumerate(ranks):
         for kind, change, words in (
             ("await", _left_out, "does not wait for"),
             ("await", _sooner, "waits for one less of"),
             ("raise", _told_first, "tells too early by"),
         ):
-            cells = {step[1]: None for plan in me.plans for chain in plan for step in chain
+            given = [[me.asks], *me.plans, *me.filled]
+            cells = {step[1]: None for plan in given for chain in plan for step in chain
                      if step[0] == kind}  # fmt: skip
             for cell in cells:
-                plans = [[change(list(chain), cell) for chain in plan] for plan in me.plans]
-                if plans != [[list(chain) for chain in plan] for plan in me.plans]:
-                    others = [*ranks[:rank], replace(me, plans=plans), *ranks[rank + 1 :]]
-                    yield f"rank {rank} {words} {cell}", others
+                [[asks], *plans] = [[change(list(chain), cell) for chain in plan] for plan in given]
+                if [[asks], *plans] != [[list(chain) for chain in plan] for plan in given]:
+                    started, opened = plans[: len(me.plans)], plans[len(me.plans) :]
+                    other = replace(me, plans=started, filled=opened, asks=asks)
+                    yield f"rank {rank} {words} {cell}", [*ranks[:rank], other, *ranks[rank + 1 :]]
 
 
 def spared(ranks: Sequence[Participant], rounds: int) -> set[str]:

@@ -4,14 +4,16 @@
         --methods exchange:rma-notify,broadcast:p2p,mixed --out campaign.jsonl
     ... --nodes emulated | emulated2 | virtual | cliques     (one rank a node, two, real ones)
     ... --seeds 17:18 --ranks 3 --methods mixed --shrink 60  (replay one seed, make it smaller)
-    ... --replay small.json --methods mixed                  (what --shrink has written)
+    ... --replay tests/programs/legal_kept/17-3-mixed-one.json
 
 The words of METHODS are those of tests/programs/legal.py; ``all`` stands for every any-order method
 of every family. Seeds run in chunks, one job each; a hang, a crash or an error costs the job, is
 noted with its seed, and the next seed goes on in a new one. With ``--out`` every chunk is noted,
-and what is noted is not run again. ``--shrink N`` tries up to N smaller programs for the first
-failure of every method and writes the smallest to ``legal-SEED-RANKS.json``. Exit code 1 where a
-program failed.
+and what is noted is not run again. Exit code 1 where a program failed.
+
+A program that failed is kept, with its methods and nodes, in ``tests/programs/legal_kept``, and is
+a test from then on. ``--shrink N`` tries up to N smaller programs for the first failure of every
+method, and keeps the smallest.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ import mpi_harness
 from legal_programs import Program, generate, problem, smaller
 
 PROGRAM = mpi_harness.TESTS / "programs" / "legal.py"
+KEPT = PROGRAM.parent / "legal_kept"
 FAMILIES = {
     "exchange": ("mpi-persistent", "p2p", "rma-lock", "rma-lock-hier", "rma-notify", "rma-p2p",
                  "rma-node", "rma-pscw"),
@@ -51,6 +54,7 @@ class Failure:
     methods: str
     kind: str  # one of KINDS
     reason: str
+    alone: bool = True  # False: all programs of the job came to their end, and something was left
 
     def __str__(self) -> str:
         return (f"{self.kind}: seed {self.seed} on {self.ranks} ranks with {self.methods}\n"
@@ -112,7 +116,7 @@ def run_seeds(methods: str, ranks: int, start: int, stop: int, place: Place,
             break
         if reached == stop:  # all programs came to their end, and then something was left
             kind = outcome.kind if outcome.kind in KINDS else "error"
-            tally.failures.append(Failure(start, ranks, methods, kind, outcome.report()))
+            tally.failures.append(Failure(start, ranks, methods, kind, outcome.report(), False))
             break
         if not begun:
             raise RuntimeError(f"the job ran no program\n{outcome.report()}")
@@ -135,6 +139,28 @@ def fails(program: Program, methods: str, place: Place) -> str | None:
     if any(entry.get("wrong") for entry in entries):
         return "wrong"
     return None if outcome.kind == "pass" else outcome.kind
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A program that failed, and how it was run."""
+
+    program: Program
+    methods: str
+    nodes: str
+
+    @classmethod
+    def read(cls, path: Path) -> Kept:
+        words = json.loads(path.read_text())
+        return cls(Program.from_json(words.pop("program")), **words)
+
+    def write(self, folder: Path) -> Path:
+        names = "-".join(word.split(":")[-1] for word in self.methods.split("+"))
+        path = folder / f"{self.program.seed}-{len(self.program.ranks)}-{names}-{self.nodes}.json"
+        words = {"methods": self.methods, "nodes": self.nodes, "program": self.program.to_json()}
+        folder.mkdir(exist_ok=True)
+        path.write_text(json.dumps(words))
+        return path
 
 
 def shrink(program: Program, attempt: Callable[[Program], str | None], budget: int) -> Program:
@@ -198,16 +224,16 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--timeout", type=float, default=10.0, help="seconds for one program")
     parser.add_argument("--out", type=Path, help="file of notes, to go on from")
     parser.add_argument("--shrink", type=int, default=0, metavar="N")
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="programs that were kept")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="a program that was kept")
     options = parser.parse_args(words)
     place = Place(options.nodes, options.timeout)
     methods = [name for word in options.methods.split(",")
                for name in (ALL if word == "all" else [word])]
     if options.replay:
-        kept = [Program.from_json(entry) for entry in json.loads(options.replay.read_text())]
-        kinds = [fails(program, name, place) for name in methods for program in kept]
-        print(kinds)
-        return 1 if any(kinds) else 0
+        kept = Kept.read(options.replay)
+        kind = fails(kept.program, kept.methods, Place(kept.nodes, options.timeout))
+        print(kind or "passed")
+        return 1 if kind else 0
     first, last = (int(word) for word in options.seeds.split(":"))
     noted = _noted(options.out, place) if options.out else {}
     tallies: dict[str, Tally] = {}
@@ -224,6 +250,9 @@ def main(words: Sequence[str] | None = None) -> int:
                 whole.failures += tally.failures
                 for failure in tally.failures:
                     print(failure, flush=True)
+                    if failure.alone:
+                        program = generate(failure.seed, ranks)
+                        print("kept as", Kept(program, name, place.nodes).write(KEPT), flush=True)
                 if options.out:
                     line = {"methods": name, "ranks": ranks, "nodes": place.nodes, "start": start,
                             "stop": stop, "passed": tally.passed,
@@ -234,8 +263,7 @@ def main(words: Sequence[str] | None = None) -> int:
             worst = whole.failures[0]
             small = shrink(generate(worst.seed, worst.ranks),
                            lambda program, name=name: fails(program, name, place), options.shrink)
-            Path(f"legal-{worst.seed}-{worst.ranks}.json").write_text(
-                json.dumps([small.to_json()]))
+            Kept(small, name, place.nodes).write(KEPT)
             print(f"smallest program that fails with {name}:\n{small}", flush=True)
     print(table(tallies))
     return 1 if any(tally.failures for tally in tallies.values()) else 0

@@ -11,6 +11,9 @@ from mpi4py import MPI
 
 from onesided.collectives.program import AWAIT, CALL, COPY, RAISE, REDUCE, address
 
+#: Who sends to whom, under which tag.
+Between = tuple[int, int, int]
+
 KINDS = {COPY: "copy", RAISE: "raise", AWAIT: "await", REDUCE: "reduce"}
 
 
@@ -79,17 +82,17 @@ class Ends:
 
     def __init__(self, context: Any) -> None:
         """From now on what is made on the communicator is noted."""
-        made = self._made = list[tuple[Any, str, tuple[int, int], Any]]()
+        made = self._made = list[tuple[Any, str, Between, Any]]()
 
         class Noting(MPI.Intracomm):
             def Send_init(self, spec: Any, peer: int, tag: int) -> Any:
                 request = super().Send_init(spec, peer, tag)
-                made.append((request, "send", (self.rank, peer), spec[0]))
+                made.append((request, "send", (self.rank, peer, tag), spec[0]))
                 return request
 
             def Recv_init(self, spec: Any, peer: int, tag: int) -> Any:
                 request = super().Recv_init(spec, peer, tag)
-                made.append((request, "receive", (peer, self.rank), spec[0]))
+                made.append((request, "receive", (peer, self.rank, tag), spec[0]))
                 return request
 
         context.comm = Noting(context.comm)
@@ -103,15 +106,21 @@ class Ends:
         return [(kind[0], (kind[1], end, between), 1, 0) for each in function.args[0]
                 for request, end, between, _ in self._made if request is each]  # fmt: skip
 
-    def named(self, names: Names) -> dict[tuple[str, tuple[int, int]], list[list[Name]]]:
+    def begun(self, arrays: Iterable[Any]) -> list[Step]:
+        """The steps that start the messages out of these arrays."""
+        starts = {address(array) for array in arrays}
+        return [("raise", ("begun", end, between), 1, 0) for _, end, between, buffer in self._made
+                if end == "send" and address(buffer) in starts]  # fmt: skip
+
+    def named(self, names: Names) -> dict[tuple[str, Between], list[list[Name]]]:
         """The buffers of the ends, by turn."""
-        found: dict[tuple[str, tuple[int, int]], list[list[Name]]] = {}
+        found: dict[tuple[str, Between], list[list[Name]]] = {}
         for _, end, between, buffer in self._made:
             found.setdefault((end, between), []).append(names.of(buffer))
         return found
 
 
-def wires(ends: Iterable[dict[tuple[str, tuple[int, int]], list[list[Name]]]]) -> list[Participant]:
+def wires(ends: Iterable[dict[tuple[str, Between], list[list[Name]]]]) -> list[Participant]:
     """What MPI does with messages, each a participant: it takes the data when the send has been
     started, which is complete then, and brings them when the receive has been."""
     buffers = {key: places for each in ends for key, places in each.items()}

@@ -59,6 +59,7 @@ SMALL = {
         "bench broadcast": "--sizes 64 --iterations 1 --comm mpi",
         "bench fft": "--shape 6 5 4 --iterations 1 --comm p2p --against fftw-mpi",
         "bench halo": "--shape 8 8 --iterations 1",
+        "bench programs": f"{mpi_harness.TESTS}/programs/of_others.py --iterations 1 --set N=6",
         "bench spmv": "--shape 4 --mesh 0 --iterations 1 --comm p2p",
     },
     2: {

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from onesided.apps.papers.partitioned_sends import (
-    MARKINGS,
     ORDERS,
     Runner,
+    marks,
     rectangle,
     runs,
 )
@@ -25,7 +25,7 @@ TEAMS = [1, 2, 3, 4, 16]
 @pytest.mark.parametrize("name", ORDERS)
 @pytest.mark.parametrize(("partitions", "threads"), list(itertools.product(SIZES, TEAMS)))
 def test_every_partition_is_marked_once(name, partitions, threads):
-    shares = ORDERS[name].divide(partitions, threads, 3)
+    shares = ORDERS[name](partitions, threads, 3)
     assert len(shares) <= threads
     assert sorted(itertools.chain(*shares)) == list(range(partitions))
     for share in shares:
@@ -34,23 +34,23 @@ def test_every_partition_is_marked_once(name, partitions, threads):
 
 @pytest.mark.parametrize(("partitions", "threads"), list(itertools.product(SIZES, TEAMS)))
 def test_from_left_to_right_a_thread_has_one_range(partitions, threads):
-    shares = ORDERS["left-to-right"].divide(partitions, threads, 0)
+    shares = ORDERS["left-to-right"](partitions, threads, 0)
     assert {len(runs(share)) for share in shares if share} == {1}
     lengths = [len(share) for share in shares]
     assert max(lengths) - min(lengths) <= 1
 
 
 def test_the_random_order_is_that_of_its_seed():
-    divide = ORDERS["randomized"].divide
+    divide = ORDERS["randomized"]
     assert divide(50, 1, 7) == divide(50, 1, 7) != divide(50, 1, 8)
-    assert divide(50, 1, 7) != ORDERS["left-to-right"].divide(50, 1, 7)
+    assert divide(50, 1, 7) != ORDERS["left-to-right"](50, 1, 7)
     assert list(itertools.chain(*divide(50, 4, 7))) == divide(50, 1, 7)[0]
 
 
 def test_neighbors_get_the_border_of_a_tile_first():
-    (cells,) = ORDERS["neighborhood"].divide(16, 1, 0)
+    (cells,) = ORDERS["neighborhood"](16, 1, 0)
     assert cells == [0, 1, 2, 3, 4, 7, 8, 11, 12, 13, 14, 15, 5, 6, 9, 10]
-    tiles = ORDERS["neighborhood"].divide(36, 4, 0)
+    tiles = ORDERS["neighborhood"](36, 4, 0)
     assert tiles[1] == [3, 4, 5, 9, 11, 15, 16, 17, 10]
 
 
@@ -66,22 +66,22 @@ def test_grids_are_as_square_as_they_can_be(cells):
 
 def test_marks_follow_the_order():
     share = [4, 5, 6, 2, 3]
-    marks, ready = [], []
+    marked, ready = [], []
 
     def mark(*which):
         ready.append(time.perf_counter())
-        marks.append(which)
+        marked.append(which)
 
     runner = Runner(mark=mark, mark_range=mark)
-    one, many = (MARKINGS[way](runner, share) for way in ("one by one", "in bulk"))
+    one, many = (marks(runner, way, share) for way in ("one by one", "in bulk"))
     for work, expected in ((one, [4, 5, 6, 2, 3]), (many, [(4, 6), (2, 3)])):
         latest = work()
         assert ready[-2] <= latest <= ready[-1]
-        assert [which[0] if len(which) == 1 else which for which in marks] == expected
-        marks.clear()
-    assert MARKINGS[""](runner, share) is None
+        assert [which[0] if len(which) == 1 else which for which in marked] == expected
+        marked.clear()
+    assert marks(runner, "", share) is None
 
 
 def test_nobody_marks_where_nothing_can_be_marked():
-    assert MARKINGS["one by one"](Runner(), [0]) is None
-    assert MARKINGS["in bulk"](Runner(mark=print), [0]) is None
+    assert marks(Runner(), "one by one", [0]) is None
+    assert marks(Runner(mark=print), "in bulk", [0]) is None

@@ -234,7 +234,8 @@ def test_the_source_folder_is_not_an_import_name(package):
 def folders() -> set[str]:
     """Every folder with Python files, as a package name; programs among the data are no modules."""
     parents = {path.relative_to(ROOT).parent for path in SOURCES}
-    return {".".join(["onesided", *parent.parts]) for parent in parents if parent.name != "data"}
+    modules = [parent for parent in parents if "data" not in parent.parts]
+    return {".".join(["onesided", *parent.parts]) for parent in modules}
 
 
 def test_every_folder_is_listed_for_the_wheel():
@@ -270,7 +271,8 @@ def test_the_wheel_has_every_file(tmp_path):
         inside = set(wheel.namelist())
     expected = {f"onesided/{path.relative_to(ROOT)}" for path in SOURCES}
     expected |= {f"onesided/{package}/py.typed" for package in PACKAGES}
-    data = {path for path in (ROOT / "apps" / "data").glob("*") if path.is_file()}
+    data = {path for path in (ROOT / "apps" / "data").rglob("*") if path.is_file()}
+    data = {path for path in data if "__pycache__" not in path.parts}
     assert data
     expected |= {f"onesided/{path.relative_to(ROOT)}" for path in data}
     assert expected <= inside, sorted(expected - inside)

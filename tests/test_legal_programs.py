@@ -22,8 +22,8 @@ from legal_programs import (
 )
 
 SEEDS = range(60)
-#: Programs that failed once; what --shrink of the campaign writes belongs here.
-KEPT = sorted((campaign.PROGRAM.parent / "legal_kept").glob("*.json"))
+#: Programs that failed once; the campaign writes them.
+KEPT = sorted(campaign.KEPT.glob("*.json"))
 PLACE = functools.partial(campaign.Place, launch=servers.run)
 ONE_OF_EACH = [  # the longest family once, the others again and again
     "+".join(f"{family}:{names[i % len(names)]}" for family, names in campaign.FAMILIES.items())
@@ -217,6 +217,13 @@ def test_shrinking_keeps_what_fails():
     assert campaign.shrink(program, lambda candidate: None, 10) == program
 
 
+def test_what_failed_is_kept_with_how_it_was_run(tmp_path):
+    kept = campaign.Kept(generate(8, 3), "exchange:p2p+broadcast:auto", "emulated")
+    path = kept.write(tmp_path)
+    assert path.name == "8-3-p2p-auto-emulated.json"
+    assert campaign.Kept.read(path) == kept
+
+
 def test_the_table_counts_by_kind():
     failure = campaign.Failure(1, 2, "mixed", "hang", "")
     text = campaign.table({"mixed": campaign.Tally(3, [failure, failure])})
@@ -238,19 +245,28 @@ def test_every_any_order_method_is_tried():
 # -- under MPI ------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def need_nodes(request):
+    """Skips where such nodes cannot be had."""
+    fixtures = {"virtual": "virtual_nodes", "cliques": "cliques"}
+    return lambda nodes: nodes in fixtures and request.getfixturevalue(fixtures[nodes])
+
+
 def all_pass(methods, ranks, seeds, nodes="one", most=1):
     tally = campaign.run_seeds(methods, ranks, seeds.start, seeds.stop, PLACE(nodes), most)
     if tally.failures:
-        again = (f"replay: tests/legal_programs_campaign.py --methods {methods} --ranks {ranks} "
-                 f"--nodes {nodes} --seeds {tally.failures[0].seed}:{tally.failures[0].seed + 1}")
+        seed = tally.failures[0].seed
+        again = (f"replay, and keep: tests/legal_programs_campaign.py --methods {methods} "
+                 f"--ranks {ranks} --nodes {nodes} --seeds {seed}:{seed + 1}")
         pytest.fail("\n\n".join([again, *map(str, tally.failures)]), pytrace=False)
     assert tally.passed == len(seeds)
 
 
 @pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
-def test_programs_that_failed_once(file):
-    for entry in json.loads(file.read_text()):
-        assert campaign.fails(Program.from_json(entry), "mixed", PLACE()) is None
+def test_programs_that_failed_once(file, need_nodes):
+    kept = campaign.Kept.read(file)
+    need_nodes(kept.nodes)
+    assert campaign.fails(kept.program, kept.methods, PLACE(kept.nodes)) is None
 
 
 @pytest.mark.some(1)
@@ -286,9 +302,8 @@ def test_many_programs(methods, ranks):
 @pytest.mark.full
 @pytest.mark.parametrize("nodes", ["emulated", "emulated2", "virtual", "cliques"])
 @pytest.mark.parametrize("methods", [*campaign.ALL, "mixed"])
-def test_many_programs_on_nodes(request, methods, nodes):
-    if nodes in ("virtual", "cliques"):
-        request.getfixturevalue("virtual_nodes" if nodes == "virtual" else "cliques")
+def test_many_programs_on_nodes(need_nodes, methods, nodes):
+    need_nodes(nodes)
     all_pass(methods, 4, range(2000, 2100), nodes, most=5)
 
 

@@ -56,12 +56,9 @@ def counted(size: int, asked: Sequence[int] | None, usual: Sequence[int]) -> lis
     return sorted(set(asked))
 
 
-def node_of_ranks(comm: MPI.Intracomm, ranks_per_node: int | None) -> list[int]:
-    """Collective. For every rank the lowest rank of its node, real or emulated."""
+def node_of_ranks(comm: MPI.Intracomm) -> list[int]:
+    """Collective. For every rank the lowest rank of its node."""
     shared = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
-    if ranks_per_node is not None:
-        whole, shared = shared, shared.Split(comm.rank // ranks_per_node)
-        whole.Free()
     first = shared.bcast(comm.rank)
     shared.Free()
     return comm.allgather(first)

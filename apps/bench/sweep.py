@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from mpi4py import MPI
 
+from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.ranks import among
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.bench.timing import REGION, Timings, Variant, clocked, interleaved, repeats
@@ -168,7 +169,7 @@ def measure(
 def _prepared(comm: MPI.Intracomm, make: Make, labels: Labels) -> _Ready:
     try:
         variant, taken = clocked(comm, partial(make, labels))
-    except (UnsupportedError, ResourceError, MPIError) as error:
+    except (UnsupportedError, ResourceError, MPIError, ForeignError) as error:
         return _Ready(labels, reason=words(error))
     return _Ready(labels, variant, [taken])
 

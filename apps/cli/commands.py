@@ -89,6 +89,8 @@ COMMANDS = (
         "Compare the ghosts of a grid with persistent messages written by hand."),
     Command("bench partitioned", "papers.partitioned",
         "Compare partitioned sends with messages, and with the MPI's own partitioned send."),
+    Command("bench programs", "tools.programs",
+        "Run programs that were written for mpi4py-fft as they are, and with one line more."),
     Command("bench rma-mt", "papers.rmamt",
         "Measure one-sided messages of several threads, as the suite RMA-MT does.", by_cases=True),
     Command("bench spmv", "tools.spmv:run_bench",

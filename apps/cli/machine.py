@@ -30,7 +30,7 @@ SOURCE = Path(__file__).resolve().parents[2]
 ROOMS = ("collectives", "pencilfft", "sparse", "apps")
 PACKAGES = (
     "onesided", "numpy", "scipy", "mpi4py", "ducc0", "pyfftw", "mkl", "mkl-fft",
-    "mpi4py-fft", "numba",
+    "mpi4py-fft", "numba", "shenfun", "pySDC", "pylops-mpi",
 )
 BUILDS = ("mpich", "openmpi", "mpiabi", "impi")  # what a wheel of mpi4py has in its file names
 THREAD_LEVELS = {

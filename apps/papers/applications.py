@@ -24,9 +24,9 @@ from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fft import COMMUNICATION, PEER, transform_case
-from onesided.apps.tools.petsc import cg_question, residual_question
+from onesided.apps.tools.petsc import Petsc, cg_question, residual_question
 from onesided.apps.tools.rowblock import RowBlock
-from onesided.apps.tools.spmv import PETSC, grid, halo_setup, petsc_job, vector
+from onesided.apps.tools.spmv import PETSC, grid, halo_setup, vector
 from onesided.sparse import DistMatrix, cg
 from onesided.sparse.solvers import Solution
 
@@ -135,9 +135,9 @@ def _error(comm: MPI.Intracomm, matrix: DistMatrix, b: NDArray[Any], solution: S
 
 
 def _petsc(comm: MPI.Intracomm, block: RowBlock, steps: int) -> Variant:
-    """Collective. PETSc with our rows; ``UnsupportedError`` where it does not take part."""
+    """Collective. PETSc with our rows; ``ForeignError`` where it does not take part."""
     asked = cg_question(steps, 0.0)  # so many iterations are a warm-up of their own
-    job = petsc_job(comm, block, vector(0, block.shape[1], np.dtype(np.float64)))
+    job = Petsc(comm, block, vector(0, block.shape[1], np.dtype(np.float64)))
 
     def check() -> Verdict:
         """Compare the residual that it comes to, computed anew, with that of its recurrence."""

@@ -36,16 +36,13 @@ from onesided.apps.papers.broadcasters import (
     makers,
 )
 from onesided.apps.papers.forecast import LogGP, crossing, parameters, predicted
-from onesided.collectives.hints import Hints
 
 OVERTAKES = {BINOMIAL: LINEAR, PASSIVE: ONE_SIDED}
 PREDICTED = "predicted_s"
 FEW = 8  # ranks up to which every number is tried, and steps of so many beyond
 REMARK = (
     "Times go from a barrier until the last rank has the data; vs mpi: medians of the ratios of "
-    "times taken in the same round. predicted: LogGP, for what is sent between nodes (rma-linear, "
-    "rma-binomial) or to all ranks (one-sided, passive); --info ranks_per_node=1 takes every rank "
-    "for a node."
+    "times taken in the same round. predicted: LogGP, of the paper's own one-sided and passive."
 )
 
 
@@ -53,16 +50,14 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
     variants = labels_of(options.comm)
     counts = counted(comm.size, options.ranks_list, _counts(comm.size))
-    with user_errors():
-        ranks_per_node = Hints.of(hints(options)).ranks_per_node
-    nodes = node_of_ranks(comm, ranks_per_node)
+    nodes = node_of_ranks(comm)
     pattern = {"ranks": comm.size, "counts": counts, "nodes": len(set(nodes))}
     report = Report("bench broadcast", options.settings(), pattern, remarks=[REMARK],
                     across="bytes", by="ranks")  # fmt: skip
     networks, reasons = _measured(comm, nodes)
     cases = [
         Case({"ranks": str(count), "bytes": byte_count(size)}, variants,
-             partial(_opened, size, networks, nodes[:count], options), count)
+             partial(_opened, size, networks, options), count)
         for count in counts for size in sorted(set(options.sizes))
     ]  # fmt: skip
     sweep(comm, options, report, cases, "broadcasting")
@@ -77,7 +72,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 
 def _opened(
-    size: int, networks: Mapping[str, LogGP], nodes: Sequence[int], options: Options,
+    size: int, networks: Mapping[str, LogGP], options: Options,
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
     """Collective. The message, and what makes each variant of it."""  # fmt: skip
@@ -86,7 +81,7 @@ def _opened(
     def make(labels: Labels) -> Variant:
         method, order = labels[METHOD], labels.get("order", "")
         variant = known[method](comm, message, order, hints(options))
-        told = predicted(networks, nodes, method, order, size)
+        told = predicted(networks, comm.size, method, order, size)
         more = {} if told is None else {PREDICTED: told}
         return replace(variant, metrics={**variant.metrics, **more})
 

@@ -15,10 +15,8 @@ The linear broadcast, which the paper gives no formula for, issues all its Puts 
 all: the data leave one after the other, a gap and their length apart, and the last ones are
 acknowledged. Both models let pairs of ranks send at the same time without sharing anything.
 
-What they predict for ``onesided bench broadcast``: methods that share memory inside a node send
-between nodes only; the binomial tree has as many ranks as there are nodes, and the linear one the
-root and the ranks off its node. Where that is one rank there is nothing to predict. The other two
-send to every rank.
+They predict the paper's own broadcasts: ``passive``, by the tree, and ``one-sided``, which is
+linear. The persistent methods share memory inside a node, of which neither model knows.
 """
 
 from __future__ import annotations
@@ -26,28 +24,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import cycle
+from itertools import count
 from statistics import median
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from onesided.apps.bench.timing import Variant, interleaved, nothing, repeats, unchecked
 from onesided.apps.cli.failures import words
 from onesided.apps.cli.statistics import quartiles
-from onesided.apps.papers.broadcasters import BINOMIAL, LINEAR, ONE_SIDED, PASSIVE
-from onesided.collectives import (
-    Bcast_init,
-    OneSidedBroadcast,
-    OnesidedError,
-    PatternError,
-    bcast_linear,
-)
+from onesided.apps.papers.broadcasters import ONE_SIDED, PASSIVE
+from onesided.collectives import OneSidedBroadcast, OnesidedError, PatternError, bcast_linear
 from onesided.collectives.trees import LARGEST_FIRST, children
 
 #: Messages of a hop beyond the first: the description and the request.
@@ -128,29 +118,19 @@ def _check(ranks: int, nbytes: int) -> None:
 
 # The parameters of LogP and LogGP of this machine, by Puts and ping-pongs between two ranks.
 #
-# Overhead, latency and the gap per byte are those of bare Puts in a window like that of the
-# method: ``o`` is how long the call takes, ``2 L`` the rest of a short Put that is flushed, and
-# ``G`` the slope over the length. ``g`` is what another message in a row adds, as the method
-# sends it: a Put alone, or the half of a Put and a flag that are flushed one after the other.
-# What a rank that waits adds, ``o_r``, is the rest of a hop: a short broadcast to and fro between
-# the two by the method itself, so that it holds its software as well. The other ranks meanwhile
-# wait in MPI, as they do in a broadcast.
+# Overhead, latency and the gaps are those of bare Puts: ``o`` is how long the call takes, ``2 L``
+# the rest of a short Put that is flushed, ``g`` what another one in a row adds, ``G`` the slope
+# over the length. What a rank that waits adds, ``o_r``, is the rest of a hop: a short broadcast by
+# the method itself, so that it holds its software as well. The other ranks meanwhile wait in MPI,
+# as they do in a broadcast.
 
 SHORT = 8  # bytes
 IN_A_ROW = 8  # Puts before one flush
 ISSUES = 40  # Puts of which the call is timed
 LONG = (1 << 16, 1 << 18, 1 << 20)  # bytes, for the slope
-WITH_FLAG = 2  # messages that a persistent method sends to one rank: data and flag
 ROUNDS = 20
 
 Call = Callable[[], object]
-
-
-def _putter(window: MPI.Win, target: int, data: NDArray[np.uint8], first: int = 0) -> Call:
-    """Local. Puts the data to two places in turn, as slots of requests do."""
-    origin, size = [data, MPI.BYTE], data.size
-    targets = cycle([[start, size, MPI.BYTE] for start in (first, first + size)])
-    return lambda: window.Put(origin, target, next(targets))
 
 
 def _overhead(pair: MPI.Intracomm, put: Call, flush: Call) -> float:
@@ -178,140 +158,88 @@ def _seconds_of(comm: MPI.Intracomm, calls: Mapping[str, Call]) -> dict[str, flo
     return {name: quartiles(times)[0] for name, times in found.times.items()}
 
 
-def of_puts(pair: MPI.Intracomm, *, flagged: bool) -> LogGP:
+def of_puts(pair: MPI.Intracomm) -> LogGP:
     """Collective over two ranks. What Puts to each other cost; ``o_r`` is zero.
 
-    ``flagged``: as the persistent methods send, into memory of the caller, and a flag after every
-    message; the others leave the flushing to the end, and have memory of MPI's. Each length has
-    memory of its own, so that it finds no more of it in the cache than a method does whose rounds
-    alternate with those of others.
+    Each length has memory of its own, so that it finds no more of it in the cache than a method
+    does whose rounds alternate with those of others.
     """
-    other, end = 1 - pair.rank, 2 * sum(LONG)
-    with ExitStack() as stack:
-        if flagged:
-            window = MPI.Win.Create(np.zeros(end, np.uint8), 1, comm=pair)
-        else:
-            window = MPI.Win.Allocate(end, 1, comm=pair)
-        stack.callback(window.Free)
-        window.Lock_all()
-        stack.callback(window.Unlock_all)
-        data, flush = np.ones(max(LONG), np.uint8), partial(window.Flush, other)
-        short = _putter(window, other, data[:SHORT])
-        word, place = [data[:SHORT], 1, MPI.INT64_T], [0, 1, MPI.INT64_T]
+    other, data = 1 - pair.rank, np.ones(max(LONG), np.uint8)
+    window = MPI.Win.Allocate(sum(LONG), 1, comm=pair)
+    window.Lock_all()
 
-        def flushed(put: Call, times: int = 1) -> None:
-            for _ in range(times):
-                put()
-            flush()
+    def put(nbytes: int, place: int = 0) -> None:
+        window.Put([data, nbytes, MPI.BYTE], other, [place, nbytes, MPI.BYTE])
 
-        def notice() -> None:
-            flushed(short)
-            window.Accumulate(word, other, place, MPI.REPLACE)
-            flush()
+    def flushed(nbytes: int, place: int = 0, times: int = 1) -> None:
+        for _ in range(times):
+            put(nbytes, place)
+        window.Flush(other)
 
-        calls: dict[str, Call] = {
-            "put": partial(flushed, short), "in a row": partial(flushed, short, IN_A_ROW),
-            "notice": notice,
-        }  # fmt: skip
-        first = 0
-        for nbytes in LONG:
-            calls[str(nbytes)] = partial(flushed, _putter(window, other, data[:nbytes], first))
-            first += 2 * nbytes
-        overhead, times = _overhead(pair, short, flush), _seconds_of(pair, calls)
-        pair.Barrier()
-    in_a_row = max(times["in a row"] - times["put"], 0.0) / (IN_A_ROW - 1)
+    calls: dict[str, Call] = {
+        "put": partial(flushed, SHORT), "in a row": partial(flushed, SHORT, times=IN_A_ROW),
+    }  # fmt: skip
+    for number, nbytes in enumerate(LONG):
+        calls[str(nbytes)] = partial(flushed, nbytes, sum(LONG[:number]))
+    overhead = _overhead(pair, partial(put, SHORT), partial(window.Flush, other))
+    times = _seconds_of(pair, calls)
+    window.Unlock_all()
+    window.Free()
     slope = np.polyfit(LONG, [times[str(nbytes)] for nbytes in LONG], 1)[0]
     return LogGP(
         latency=max(times["put"] - overhead, 0.0) / 2,
         overhead=overhead,
-        gap=times["notice"] / WITH_FLAG if flagged else in_a_row,
+        gap=max(times["in a row"] - times["put"], 0.0) / (IN_A_ROW - 1),
         byte_gap=max(float(slope), 0.0),
     )
 
 
-def with_hop(network: LogGP, hop: float) -> LogGP:
-    """Local. The same with an ``o_r`` such that a short hop takes so many seconds."""
-    known = network.overhead + GAPS * network.gap + network.latency
-    return replace(network, waiting=max(hop - known, 0.0))
-
-
-def persistent_hop(pair: MPI.Intracomm) -> float:
-    """Collective over two ranks. Seconds of a short hop of the persistent binomial broadcast."""
-    data = np.zeros(SHORT, np.uint8)
-    info = {"ranks_per_node": "1"}
-    with ExitStack() as stack:
-        requests = []
-        for root in (0, 1):
-            requests.append(Bcast_init(pair, data, root, method=BINOMIAL, info=info))
-            stack.callback(requests[-1].Free)
-
-        def to_and_fro() -> None:
-            for request in requests:
-                request.Start()
-                request.Wait()
-
-        return _hop_of(pair, to_and_fro) / 2
-
-
-def one_sided_hop(pair: MPI.Intracomm) -> float:
+def _one_sided_hop(pair: MPI.Intracomm) -> float:
     """Collective over two ranks. Seconds of a short linear broadcast, opened and closed."""
-    data = np.zeros(SHORT, np.uint8)
     window = MPI.Win.Allocate(SHORT, 1, comm=pair)
-    send = partial(bcast_linear, window, data, 0, 0)
-    seconds = _hop_of(pair, send if pair.rank == 0 else nothing)
+    send = partial(bcast_linear, window, np.zeros(SHORT, np.uint8), 0, 0)
+    seconds = _seconds_of(pair, {"hop": send if pair.rank == 0 else nothing})["hop"]
     window.Free()
     return seconds
 
 
-def passive_hop(pair: MPI.Intracomm) -> float:
+def _passive_hop(pair: MPI.Intracomm) -> float:
     """Collective over two ranks. Seconds of a short hop of the passive broadcast."""
     data = np.zeros(SHORT, np.uint8)
     window = MPI.Win.Allocate(2 * SHORT, 1, comm=pair)
+    epochs = count(1)
     try:
         with OneSidedBroadcast(pair) as runtime:
             wid = runtime.register(window)
-            epoch = 0
 
             def to_and_fro() -> None:
-                nonlocal epoch
-                epoch += 1
+                epoch = next(epochs)
                 for root in (0, 1):
                     if pair.rank == root:
                         runtime.bcast(data, wid, root * SHORT, root)
                     else:
                         runtime.wait(wid, epoch, root)
 
-            seconds = _hop_of(pair, to_and_fro)
+            seconds = _seconds_of(pair, {"hop": to_and_fro})["hop"]
             runtime.flush()
     finally:
         window.Free()
     return seconds / 2
 
 
-def _hop_of(pair: MPI.Intracomm, call: Call) -> float:
-    return _seconds_of(pair, {"hop": call})["hop"]
-
-
 def parameters(
     comm: MPI.Intracomm, partner: int
 ) -> tuple[dict[str, LogGP], dict[str, str]]:
-    """Collective. By method, the network between rank 0 and ``partner``; or why there is none.
-
-    The persistent methods have the one of ``rma-binomial``.
-    """
+    """Collective. By method, the network between rank 0 and ``partner``; or why there is none."""
     pair: Any = comm.Split(0 if comm.rank in (0, partner) else MPI.UNDEFINED, comm.rank)
     networks: dict[str, LogGP] = {}
     reasons: dict[str, str] = {}
     if pair != MPI.COMM_NULL:
-        flagged, bare = of_puts(pair, flagged=True), of_puts(pair, flagged=False)
-        hops: dict[str, tuple[LogGP, Callable[[], float]]] = {
-            BINOMIAL: (flagged, partial(persistent_hop, pair)),
-            PASSIVE: (bare, partial(passive_hop, pair)),
-            ONE_SIDED: (bare, partial(one_sided_hop, pair)),
-        }
-        for method, (network, hop) in hops.items():
+        network = of_puts(pair)
+        known = network.overhead + GAPS * network.gap + network.latency
+        for method, hop in ((PASSIVE, _passive_hop), (ONE_SIDED, _one_sided_hop)):
             try:
-                networks[method] = with_hop(network, hop())
+                networks[method] = replace(network, waiting=max(hop(pair) - known, 0.0))
             except OnesidedError as error:
                 reasons[method] = words(error)
         pair.Free()
@@ -320,42 +248,16 @@ def parameters(
     return found
 
 
-# What that predicts for each method; and where a tree overtakes a linear broadcast. No MPI calls.
-
-
-def _off_the_root(nodes: Sequence[int]) -> int:
-    """Local. The root and the ranks off its node."""
-    return 1 + sum(node != nodes[0] for node in nodes)
-
-
-def _linear(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
-    """One message to each rank; opening and closing the epoch is o_r."""
-    return linear(network, ranks, nbytes) + network.waiting
-
-
-def _flagged(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
-    """Data and a flag to each rank, and the ranks wait for it actively: o_r, once."""
-    return _linear(replace(network, gap=WITH_FLAG * network.gap), ranks, nbytes, order)
-
-
-#: By method whose parameters hold for it, how many of the ranks count, and the formula.
-RULES: Mapping[str, tuple[str, Callable[[Sequence[int]], int], Callable[..., float]]] = {
-    LINEAR: (BINOMIAL, _off_the_root, _flagged),
-    BINOMIAL: (BINOMIAL, lambda nodes: len(set(nodes)), binomial),
-    ONE_SIDED: (ONE_SIDED, len, _linear),
-    PASSIVE: (PASSIVE, len, binomial),
-}
-
-
 def predicted(
-    networks: Mapping[str, LogGP], nodes: Sequence[int], method: str, order: str, nbytes: int
+    networks: Mapping[str, LogGP], ranks: int, method: str, order: str, nbytes: int
 ) -> float | None:
-    """Local. Seconds of a broadcast among ranks on these ``nodes``; None where no model applies."""
-    if method not in RULES or RULES[method][0] not in networks:
+    """Local. Seconds of a broadcast among so many ranks; None where no model applies."""
+    network = networks.get(method)
+    if network is None or ranks < 2:
         return None
-    whose, counted, formula = RULES[method]
-    ranks = counted(nodes)
-    return None if ranks < 2 else formula(networks[whose], ranks, nbytes, order)
+    if method == PASSIVE:
+        return binomial(network, ranks, nbytes, order)
+    return linear(network, ranks, nbytes) + network.waiting  # that of opening and closing
 
 
 def crossing(xs: Sequence[float], ratios: Sequence[float]) -> float | None:

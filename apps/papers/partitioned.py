@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -29,15 +29,16 @@ from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.options import MESSAGE_SIZES
 from onesided.apps.papers.partitioned_sends import (
     BULK,
-    MARKINGS,
     NATIVE,
     ORDERS,
     RANKS,
+    SCATTERED,
     SINGLE,
     Lane,
     Runner,
     Sending,
     Work,
+    marks,
     sendings,
 )
 from onesided.collectives import UnsupportedError, agreed
@@ -128,30 +129,6 @@ class Check:
         return int(differs.reshape(self._lane.partitions, -1).any(axis=1).sum())
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where in the sweep: bytes of a partition, order of the marks, threads that mark."""
-
-    part: int
-    order: str
-    threads: int
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Of all rows."""
-        return {"partition": byte_count(self.part), "order": self.order,
-                "threads": str(self.threads)}  # fmt: skip
-
-
-def whole_sweep(
-    parts: Sequence[int], orders: Sequence[str], threads: Sequence[int]
-) -> list[Place]:
-    """Local. Every order with the first number of threads, every number with the first order."""
-    cross = [(order, threads[0]) for order in orders]
-    cross += [(orders[0], count) for count in threads[1:]]
-    return [Place(part, order, count) for part in parts for order, count in cross]
-
-
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; 1 where data were wrong with anything but the MPI's own."""
     if comm.size != RANKS:
@@ -160,35 +137,36 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         )
     ways = sendings(options.comm)
     orders, threads = list(dict.fromkeys(options.orders)), list(dict.fromkeys(options.threads))
-    places = whole_sweep(partition_sizes(options), orders, threads)
+    sets = [(order, threads[0]) for order in orders] + [(orders[0], n) for n in threads[1:]]
+    places = [(part, *each) for part in partition_sizes(options) for each in sets]
     pattern = {"ranks": RANKS, "buffer_bytes": options.buffer}
     report = Report("bench partitioned", options.settings(), pattern, remarks=[REMARK],
                     across="partition", by="order", baseline=SINGLE.method)  # fmt: skip
     share, tags = options.seconds / len(places), count()
-    cases = [_case(ways, place, options, share, tags) for place in places]
+    cases = [_case(ways, *place, options, share, tags) for place in places]
     sweep(comm, options, report, cases, "sending")
     return report.end(comm, options)
 
 
 def _case(
-    ways: Sequence[Sending], place: Place, options: Options, share: float, tags: count[int]
+    ways: Sequence[Sending], part: int, order: str, threads: int, options: Options, share: float,
+    tags: count[int],
 ) -> Case:
-    """Local. All ways at one place."""
-    order = ORDERS[place.order]
+    """Local. All ways with so many bytes of a partition, an order of the marks, and threads."""
     known = {
         tuple(way.labels(marking).items()): (way, marking)
-        for way in ways for marking in way.markings if order.in_runs or marking != BULK
+        for way in ways for marking in way.markings if marking != BULK or order not in SCATTERED
     }  # fmt: skip
 
     def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
         received = receiving(comm, options.memory, options.buffer, stack)
-        lane = Lane(comm, received, options.buffer // place.part)
+        lane = Lane(comm, received, options.buffer // part)
         if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
             lane = replace(lane, message=np.zeros(options.buffer, np.uint8))
-        team = Team(place.threads)
+        team = Team(threads)
         stack.callback(team.close)
         checks = Check(lane)
-        shares = [part for part in order.divide(lane.partitions, place.threads, SEED) if part]
+        shares = [each for each in ORDERS[order](lane.partitions, threads, SEED) if each]
 
         def make(labels: Labels) -> Variant:
             way, marking = known[tuple(labels.items())]
@@ -196,7 +174,8 @@ def _case(
 
         return make
 
-    return Case(place.labels, [dict(labels) for labels in known], opened,
+    labels = {"partition": byte_count(part), "order": order, "threads": str(threads)}
+    return Case(labels, [dict(each) for each in known], opened,
                 against=(SINGLE.method, NATIVE.method), rest=AFTER, told=_native)  # fmt: skip
 
 
@@ -214,7 +193,7 @@ def _ready(
     try:
         with agreed(lane.comm):
             made.append(way.make(lane))
-        works = [MARKINGS[marking](made[0], each) for each in shares]
+        works = [marks(made[0], marking, each) for each in shares]
         round_ = Round(made[0], team, [work for work in works if work is not None])
         _, pace = checks.wrong(round_)
         if FEW * pace > share / 2:

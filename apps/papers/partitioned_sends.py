@@ -1,4 +1,5 @@
-"""Who takes part in ``onesided bench partitioned``: the only place where one is chosen."""
+"""Who takes part in ``onesided bench partitioned``, the only place where one is chosen, and in
+which order threads mark partitions ready."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -47,15 +48,13 @@ class Lane:
         """Local. The other rank."""
         return RECEIVER if self.is_sender else SENDER
 
-    def pieces(self) -> list[NDArray[np.uint8]]:
-        """Local. The partitions of this side."""
-        return list(self.message.reshape(self.partitions, -1))
-
-    def check_tags(self) -> None:
-        """Local, alike on both ranks. Whether every partition can have a tag of its own."""
+    def pieces(self) -> list[Any]:
+        """Local, alike on both ranks. The partitions of this side, as MPI takes them;
+        ``UnsupportedError`` where not each can have a tag of its own."""
         bound = self.comm.Get_attr(MPI.TAG_UB)
         if isinstance(bound, int) and self.partitions - 1 > bound:
             raise UnsupportedError(f"{self.partitions} message tags, this MPI has {bound + 1}")
+        return [[piece, MPI.BYTE] for piece in self.message.reshape(self.partitions, -1)]
 
 
 @dataclass
@@ -87,21 +86,16 @@ def single(lane: Lane) -> Runner:
 
 def blocking(lane: Lane) -> Runner:
     """Local. Send and Recv."""
-    lane.check_tags()
     transfer = lane.comm.Send if lane.is_sender else lane.comm.Recv
-    pieces, peer = [[piece, MPI.BYTE] for piece in lane.pieces()], lane.peer
-
+    pieces, peer = lane.pieces(), lane.peer
     return Runner(mark=lambda index: transfer(pieces[index], peer, index))
 
 
 def persistent(lane: Lane) -> Runner:
     """Local. Send_init and Recv_init beforehand, Start, Waitall."""
-    lane.check_tags()
     make = lane.comm.Send_init if lane.is_sender else lane.comm.Recv_init
-    requests: list[MPI.Request] = [
-        make([piece, MPI.BYTE], lane.peer, index) for index, piece in enumerate(lane.pieces())
-    ]
-    starts = [request.Start for request in requests if isinstance(request, MPI.Prequest)]
+    requests: list[Any] = [make(each, lane.peer, k) for k, each in enumerate(lane.pieces())]
+    starts = [request.Start for request in requests]
 
     def free() -> None:
         for request in requests:
@@ -113,9 +107,8 @@ def persistent(lane: Lane) -> Runner:
 
 def immediate(lane: Lane) -> Runner:
     """Local. Isend and Irecv, Waitall."""
-    lane.check_tags()
     begin = lane.comm.Isend if lane.is_sender else lane.comm.Irecv
-    pieces, peer = [[piece, MPI.BYTE] for piece in lane.pieces()], lane.peer
+    pieces, peer = lane.pieces(), lane.peer
     requests = [MPI.REQUEST_NULL for _ in pieces]
 
     def mark(index: int) -> None:
@@ -167,14 +160,8 @@ def _runner(lane: Lane, request: Any) -> Runner:
 #
 # The loop schemes of section 4.2 of the paper on partitioned communication in Open MPI.
 
-class Order(NamedTuple):
-    """A scheme: what each thread marks, of so many partitions, threads and a seed.
-
-    ``in_runs``: partitions beside each other follow each other, so that ranges pay.
-    """
-
-    in_runs: bool
-    divide: Callable[[int, int, int], list[list[int]]]
+#: What each thread marks, of so many partitions, threads and a seed.
+Order = Callable[[int, int, int], list[list[int]]]
 
 
 def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
@@ -214,11 +201,10 @@ def neighborhood(partitions: int, threads: int, seed: int) -> list[list[int]]:
     ]
 
 
-ORDERS = {
-    "left-to-right": Order(True, left_to_right),
-    "randomized": Order(False, randomized),
-    "neighborhood": Order(True, neighborhood),
-}
+ORDERS: Mapping[str, Order] = {
+    "left-to-right": left_to_right, "randomized": randomized, "neighborhood": neighborhood,
+}  # fmt: skip
+SCATTERED = ("randomized",)  # no partitions beside each other follow each other: ranges do not pay
 
 
 def rectangle(cells: int) -> tuple[int, int]:
@@ -247,54 +233,32 @@ def _split(indices: list[int], parts: int) -> list[list[int]]:
     return [indices[start:end] for start, end in _cuts(len(indices), parts)]
 
 
-# What one thread does in a round: mark its partitions ready, or receive them.
-#
-# The loops are as short as Python allows: lists and bound methods are made beforehand.
-
 #: What one thread does in a round; returns when its last partition was ready, by the clock.
 Work = Callable[[], float]
-clock = time.perf_counter
-
-
-def one_by_one(runner: Runner, indices: Sequence[int]) -> Work | None:
-    """Local. A call for every partition."""
-    mark = runner.mark
-    if mark is None:
-        return None
-    *most, last = indices
-
-    def work() -> float:
-        for index in most:
-            mark(index)
-        ready = clock()
-        mark(last)
-        return ready
-
-    return work
-
-
-def in_ranges(runner: Runner, indices: Sequence[int]) -> Work | None:
-    """Local. A call for every range of partitions."""
-    mark = runner.mark_range
-    if mark is None:
-        return None
-    *most, (low, high) = runs(indices)
-
-    def work() -> float:
-        for first, last in most:
-            mark(first, last)
-        ready = clock()
-        mark(low, high)
-        return ready
-
-    return work
-
-
 ONE_BY_ONE, BULK, WHOLE = "one by one", "in bulk", ""
-#: By name of a way of marking what a thread does; None where there is nothing to mark.
-MARKINGS: Mapping[str, Callable[[Runner, Sequence[int]], Work | None]] = {
-    ONE_BY_ONE: one_by_one, BULK: in_ranges, WHOLE: lambda runner, indices: None,
-}  # fmt: skip
+
+
+def marks(runner: Runner, marking: str, indices: Sequence[int]) -> Work | None:
+    """Local. A call for every partition, or for every range of them; None where there is nothing to
+    mark. The loop is as short as Python allows."""
+    known: dict[str, tuple[Callable[..., object] | None, Sequence[tuple[int, ...]]]] = {
+        ONE_BY_ONE: (runner.mark, [(index,) for index in indices]),
+        BULK: (runner.mark_range, runs(indices)),
+    }
+    call, ranges = known.get(marking, (None, []))
+    if call is None:
+        return None
+    *most, last = ranges
+    clock = time.perf_counter
+
+    def work() -> float:
+        for each in most:
+            call(*each)
+        ready = clock()
+        call(*last)
+        return ready
+
+    return work
 
 
 AUTO = "auto"

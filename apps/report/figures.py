@@ -213,8 +213,8 @@ SPECS: Mapping[str, Sequence[Spec]] = {
     ),
 }  # fmt: skip
 #: What others are compared with, the first that a row has.
-OPPONENTS = ("PETSc", "mpi4py-fft", "FFTW-MPI", "packed messages", "SciPy", "single", BASELINE,
-             "two-sided")  # fmt: skip
+OPPONENTS = ("PETSc", "as is", "mpi4py-fft", "FFTW-MPI", "packed messages", "SciPy", "single",
+             BASELINE, "two-sided")  # fmt: skip
 
 
 def plots(result: Result) -> list[Plot]:

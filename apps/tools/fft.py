@@ -21,7 +21,6 @@ import scipy.fft
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.selection import BASELINE, chosen, hints
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
@@ -353,10 +352,7 @@ def _fftw_mpi(
     asked = list(options.process_grid or (comm.size,))
     if [each for each in asked if each != 1] not in ([comm.size], []):
         raise UnsupportedError(f"it splits the first axis alone, as --grid {comm.size} does")
-    try:
-        job = FftwMpi(comm, shape, WARM)
-    except ForeignError as error:
-        raise UnsupportedError(str(error)) from error
+    job = FftwMpi(comm, shape, WARM)
 
     def run() -> None:
         for direction in DIRECTIONS:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from onesided.apps.cli.options import SIZES, InputFile, run_options, take, timed, transform
+from onesided.apps.cli.options import (
+    SIZES,
+    InputFile,
+    info_entry,
+    run_options,
+    take,
+    timed,
+    transform,
+)
 
 
 def tune(parser: argparse.ArgumentParser) -> None:
@@ -103,4 +111,21 @@ def bench_halo(parser: argparse.ArgumentParser) -> None:
     timed(parser, "30")
     said = "256 256, 2048 2048, 128 128 128 and 64 64 64"
     take(parser, "shape", note="of a grid; may be repeated", said=said, action="append")
+    take(parser, "picture", note=FIGURES)
+
+
+def bench_programs(parser: argparse.ArgumentParser) -> None:
+    """Local. Options of ``onesided bench programs``."""
+    parser.add_argument(
+        "files", metavar="FILE", type=InputFile, nargs="*",
+        help="programs (default: those that come with the package, for shenfun, pySDC and others)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", type=info_entry, action="append", default=[],
+        help="what the line NAME = ... of a program says instead, e.g. N=64; may be repeated",
+    )  # fmt: skip
+    for name in ("ranks", "json"):
+        take(parser, name)
+    take(parser, "format", "table")
+    timed(parser, "20", "600")
     take(parser, "picture", note=FIGURES)

@@ -28,6 +28,7 @@ from onesided.apps.bench.foreign import (
     said,
     shared_folder,
 )
+from onesided.apps.cli.failures import from_rank_0
 from onesided.apps.cli.launch import is_open_mpi
 from onesided.apps.tools.rowblock import RowBlock
 from onesided.collectives import agreed
@@ -65,18 +66,13 @@ class Installation:
 class Petsc(Foreign):
     """PETSc's product with our rows. ``facts``: version, MPI, ranks, type of the matrix."""
 
-    def __init__(
-        self,
-        comm: MPI.Intracomm,
-        installation: Installation,
-        block: RowBlock,
-        x: NDArray[Any],
-    ) -> None:
+    def __init__(self, comm: MPI.Intracomm, block: RowBlock, x: NDArray[Any]) -> None:
         """Collective. ``x``: the whole vector, on every rank.
 
-        :class:`ForeignError` on every rank where the matrix is not one for this build, where it
-        does not start, or where its product is not SciPy's to rounding.
+        :class:`ForeignError` on every rank where there is no PETSc, where the matrix is not one
+        for this build, or where its product is not SciPy's to rounding.
         """
+        installation = from_rank_0(comm, installed)
         _check(comm, block)
         with shared_folder(comm) as folder:
             _save(comm, block, x, folder)

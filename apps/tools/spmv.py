@@ -22,7 +22,6 @@ import scipy.sparse
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.selection import BASELINE, chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import STEADY, WARM, Variant, repeats, unchecked
@@ -32,7 +31,7 @@ from onesided.apps.cli.progress import on_rank_0, reading
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.report.figures import Plot, save
-from onesided.apps.tools.petsc import Petsc, installed, question
+from onesided.apps.tools.petsc import Petsc, question
 from onesided.apps.tools.rowblock import Maker, RowBlock
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import UnsupportedError, agreed
@@ -201,21 +200,13 @@ def _serial(whole: Any, every: NDArray[Any]) -> Variant:
 
 def _petsc(comm: MPI.Intracomm, block: RowBlock, every: NDArray[Any]) -> Variant:
     """Collective. PETSc's, by its own clock, which does not see the question and the answer."""
-    job = petsc_job(comm, block, every)
+    job = Petsc(comm, block, every)
     trial = question(1, 0.0)
     asked = question(repeats(comm, partial(job.run, trial), STEADY, on_root=True), WARM)
     why = unchecked("its product has been compared with SciPy's of the same rows")
     facts = {name: job.facts[name] for name in ("type", "version", "types")}
     return Variant(partial(job.run, asked), why, on_root=True, own=partial(job.times, asked),
                    free=job.close, set_up=False, metrics=facts)  # fmt: skip
-
-
-def petsc_job(comm: MPI.Intracomm, block: RowBlock, x: Any) -> Petsc:
-    """Collective. ``UnsupportedError`` on every rank where it cannot take part."""
-    try:
-        return Petsc(comm, from_rank_0(comm, installed), block, x)
-    except ForeignError as error:
-        raise UnsupportedError(str(error)) from error
 
 
 def grid(points: int, comm: MPI.Intracomm) -> RowBlock:

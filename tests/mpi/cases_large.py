@@ -21,7 +21,7 @@ def free_memory():
 
 
 @ranks(at_least=2)
-@parameters(method=[name for name in methods() if name != "auto"])
+@parameters(method=list(methods()))
 def case_one_block_beyond_two_gigabytes(comm, method):
     if comm.bcast(free_memory()) < 4 * SIZE:
         skip("too little memory")

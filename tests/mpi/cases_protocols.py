@@ -1,4 +1,4 @@
-"""The step lists that rma-notify, the broadcasts and halos lower a round to, explored exhaustively.
+"""The step lists that exchanges, broadcasts and halos lower a round to, explored exhaustively.
 
 Every rank names the memory and the counters of its steps by owner and offset; rank 0 explores all
 interleavings of three or four rounds, and again without each thing that can be left out.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 from cases import parameters, ranks, skip
-from exploration import Participant, ProtocolError, explore, spared
+from exploration import Participant, ProtocolError, explore, filled, spared
 from lowered import Ends, Names, wires
 
 from onesided.collectives import (
     Alltoallv_init,
+    Alltoallw_init,
     Bcast_init,
     HaloExchange,
     alternate,
@@ -98,6 +99,72 @@ def case_exchange(comm, pattern, kind):
         for t in range(request.transport.turns)
     ]  # fmt: skip
     examine(comm, me, edges)
+    request.Free()
+    if memory is not None:
+        free(memory)
+
+
+@parameters(
+    pattern=["all to all", "to the next", "to rank 0", "from rank 0"],
+    way=["rma-notify, own", "rma-notify, one slot", "rma-notify, plain", "rma-notify, empty",
+         "rma-fence, own", "rma-fence, plain"],
+)
+def case_filled(comm, pattern, way):
+    """Of three rounds the caller writes two in two chunks, where Open says so; else it starts."""
+    if comm.size == 1:
+        skip("one rank has nobody to race with")
+    if comm.size > 2 and pattern == "all to all":
+        skip("too many states: the pairs are explored on two ranks")
+    fill(comm, patterns(comm.size)[pattern], *way.split(", "))
+
+
+@ranks(at_least=2, at_most=2)
+def case_filled_messages(comm):
+    """Every chunk is a message."""
+    fill(comm, {(0, 1)}, "p2p", "plain", rounds=2)
+
+
+def fill(comm, edges, method, kind, rounds=ROUNDS):
+    size, rank = comm.size, comm.rank
+    boxes = [(slice(2 * peer, 2 * peer + 2),) for peer in range(size)]
+    out, into = ([box if edge in edges else None for box, edge in zip(boxes, of, strict=True)]
+                 for of in ([(rank, p) for p in range(size)], [(p, rank) for p in range(size)]))
+    send, memory = np.zeros(2 * size, np.uint8), None
+    recv = ((2 * size,), np.uint8) if "o" in kind else np.zeros(2 * size, np.uint8)
+    if kind == "empty":
+        recv = memory = empty(comm, 2 * size, np.uint8)
+    context = Context.of(comm)
+    ends = Ends(context)
+    request = Alltoallw_init(
+        comm, [send, out], [recv, into], method=method, chunks=(0, [1, 2]) if any(out) else None,
+        info={"slots": "1"} if kind == "one slot" else None,
+    )  # fmt: skip
+    transport = request.transport
+    names = names_of(comm, context, memory, ends=ends)
+    me = participant(names, transport)
+    outlets, laid = transport.outlets(), transport.filled_plans()
+    for turn, plan in enumerate(map(names.plan, laid)):
+        chunks = [[("copy", names.of(array), names.of(send[part])) for _, part, array in chunk]
+                  + ends.begun(array for _, _, array in chunk)
+                  for chunk in outlets[turn % len(outlets)]]  # fmt: skip
+        chunks = [[step for step in chunk if step[1:2] != step[2:3]] for chunk in chunks]
+        later = [step for chain in plan for step in chain] + [s for each in chunks for s in each]
+        opening = [step for chain in me.plans[turn] for step in chain
+                   if step[0] in ("raise", "await") and step not in later]
+        if all(step[0] == "await" for step in opening):  # Open looks, and waits for nothing
+            me.asks, opening = opening, []
+        me.filled = [*me.filled, filled(rank, opening, chunks, plan)]
+    me.opens = [(rank + i) % 3 > 0 for i in range(3)]  # in other rounds than the next rank
+    me.sends = [place for box in out if box for place in names.of(send[box])]
+    sources, arrays = comm.allgather([box and names.of(send[box]) for box in out]), transport.arrays
+    me.reads = [
+        {place: source for p, box in enumerate(into) if box
+         for place, source in zip(names.of(arrays[t % len(arrays)][box]), sources[p][rank],
+                                  strict=True)}
+        for t in range(transport.turns if hasattr(transport, "turns") else len(arrays))
+    ]  # fmt: skip
+    needed = "credits" if (method, kind) == ("rma-notify", "empty") and size == 2 else ""
+    examine(comm, me, edges, needed, ends.named(names), rounds)
     request.Free()
     if memory is not None:
         free(memory)
@@ -274,21 +341,23 @@ def case_alternate(comm, order, releases, pattern):
     free(memory)
 
 
-def examine(comm, me, edges, needed="", ends=None):
+def examine(comm, me, edges, needed="", ends=None, rounds=ROUNDS):
     """Rank 0 explores; the others learn what it found. ``needed``: "all", nothing can be left out
-    without harm, or "credits", no rank can go on without one. ``ends``: of this rank's messages."""
+    without harm, or "credits", no rank can go on without one, or before its caller is ready.
+    ``ends``: of this rank's messages."""
     everyone, messages = comm.gather(me), comm.gather(ends or {})
     found, states = "", 0
     if comm.rank == 0:
         assert edges, "nobody sends anything"
         everyone += wires(messages)
-        rounds = ROUNDS if comm.size == 2 else 3
+        rounds = min(rounds, ROUNDS if comm.size == 2 else 3)
         try:
             states = explore(everyone, rounds)
         except ProtocolError as error:
             found = str(error)
         if needed and not found:
             cells = {f"not wait for {cell}" for rank in everyone for cell in rank.grants}
+            cells |= {f" {('ready', number)}" for number in range(comm.size)}
             harmless = {words for words in spared(everyone, rounds)
                         if needed == "all" or any(words.endswith(cell) for cell in cells)}
             found = "; ".join(sorted(harmless))

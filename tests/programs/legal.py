@@ -619,11 +619,11 @@ def interrupted(call: Any, after: float) -> None:
     try:
         timer.start()
         call()
+        timer.join()  # late, on a busy machine
         time.sleep(1.0)
     except KeyboardInterrupt:
         pass
     finally:
-        timer.join()
         signal.signal(signal.SIGUSR2, earlier)
 
 
