@@ -242,7 +242,13 @@ def setup(app: Any) -> dict[str, bool]:
     def read(app: Any, name: str, source: list[str]) -> None:
         source[0] = fill(source[0])
 
+    def said(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+        """Who calls it, and what it does, are one sentence: summaries take the first."""
+        if lines:
+            lines[0] = re.sub(r"^(Collective|Local)\. ", r"*\1*: ", lines[0])
+
     app.connect("source-read", read)
+    app.connect("autodoc-process-docstring", said)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
