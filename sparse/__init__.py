@@ -4,7 +4,7 @@ if __name__ == "sparse":  # imported from the source folder, not from the packag
     raise ImportError("import onesided.sparse, not sparse", name="sparse")
 
 from onesided.sparse import petsc
-from onesided.sparse.assembly import Assembler, from_triplets
+from onesided.sparse.assembly import Assembler, from_rows, from_scipy, from_triplets
 from onesided.sparse.combined import block_array, diags, kron
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError, MatrixMarketError
 from onesided.sparse.files.marketwriter import write_matrixmarket
@@ -19,7 +19,6 @@ from onesided.sparse.orderings.ordering import Ordering, partitioned
 from onesided.sparse.partition import Partition
 from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, BlockLU, Jacobi, Preconditioner
 from onesided.sparse.report import MatrixReport
-from onesided.sparse.scatter import from_rows, from_scipy
 from onesided.sparse.solvers import (
     Eigenpairs,
     Solution,

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
-from onesided.collectives.agreement import largest
-from onesided.sparse.moving import shared_dtype
+from onesided.sparse.moving import shared_dtype, shared_width
 from onesided.sparse.partition import Integers, Partition, index_dtype
 from onesided.sparse.vector import DistVector
 
@@ -145,23 +144,19 @@ def block(name: str, vector: Any, length: int, dtype: np.dtype[Any]) -> NDArray[
 def columns(
     comm: MPI.Intracomm, name: str, vectors: Any, length: int, dtype: np.dtype[Any]
 ) -> NDArray[Any]:
-    """Collective. This rank's block (n, m) of m vectors, given as (n,), (n, m) or DistVector.
+    """Collective. This rank's block (n, m) of m vectors, given as (n,), (n, m) or DistVector; a
+    rank without rows may pass an empty list.
 
     Raises the same error on every rank: ``ValueError`` where a block does not fit, or ranks have
     different numbers of vectors, ``TypeError`` where they are complex and the dtype real.
     """
-    width = 0
     with agreed(comm, name):
         given = np.asarray(vectors.array if isinstance(vectors, DistVector) else vectors)
         if given.ndim not in (1, 2) or len(given) != length:
             raise ValueError(
                 f"{name} has shape {given.shape}; this rank's block has {length} entries"
             )
-        found = given[:, None] if given.ndim == 1 else given
-        width = found.shape[1]
-        if not np.can_cast(found.dtype, dtype, casting="same_kind"):
-            raise TypeError(f"{name} is {found.dtype}, the matrix {dtype}")
-    most, least = largest(comm, None, name, [width, -width])
-    if most != -least:
-        raise ValueError(f"{name} has {-least} to {most} vectors on the ranks")
-    return found.astype(dtype)
+        if length and not np.can_cast(given.dtype, dtype, casting="same_kind"):
+            raise TypeError(f"{name} is {given.dtype}, the matrix {dtype}")
+    k = shared_width(comm, name, given)
+    return given.reshape(length, k if k or given.ndim == 2 else 1).astype(dtype)

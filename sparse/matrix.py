@@ -27,7 +27,6 @@ from onesided.sparse.alike import (
     values_dtype,
     vector_dtype,
 )
-from onesided.sparse.boundary import Marked, diagonal_places
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.compiled import compiled
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
@@ -369,12 +368,19 @@ class DistMatrix(Linear, Scoped):
         return moving.transposed(self.comm, a, self.pattern, self.row_range[0], self.shape[0])
 
     def derived(self, rows: sparse.csr_array, own: Partition, columns: Partition) -> DistMatrix:
-        """Collective. A matrix of these rows and partitions, made as this one was."""
+        """Collective. A matrix of these rows and partitions, made as this one was.
+
+        It has the ordering where rows, and columns of a square matrix, are numbered as here.
+        """
         made = DistMatrix(
             self.comm, rows, own, columns, method=self.method, info=self._info,
             kernel=self.kernel_name,
         )  # fmt: skip
-        made.ordering, made._shares = self.ordering, True
+        alike = np.array_equal(own.starts, self.row_partition.starts)
+        square = own.size == columns.size
+        if alike and (not square or self.shape[0] == self.shape[1]):
+            made.ordering = self.ordering
+        made._shares = True
         return made
 
     def _alike(self, rows: sparse.csr_array) -> DistMatrix:
@@ -598,7 +604,7 @@ class DistMatrix(Linear, Scoped):
             self._check_alive()
             self.check_square("set_diagonal")
             every = np.ones(self._n_rows, np.bool_)
-            places = diagonal_places(self._rows, self.row_range[0], every)
+            places = stored.diagonal_places(self._rows, self.row_range[0], every)
             data = self._rows.data.copy()
             number = not isinstance(values, DistVector) and np.ndim(values) == 0
             data[places] = self._factors(values, () if number else (self._n_rows,))
@@ -639,9 +645,9 @@ class DistMatrix(Linear, Scoped):
         mine = np.zeros(self._n_rows, np.bool_)
         mine[came - self.row_range[0]] = True
         ghosts = self.halo.update(mine.astype(self.dtype)) != 0
-        marked = Marked(self._rows, mine, np.concatenate([mine, ghosts]))
+        marked = stored.Marked(self._rows, mine, np.concatenate([mine, ghosts]))
         with agreed(self.comm):
-            diagonal_places(self._rows, self.row_range[0], mine)
+            stored.diagonal_places(self._rows, self.row_range[0], mine)
             data = marked.without(value, columns)
         if b is not None:
             if columns:

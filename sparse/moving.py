@@ -9,10 +9,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import agreed
-from onesided.collectives.agreement import told
+from onesided.collectives.agreement import largest, told
 from onesided.collectives.context import Context
 from onesided.sparse.partition import FEW_PARTS, Integers, Partition, cuts
 
+_MANY = 1 << 60
 _PIECE_BYTES = 1 << 30  # of a message: below what a 32-bit count can say
 _NUMBERED: dict[int, np.dtype[Any]] = {
     np.dtype(char).num: np.dtype(char) for char in "?bBhHiIlLqQefdgFDG"
@@ -150,6 +151,17 @@ def shared_dtype(comm: MPI.Intracomm, kind: np.dtype[Any], counts: bool = True) 
         return np.result_type(*counted)
 
 
+def shared_width(comm: MPI.Intracomm, name: str, block: NDArray[Any]) -> int:
+    """Collective. Of how many vectors ranks pass blocks, 0 for one, (n,); an empty list of a rank
+    without rows does not count. ``ValueError`` on every rank where they differ."""
+    k = block.shape[1] if block.ndim == 2 else 0
+    counts = block.ndim == 2 or block.size > 0
+    most, least = largest(comm, None, name, [k, -k] if counts else [0, -_MANY])
+    if -least not in (most, _MANY):
+        raise ValueError(f"{name}: ranks have blocks of {-least} and of {most} vectors (0: one)")
+    return most
+
+
 def gathered(comm: MPI.Intracomm, part: NDArray[Any], root: int = 0) -> NDArray[Any] | None:
     """Collective. The parts of all ranks in one array on ``root``, of a dtype that holds all; None
     elsewhere. The dtype of a part without items does not count."""
@@ -159,6 +171,17 @@ def gathered(comm: MPI.Intracomm, part: NDArray[Any], root: int = 0) -> NDArray[
     to[root] = len(part)
     came = moved(comm, part, to, of if here else np.zeros_like(of))
     return came if here else None
+
+
+def everywhere(
+    comm: MPI.Intracomm, partition: Partition, block: NDArray[Any]
+) -> NDArray[Any]:
+    """Collective. The whole of a vector, or block of k, on every rank."""
+    whole = np.empty((partition.size, *block.shape[1:]), block.dtype)
+    width = int(np.prod(block.shape[1:], dtype=np.int64))
+    counts, starts = partition.lengths() * width, partition.starts[:-1] * width
+    comm.Allgatherv(block, [whole, (counts.tolist(), starts.tolist())])
+    return whole
 
 
 def scattered(

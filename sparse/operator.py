@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from onesided.sparse.linear import Linear
-from onesided.sparse.partition import Partition
+from onesided.sparse.moving import everywhere
 
 
 class WholeOperator(LinearOperator):
@@ -54,14 +54,4 @@ class WholeOperator(LinearOperator):
     def _whole(matrix: Linear, x: NDArray[Any]) -> NDArray[Any]:
         """Collective. All of A x on every rank."""
         block = matrix.dot(x[slice(*matrix.col_range)])
-        return assembled(matrix, block)
-
-
-def assembled(matrix: Linear, block: NDArray[Any]) -> NDArray[Any]:
-    """Collective. The whole of a vector, or block of k, that is partitioned like A's rows."""
-    partition: Partition = matrix.row_partition
-    whole = np.empty((partition.size, *block.shape[1:]), block.dtype)
-    width = int(np.prod(block.shape[1:], dtype=np.int64))
-    counts, starts = partition.lengths() * width, partition.starts[:-1] * width
-    matrix.comm.Allgatherv(block, [whole, (counts.tolist(), starts.tolist())])
-    return whole
+        return everywhere(matrix.comm, matrix.row_partition, block)

@@ -13,10 +13,10 @@ from mpi4py import MPI
 from scipy import sparse
 
 from onesided.collectives import agreed
+from onesided.sparse.assembly import from_rows
 from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import lengths
-from onesided.sparse.scatter import from_rows
 
 
 class ShellContext:

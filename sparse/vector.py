@@ -11,15 +11,16 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import agreed, sums
 from onesided.collectives.reduction.operation import FEW
-from onesided.sparse.moving import gathered, scattered
+from onesided.sparse.moving import gathered, scattered, shared_dtype, shared_width
 from onesided.sparse.partition import Partition
 
 
 class DistVector:
     """A vector of which every rank holds the block that a partition gives it.
 
-    ``array`` is this rank's block, (n,) or (n, k) for k vectors; it is not copied. Arithmetic with
-    numbers and with vectors of the same partition is Local and works on blocks; ``dot``, ``vdot``,
+    ``array`` is this rank's block, (n,) or (n, k) for k vectors; it is not copied, unless ranks
+    have blocks of different dtypes, of which all get the common one. Arithmetic with numbers and
+    with vectors of the same partition is Local and works on blocks; ``dot``, ``vdot``,
     ``norm`` and ``sum`` are Collective and give the same bits on every rank: the parts of the
     ranks are summed in the order of the ranks.
 
@@ -35,7 +36,8 @@ class DistVector:
     """
 
     def __init__(self, comm: MPI.Intracomm, partition: Partition, array: NDArray[Any]) -> None:
-        """Collective. Raises ``ValueError`` on every rank where a block does not fit."""
+        """Collective. A rank without entries may pass an empty list. Raises ``ValueError`` on every
+        rank where a block does not fit, or ranks have different numbers of vectors."""
         with agreed(comm, "DistVector"):
             array = np.asarray(array)
             if partition.parts != comm.size:
@@ -46,7 +48,10 @@ class DistVector:
                     f"the block has shape {array.shape}, rank {comm.rank} owns the "
                     f"{stop - start} entries {start}:{stop}"
                 )
-        self.comm, self.partition, self.array = comm, partition, array
+        kind = shared_dtype(comm, array.dtype, array.size > 0)
+        k = shared_width(comm, "DistVector", array)
+        array = array.reshape(len(array), k) if k else array
+        self.comm, self.partition, self.array = comm, partition, array.astype(kind, copy=False)
 
     @classmethod
     def zeros(
@@ -154,22 +159,21 @@ class DistVector:
 
     def min(self) -> Any:
         """Collective. The smallest entry; one number per vector."""
-        return self._extreme(np.min, np.inf, MPI.MIN)
+        return self._extreme(np.min, "max")
 
     def max(self) -> Any:
         """Collective. The largest entry; one number per vector."""
-        return self._extreme(np.max, -np.inf, MPI.MAX)
+        return self._extreme(np.max, "min")
 
-    def _extreme(self, of: Callable[..., Any], start: float, op: MPI.Op) -> Any:
-        if self.array.dtype.kind == "c":
-            raise TypeError("complex numbers have no order")
-        mine = np.atleast_1d(of(self.array.astype(np.float64), axis=0, initial=start))
-        bad = np.isnan(mine).astype(np.float64)  # MPI does not say what the largest of nan is
-        mine = np.where(bad > 0, start, mine)
-        self.comm.Allreduce(MPI.IN_PLACE, mine, op=op)
-        self.comm.Allreduce(MPI.IN_PLACE, bad, op=MPI.MAX)
-        found = np.where(bad > 0, np.nan, mine).astype(self.array.dtype)
-        return found if self.array.ndim == 2 else found[0]
+    def _extreme(self, of: Callable[..., Any], start: str) -> Any:
+        kind = self.array.dtype
+        if kind.kind not in "fiu":
+            raise TypeError(f"{kind} has no smallest and no largest number")
+        limits: Any = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
+        first = getattr(limits, start)
+        if kind.kind == "f":
+            first = np.inf if start == "max" else -np.inf
+        return of(self._gathered(of(self.array, axis=0, initial=first)), axis=0)
 
     def sum(self) -> Any:
         """Collective. The sum of the entries; one number per vector."""

@@ -17,7 +17,7 @@ from onesided.sparse.alike import vector_dtype
 from onesided.sparse.files import entries
 from onesided.sparse.files.matrixmarket import Header
 from onesided.sparse.kernels import rows as kernels
-from onesided.sparse.preconditioners import amg, factors
+from onesided.sparse.preconditioners import amg, blocks
 from onesided.sparse.report import MatrixReport
 
 
@@ -156,29 +156,29 @@ def test_aggregates_are_the_same_without_a_compiler(monkeypatch, index, density)
 
 @pytest.mark.parametrize("kind", ["f8", "c16"])
 def test_factors_on_the_pattern_are_the_same_without_a_compiler(monkeypatch, kind):
-    if factors._compiled is None:
+    if blocks._compiled is None:
         pytest.skip("sparse/preconditioners/ilu.c is not compiled")
     whole = sparse.random_array((60, 60), density=0.1, rng=3).astype(kind)
     block = sparse.csr_array(whole + whole.conj().T + 10 * sparse.eye_array(60))
     r = np.arange(1.0, 61) + (1j if kind == "c16" else 0)
-    made = factors.PatternFactors(block, False)
+    made = blocks.PatternFactors(block, False)
     assert made.definite
     rest = block @ made.solve(r) - r
     assert 0 < np.abs(rest).max() < 0.5 * np.abs(r).max()
     compiled = made.solve(r)
-    monkeypatch.setattr(factors, "_compiled", None)
-    assert np.allclose(factors.PatternFactors(block, False).solve(r), compiled, rtol=1e-12)
+    monkeypatch.setattr(blocks, "_compiled", None)
+    assert np.allclose(blocks.PatternFactors(block, False).solve(r), compiled, rtol=1e-12)
     line = sparse.diags_array([-1.0, 4, -2], offsets=[-1, 0, 1], shape=(9, 9))
-    exact = factors.PatternFactors(sparse.csr_array(line), False)  # without fill L U is the matrix
+    exact = blocks.PatternFactors(sparse.csr_array(line), False)  # without fill L U is the matrix
     assert np.allclose(line @ exact.solve(np.ones(9)), 1)
     assert not exact.definite
 
 
 def test_factors_without_a_pivot_are_refused():
     with pytest.raises(ValueError, match="row 1 of the block has a zero pivot"):
-        factors.PatternFactors(sparse.csr_array(np.array([[1.0, 1], [1, 1]])), False)
+        blocks.PatternFactors(sparse.csr_array(np.array([[1.0, 1], [1, 1]])), False)
     with pytest.raises(ValueError, match="row 0 of the block"):
-        factors.PatternFactors(sparse.csr_array(np.array([[0.0, 1], [1, 1]])), False)
+        blocks.PatternFactors(sparse.csr_array(np.array([[0.0, 1], [1, 1]])), False)
 
 
 def test_rows_without_couplings_are_in_no_aggregate():

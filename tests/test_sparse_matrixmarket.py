@@ -15,7 +15,7 @@ from scipy import sparse
 
 from onesided.sparse import MatrixMarketError
 from onesided.sparse.files import textfile
-from onesided.sparse.files.entries import _parse_slowly, excess_line, parse_block
+from onesided.sparse.files.entries import _parse_slowly, parse_block
 from onesided.sparse.files.matrixmarket import Header, read_header
 from onesided.sparse.files.textfile import TextFile
 
@@ -188,12 +188,6 @@ def test_the_fast_way_takes_nothing_that_the_slow_way_refuses(lines):
         except MatrixMarketError as error:
             results.append(str(error))
     assert results[0] == results[1]
-
-
-def test_excess_line_skips_blank_lines():
-    assert excess_line(b"1 1 1\n\n2 2 2\n \n3 3 3\n", 10, 2) == (14, b"3 3 3")
-    with pytest.raises(ValueError, match="first 2"):
-        excess_line(b"1 1 1\n", 1, 2)
 
 
 GOOD = "%%MatrixMarket matrix coordinate real general\n"

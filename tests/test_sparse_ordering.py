@@ -15,7 +15,7 @@ from onesided.apps.tools.trace_mesh import (
 )
 from onesided.collectives import UnsupportedError
 from onesided.sparse.grids import stencil7
-from onesided.sparse.orderings import metis
+from onesided.sparse.orderings import numbering as metis
 
 RANKS = [1, pytest.param(2, marks=pytest.mark.full), 3, 4]
 

@@ -28,16 +28,14 @@ Parsed = TypeVar("Parsed", bound=Sized)
 
 @dataclass(frozen=True, eq=False)
 class Turn(Generic[Parsed]):
-    """One block of lines on the rank that parses it, and what went wrong with it, if anything.
+    """One block of lines on the rank that parses it.
 
     ``lines`` and ``counts``: by rank, on which line its block of this turn begins, and how much was
     parsed.
     """
 
     line: int
-    text: bytes
     parsed: Parsed | None
-    failure: Exception | None
     lines: NDArray[np.int64]
     counts: NDArray[np.int64]
 
@@ -101,7 +99,7 @@ def _turns(
         if failed.any():
             ranks = np.flatnonzero(failed)
             raise_of(comm, int(ranks[np.argmin(lines[ranks])]), failure)
-        yield Turn(line, text, parsed, failure, lines, counts)
+        yield Turn(line, parsed, lines, counts)
         if not texts[0]:
             return  # rank 0 gets the last block of a turn
 

@@ -181,14 +181,3 @@ def _value(header: Header, number: int, words: list[bytes]) -> float | complex |
     if kind == "c":
         return complex(*parts)
     return parts[0] if parts else 1.0
-
-
-def excess_line(text: bytes, first_line: int, entries: int) -> tuple[int, bytes]:
-    """Number and text of the line that follows the first ``entries`` entries of a block."""
-    left = entries
-    for number, line in enumerate(text.split(b"\n"), first_line):
-        if line.strip():
-            if left == 0:
-                return number, line
-            left -= 1
-    raise ValueError(f"the block has no entry after the first {entries}")

@@ -17,13 +17,20 @@ from numpy.typing import DTypeLike
 
 from onesided.sparse.alike import vector_dtype
 from onesided.sparse.errors import MatrixMarketError
-from onesided.sparse.files.dealing import Advance, Turn, raise_of, turns
-from onesided.sparse.files.entries import Block, excess_line, parse_block
-from onesided.sparse.files.matrixmarket import Header, quoted, read_header
-from onesided.sparse.files.ownlines import read_own_lines
-from onesided.sparse.files.textfile import TextFile
-from onesided.sparse.partition import index_dtype
+from onesided.sparse.files.dealing import Advance, raise_of, turns
+from onesided.sparse.files.entries import (
+    Block,
+    Entries,
+    most_entries,
+    parse_block,
+)
+from onesided.sparse.files.matrixmarket import Header, read_header
+from onesided.sparse.files.textfile import LineRange, TextFile
+from onesided.sparse.moving import before
+from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.triplets import Triplets
+
+_CACHED_BYTES = 1 << 19  # of text that is still in the cache when it is parsed
 
 
 def read_triplets(
@@ -135,7 +142,7 @@ def _read_dealt_lines(
         first = total + int(turn.counts[turn.lines < turn.line].sum())
         total += int(turn.counts.sum())
         if total > header.entries:
-            _raise_excess(comm, header, turn, first)
+            break
         if turn.parsed:
             numbers.append(first)
             blocks.append(turn.parsed)
@@ -143,10 +150,83 @@ def _read_dealt_lines(
     return numbers, blocks
 
 
-def _raise_excess(comm: MPI.Intracomm, header: Header, turn: Turn[Block], first: int) -> None:
-    """Collective. Name the line after the last entry that the header announces."""
-    mine: Exception | None = None
-    if turn.parsed and first <= header.entries < first + len(turn.parsed):
-        line, text = excess_line(turn.text, turn.line, header.entries - first)
-        mine = header.error(line, f"{quoted(text)} follows the last of {header.entries} entries")
-    raise_of(comm, comm.allreduce(comm.rank if mine else 0, op=MPI.SUM), mine)
+def read_own_lines(
+    comm: MPI.Intracomm, header: Header, body: tuple[int, int], block_bytes: int, progress: Advance
+) -> tuple[int, Block]:
+    """Collective. Parse the lines that begin in this rank's share of the bytes ``body``.
+
+    Returns the number of the first entry, and the entries. Nobody waits for anybody until all
+    have parsed theirs; then the line of a fault is counted, if there is one.
+    """
+    start, stop = Partition.even(body[1] - body[0], comm.size).range(comm.rank)
+    share = _Share(header, body[0] + start, body[0] + stop, block_bytes)
+    failure: Exception | None = None
+    try:
+        share.expect(header.entries, body[1] - body[0])
+        share.parse(comm.size, body[1], progress if comm.rank == 0 else None)
+    except Exception as error:
+        failure = error
+    first, total = before(comm, len(share.entries))
+    failed = int(comm.allreduce(comm.size if failure is None else comm.rank, op=MPI.MIN))
+    if failed < comm.size:
+        share.before = header.size_line + before(comm, share.lines())[0]
+        if comm.rank == failed and failure is not None:
+            failure = share.located(failure)
+        raise_of(comm, failed, failure)
+    header.check_whole(total)
+    return first, share.entries.block()
+
+
+class _Share:
+    """Local. One rank's lines, block by block.
+
+    ``before``, the lines ahead of the share, is not known before all ranks have parsed theirs;
+    lines are counted, reading them again, where one has to be named.
+    """
+
+    def __init__(self, header: Header, start: int, stop: int, block_bytes: int) -> None:
+        self.entries = Entries(header, 0)
+        self.before = self._blocks = 0
+        self._header, self._size = header, min(block_bytes, _CACHED_BYTES)
+        self._start, self._stop = start, stop
+        self._bad = b""
+
+    def expect(self, entries: int, size: int) -> None:
+        """Make room for this share of so many entries in so many bytes, if they are even."""
+        length = self._stop - self._start
+        block = min(self._size, length)
+        most = most_entries(self._header, length)
+        even = int(1.05 * entries * (length / max(size, 1))) + most_entries(self._header, block)
+        self.entries = Entries(self._header, min(even, most))
+
+    def parse(self, ranks: int, size: int, progress: Advance) -> None:
+        """Parse all blocks, or more than the file may have entries."""
+        with LineRange(self._header.path, self._start, self._stop) as part:
+            while (text := part.block(self._size)) and self._fits():
+                self._bad = text
+                self.entries.add(text, 1)
+                self._bad = b""
+                self._blocks += 1
+                if progress is not None:
+                    progress(min(self._start + (part.at - self._start) * ranks, size), size)
+
+    def _fits(self) -> bool:
+        return len(self.entries) <= self._header.entries
+
+    def lines(self) -> int:
+        """How many lines the blocks that were parsed have; 0 where they cannot be read again."""
+        try:
+            with LineRange(self._header.path, self._start, self._stop) as part:
+                return sum(part.block(self._size).count(b"\n") for _ in range(self._blocks))
+        except (OSError, MatrixMarketError):
+            return 0
+
+    def located(self, failure: Exception) -> Exception:
+        """The failure, with the line's number in the file where it came from parsing."""
+        if not self._bad or not isinstance(failure, MatrixMarketError):
+            return failure
+        try:
+            parse_block(self._header, self._bad, self.before + self.lines() + 1)
+        except MatrixMarketError as error:
+            return error
+        return failure

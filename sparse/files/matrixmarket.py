@@ -67,12 +67,13 @@ class Header:
         return MatrixMarketError(f"{self.path}, line {line}: {text}")
 
     def check_whole(self, entries: int) -> None:
-        """Raise where so many entries are fewer than the file says."""
-        if entries < self.entries:
-            raise MatrixMarketError(
-                f"{self.path} is truncated: it holds {entries} entries, its line "
-                f"{self.size_line} says {self.entries}"
-            )
+        """Raise where so many entries are fewer, or more, than the file says."""
+        if entries != self.entries:
+            words = "is truncated: it holds"
+            if entries > self.entries:
+                words = "goes on behind its last entry: it holds at least"
+            says = f"its line {self.size_line} says {self.entries}"
+            raise MatrixMarketError(f"{self.path} {words} {entries} entries, {says}")
 
     def positions(self, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Rows and columns of the entries ``first:first + count`` of an array file.

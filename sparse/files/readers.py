@@ -25,7 +25,7 @@ from onesided.sparse.files.packages import (
     load_npz,
     read_petsc,
 )
-from onesided.sparse.files.storereader import read_store
+from onesided.sparse.files.store import read_store
 from onesided.sparse.files.textfile import TextFile
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 from zlib import crc32
 
@@ -12,11 +13,101 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.collectives import agreed
+from onesided.collectives import ResourceError, UnsupportedError, agreed
 from onesided.sparse.moving import balanced, gathered, scattered
-from onesided.sparse.orderings.graph import gathered_graph
-from onesided.sparse.orderings.metis import check_metis, metis_parts
-from onesided.sparse.partition import Partition
+from onesided.sparse.partition import Partition, index_dtype
+from onesided.sparse.triplets import Triplets, route
+
+GRAPH_BYTES = 4 << 30  # that a gathered graph may take on one rank
+
+
+def gathered_graph(
+    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, budget: int = GRAPH_BYTES
+) -> sparse.csr_array | None:
+    """Collective. The pattern of A + A^T without its diagonal, on rank 0; None elsewhere.
+
+    ``rows`` are this rank's, ``given.range(comm.rank)`` of a square matrix, columns global. The
+    sum is made where the rows are; rank 0 holds the result only, one bool and one index for each
+    of its entries. Raises :class:`ResourceError` on every rank where that is more than
+    ``budget`` bytes.
+    """
+    mine = _own_pattern(comm, rows, given)
+    entries = int(comm.allreduce(mine.nnz))
+    index = np.dtype(index_dtype(max(entries, given.size)))
+    need = entries * (index.itemsize + 1) + (given.size + 1) * index.itemsize
+    if need > budget:
+        raise ResourceError(
+            f"the graph of {given.size} rows and {entries} edges takes {need} bytes on one rank, "
+            f"{budget} are allowed: partition by rows, or give an owner for each row"
+        )
+    counts = gathered(comm, np.diff(mine.indptr).astype(index))
+    indices = gathered(comm, mine.indices.astype(index))
+    if counts is None or indices is None:
+        return None
+    indptr = np.concatenate([np.zeros(1, index), np.cumsum(counts, dtype=index)])
+    data = np.ones(len(indices), np.bool_)
+    return sparse.csr_array((data, indices, indptr), shape=(given.size, given.size))
+
+
+def _own_pattern(comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition) -> sparse.csr_array:
+    """Collective. This rank's rows of the pattern of A + A^T, without the diagonal."""
+    start, stop = given.range(comm.rank)
+    index = index_dtype(given.size)
+    row = np.repeat(np.arange(start, stop, dtype=index), np.diff(rows.indptr))
+    col = rows.indices.astype(index)
+    off = row != col
+    here = Triplets(row[off], col[off], np.ones(int(off.sum()), np.bool_))
+    there = route(comm, [Triplets(here.cols, here.rows, here.values)], given)
+    both = [part.to_rows(start, stop, given.size) for part in (here, there)]
+    return sparse.csr_array(both[0] + both[1])
+
+
+_FEW_PARTS = 8  # up to here METIS is better at halving again and again (its manual, section 5)
+_LARGEST = np.iinfo(np.int32).max
+_SEED = 1
+
+
+def check_metis() -> None:
+    """Local. :class:`UnsupportedError` where pymetis is not installed."""
+    if find_spec("pymetis") is None:
+        raise UnsupportedError("the METIS partition needs pymetis (the extra partition)")
+
+
+def metis_parts(
+    graph: sparse.csr_array, weights: NDArray[np.int64], parts: int
+) -> NDArray[np.int32]:
+    """Local. A part for each vertex: parts of about equal weight, few edges between them.
+
+    ``graph`` is symmetric, without loops; its values are not looked at. The same graph gets the
+    same parts. Raises :class:`UnsupportedError` without pymetis, and where METIS's 32-bit
+    integers cannot count the graph's edges or its weight.
+    """
+    check_metis()
+    if max(graph.nnz, int(weights.sum())) > _LARGEST:
+        raise UnsupportedError(
+            f"METIS counts in 32 bits: {graph.nnz} edges, weight {int(weights.sum())}"
+        )
+    vertices = len(weights)
+    if parts == 1 or vertices <= parts or graph.nnz == 0:
+        blocks = Partition.balanced(weights, parts)
+        return blocks.owners(np.arange(vertices)).astype(np.int32)
+    import pymetis
+
+    adjacency = pymetis.CSRAdjacency(_narrow(graph.indptr), _narrow(graph.indices))
+    options = pymetis.Options(seed=_SEED)
+    _, found = pymetis.part_graph(
+        parts,
+        adjacency,
+        vweights=_narrow(weights),
+        recursive=parts <= _FEW_PARTS,
+        options=options,
+    )
+    return np.asarray(found, np.int32)
+
+
+def _narrow(numbers: NDArray[Any]) -> NDArray[np.int32]:
+    return np.ascontiguousarray(numbers, np.int32)
+
 
 How = str | Partition | NDArray[np.integer[Any]]
 

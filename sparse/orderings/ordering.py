@@ -12,8 +12,7 @@ from scipy import sparse
 from onesided.collectives import Alltoallv_init, RequestError, agreed
 from onesided.sparse.halo import Info
 from onesided.sparse.moving import blocks_of, counterparts, moved, shared_dtype
-from onesided.sparse.orderings.graph import GRAPH_BYTES
-from onesided.sparse.orderings.numbering import How, numbering
+from onesided.sparse.orderings.numbering import GRAPH_BYTES, How, numbering
 from onesided.sparse.partition import Partition, index_dtype, split_columns
 from onesided.sparse.triplets import Triplets, route
 from onesided.sparse.vector import DistVector
@@ -89,6 +88,12 @@ class Ordering:
         ``out`` and errors as in :meth:`forward`.
         """
         return self._moved("backward", y, out)
+
+    def restored(self, rows: sparse.csr_array) -> sparse.csr_array:
+        """Collective. This rank's rows in the original order, of rows in the matrix's; of a square
+        matrix columns, too. ``RequestError`` after ``Free``."""
+        numbers = self.forward(np.arange(*self.original_range))
+        return _moved_rows(self.comm, rows, self.partition, self.original, numbers)
 
     def _moved(self, way: str, x: Any, out: Any) -> Any:
         vector = x if isinstance(x, DistVector) else None

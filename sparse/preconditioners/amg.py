@@ -25,7 +25,7 @@ from onesided.sparse import rows as moving
 from onesided.sparse.alike import columns, vector_dtype
 from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.moving import lengths
+from onesided.sparse.moving import everywhere, lengths
 from onesided.sparse.partition import Partition
 from onesided.sparse.preconditioners.jacobi import checked_diagonal
 from onesided.sparse.preconditioners.preconditioner import OfMatrix
@@ -195,7 +195,9 @@ class AMG(OfMatrix, Scoped):
         if level.P is None:
             if self._inverse is None:
                 return level.smoothed(b, True, _COARSE_SWEEPS * self._degree)
-            return self._inverse @ _everywhere(level.A, b)
+            b = everywhere(level.A.comm, level.A.row_partition, b)
+            solved: Vector = np.einsum("ij,j->i", self._inverse, b)  # unlike BLAS' without threads
+            return solved
         x = level.smoothed(b, True, self._degree)
         rest = level.rest(b)
         level.PH.multiply(rest, level.right)
@@ -264,7 +266,7 @@ class _Level:
             for _ in range(2):
                 parts = self._lengths(basis[: step + 1], image)
                 small[: step + 1, step] += parts
-                image -= parts.astype(A.dtype) @ basis[: step + 1]
+                image -= np.einsum("i,ij->j", parts.astype(A.dtype), basis[: step + 1])
             done = step + 1
             rest = math.sqrt(self._lengths(basis[step + 1 : step + 2], image)[0].real)
             if not rest > 1e-3 * np.abs(small[: step + 1, step]).max() or step + 1 == steps:
@@ -276,7 +278,8 @@ class _Level:
 
     def _lengths(self, basis: Vector, vector: Vector) -> Vector:
         """Collective. Scalar products of the rows of a basis with a vector."""
-        mine = (basis.conj() @ vector).astype(np.result_type(vector.dtype, np.float64))
+        wide = np.result_type(vector.dtype, np.float64)
+        mine: Vector = np.einsum("ij,j->i", basis.conj(), vector).astype(wide)
         total = np.empty_like(mine)
         self.A.comm.Allreduce(mine, total, op=MPI.SUM)
         return total
@@ -334,15 +337,6 @@ class _Level:
             step += self._image
             x += step
         return x
-
-
-def _everywhere(A: DistMatrix, block: Vector) -> Vector:
-    """Collective. The whole of a vector on every rank."""
-    partition = A.row_partition
-    whole = np.empty(partition.size, block.dtype)
-    places = partition.lengths().tolist(), partition.starts[:-1].tolist()
-    A.comm.Allgatherv(block, [whole, places])
-    return whole
 
 
 def _aggregates(

@@ -66,8 +66,8 @@ def cg(
     if not k:
         return begun(b, x0).solve(_iterate)
     if k == 1 or not isinstance(A, DistMatrix):
-        return joined(A, b, [begun(*pair).solve(_iterate) for pair in each_column(b, x0)])
-    runs = [begun(*pair) for pair in each_column(b, x0)]
+        return joined(A, b, [begun(*pair).solve(_iterate) for pair in each_column(b, x0, k)])
+    runs = [begun(*pair) for pair in each_column(b, x0, k)]
     if runs[0].calls_back:
         return joined(A, b, [run.solve(_iterate) for run in runs])
     together(runs)

@@ -116,9 +116,10 @@ def lobpcg(
     """
     n_rows, comm = A.row_range[1] - A.row_range[0], A.comm
     rules = Rules(rtol, atol, maxiter, None, nullspace)
-    with agreed(comm, ("lobpcg", largest, X if isinstance(X, int) else "X", M is None)):
+    number = isinstance(X, int | np.integer)
+    with agreed(comm, ("lobpcg", largest, int(X) if number else "X", M is None)):
         given = X.array if isinstance(X, DistVector) else X
-        if isinstance(given, int):
+        if number:
             spans = [start_block(A.row_range, np.dtype(A.dtype), seed) for seed in range(given)]
             block = np.stack(spans, axis=1) if given > 0 else np.zeros((n_rows, 0))
         else:

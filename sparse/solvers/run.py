@@ -22,7 +22,7 @@ from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse.alike import block, columns
 from onesided.sparse.linear import Linear
-from onesided.sparse.moving import shared_dtype
+from onesided.sparse.moving import shared_dtype, shared_width
 from onesided.sparse.preconditioners.preconditioner import preconditioner
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LEAST_SQUARES, LIMIT, Solution
 from onesided.sparse.solvers.space import Scalar, Space, Vector
@@ -355,7 +355,7 @@ def several(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Soluti
         if not k:
             return solver(*given, **how)
         call: Any = solver
-        return joined(A, b, [call(A, *pair, **known) for pair in each_column(b, x0)])
+        return joined(A, b, [call(A, *pair, **known) for pair in each_column(b, x0, k)])
 
     return solve
 
@@ -375,23 +375,24 @@ def right_hand_sides(A: Linear, b: Any, x0: Any, name: str) -> int:
     ``ValueError`` on every rank where b is a block and the guess none of as many columns.
     """
     right, guess = (v.array if isinstance(v, DistVector) else v for v in (b, x0))
-    k = np.shape(right)[1] if np.ndim(right) == 2 else 0
+    k = shared_width(A.comm, f"right-hand sides of {name}", np.asarray(right))
     n = A.col_range[1] - A.col_range[0]
-    with agreed(A.comm, (name, f"{k} right-hand sides")):
+    with agreed(A.comm, name):
         fits = guess is None or np.shape(guess) == (n, k) or np.size(guess) == n == 0
         if k and not fits:
             raise ValueError(f"x0 has shape {np.shape(guess)}; this rank's block has {(n, k)}")
     return k
 
 
-def each_column(b: Any, x0: Any) -> Iterator[tuple[Vector, Vector | None]]:
-    """Local. The columns of right-hand sides, and of first guesses, if there are."""
-    right, guess = (v.array if isinstance(v, DistVector) else v for v in (b, x0))
-    k = np.shape(right)[1]
-    if guess is not None:
-        guess = np.reshape(guess, (-1, k))  # also where an empty list stands for no rows
+def each_column(b: Any, x0: Any, k: int) -> Iterator[tuple[Vector, Vector | None]]:
+    """Local. The k columns of right-hand sides, and of first guesses, if there are; an empty list
+    stands for no rows."""
+    right, guess = (
+        None if v is None else np.reshape(v.array if isinstance(v, DistVector) else v, (-1, k))
+        for v in (b, x0)
+    )
     for j in range(k):
-        yield np.asarray(right)[:, j], None if guess is None else guess[:, j]
+        yield right[:, j], None if guess is None else guess[:, j]  # type: ignore[index]
 
 
 def joined(A: Linear, b: Any, found: Sequence[Solution]) -> Solution:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from onesided.collectives import Sums, sums
 from onesided.collectives.context import Context
 
-_PART_BYTES = 1 << 17
+#: Entries of a part; of longer vectors OpenBLAS makes threads, which take the cores of other ranks.
+_PART = 10_000
 _MOST_SUMS = 3  # in one message of a cache line, also where they are complex
 
 Vector = NDArray[Any]
@@ -33,9 +34,8 @@ class Space:
 
     def __init__(self, comm: MPI.Intracomm, length: int, dtype: np.dtype[Any]) -> None:
         self._comm, self.length, self.dtype = comm, length, dtype
-        step = max(1, _PART_BYTES // dtype.itemsize)
         #: Slices that cover a block; none where the block is empty.
-        self.parts = [slice(first, first + step) for first in range(0, length, step)]
+        self.parts = [slice(first, first + _PART) for first in range(0, length, _PART)]
         from scipy.linalg.blas import get_blas_funcs  # slow to import
 
         self.axpy = get_blas_funcs("axpy", dtype=dtype)
@@ -45,7 +45,7 @@ class Space:
         self.wanted = _MOST_SUMS, wide
         self._sums = sums(comm, *self.wanted)
         limits = np.finfo(dtype)
-        self._wide, self._tiny = limits.eps < 1e-10, float(limits.tiny)
+        self._tiny = float(limits.tiny)
         #: A sum of squares that may have lost parts too small to be squared.
         self._least = self._tiny / limits.eps**2
 
@@ -54,9 +54,7 @@ class Space:
         return np.zeros(self.length, self.dtype)
 
     def share(self, x: Vector, y: Vector) -> Scalar:
-        """Local. What this rank adds to (x, y); single precision is summed in double."""
-        if self._wide:
-            return np.vdot(x, y)
+        """Local. What this rank adds to (x, y); parts of single precision are summed in double."""
         total: Scalar = 0.0
         for part in self.parts:
             total += np.vdot(x[part], y[part])

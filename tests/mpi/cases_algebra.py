@@ -11,7 +11,6 @@ from scipy import sparse
 from onesided.sparse import (
     AMG,
     SSOR,
-    Assembler,
     BlockILU,
     Jacobi,
     LinearOperator,
@@ -98,27 +97,6 @@ def case_other_values_at_the_same_places(comm, kernel, seed):
     same(comm, A, sparse.csr_array(b * 2))
 
 
-def case_an_assembler(comm, seed):
-    """Elements of four nodes on any rank; the routes are kept, the values change."""
-    rng = np.random.default_rng(seed)
-    n = 30
-    nodes = [rng.integers(0, n, (5 + rank, 4)) for rank in range(comm.size)]
-    mine = nodes[comm.rank]
-    assembler = Assembler(comm, mine[:, :, None], mine[:, None, :], (n, n), method="p2p")
-    A = assembler.matrix
-    pattern = A.pattern
-    for _ in range(3):
-        values = [rng.standard_normal((len(each), 4, 4)) for each in nodes]
-        assembler.assemble(values[comm.rank])
-        whole = np.zeros((n, n))
-        for each, value in zip(nodes, values, strict=True):
-            np.add.at(whole, (each[:, :, None], each[:, None, :]), value)
-        same(comm, A, sparse.csr_array(whole), free=False)
-    assert A.pattern is pattern
-    assert "shape" in raised(lambda: assembler.assemble(np.ones(3)), ValueError)
-    A.Free()
-
-
 @parameters(dtype=["f8", "c16"], precond=["none", "jacobi", "amg"], largest=[False, True])
 def case_a_few_eigenpairs(comm, dtype, precond, largest, seed):
     whole = stencil7(7) + sparse.diags_array(np.linspace(0, 1, 343))
@@ -202,5 +180,3 @@ def case_multigrid_refuses(comm):
     assert "square" in raised(lambda: AMG(tall), ValueError)
     A.Free()
     tall.Free()
-
-

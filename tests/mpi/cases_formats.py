@@ -29,7 +29,7 @@ from onesided.sparse import (
 )
 from onesided.sparse.assembly import from_triplets
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError
-from onesided.sparse.files import storereader
+from onesided.sparse.files import store
 from onesided.sparse.files.store import write
 
 
@@ -264,14 +264,6 @@ def case_bad_npz(comm, name):
         assert str(path) in text, text
 
 
-def case_damaged_npz(comm):
-    data = bytearray(npz_of(random_matrix((300, 200), "real").tocsr()))
-    at = data.index(b"data.npy") + 2000
-    data[at : at + 200] = b"\xff" * 200
-    with file_of(comm, bytes(data), "m.npz") as path:
-        same_error(comm, lambda: read(comm, path), MatrixFileError)
-
-
 @parameters(kind=["real", "complex"], shape=[(7, 30), (30, 7)], dtype=[None, "f4"])
 def case_store(comm, kind, shape, dtype):
     whole = random_matrix(shape, kind)
@@ -306,29 +298,6 @@ def case_a_store_of_other_ranks(comm):
             check(fewer, path.with_name("all.h5"), whole)
     finally:
         fewer.Free()
-
-
-@parameters(how=["rcm", "owners"])
-def case_a_store_keeps_the_callers_order(comm, how):
-    whole = random_matrix((60, 60), "real")
-    owner = np.arange(60) * 7 % comm.size
-    with file_of(comm, npz_of(whole), "m.npz") as path:
-        stored = path.with_name("m.h5")
-        choice = owner if how == "owners" else how
-        with read(comm, path, method="p2p", partition=choice) as matrix:
-            write(matrix, stored)
-            ordered = matrix.ordering is not None
-        assert ordered or comm.size == 1
-        check(comm, stored, whole)
-
-
-def case_a_partition_of_the_caller(comm):
-    whole = random_matrix((60, 60), "real")
-    blocks = Partition.from_lengths(np.array([60] + [0] * (comm.size - 1))[::-1])
-    with file_of(comm, npz_of(whole), "m.npz") as path:
-        with read(comm, path, method="p2p", partition=blocks) as matrix:
-            assert np.array_equal(matrix.row_partition.starts, blocks.starts)
-        check(comm, path, whole, partition=blocks)
 
 
 def case_a_failed_write_leaves_the_old_file(comm):
@@ -413,7 +382,6 @@ BAD_STORES = {
     "late": ({"indptr": np.array([1, 2, 3])}, "indptr does not go from 0 to 3"),
     "short": ({"indptr": np.array([0, 1, 2])}, "indptr does not go from 0 to 3"),
     "large": ({"indices": np.array([0, 3, 1])}, "indices[1] is 3, there are 3 columns"),
-    "permutation": ({"permutation": np.array([0, 7])}, "the permutation holds"),
 }
 
 
@@ -547,13 +515,13 @@ def case_a_failing_progress_is_an_error_on_every_rank(comm, name):
 
 def case_progress_of_a_store_goes_to_its_end(comm):
     whole, seen = random_matrix((300, 300), "real"), []
-    before, storereader.PIECE_BYTES = storereader.PIECE_BYTES, 1000
+    before, store.PIECE_BYTES = store.PIECE_BYTES, 1000
     try:
         with file_of(comm, npz_of(whole), "m.npz") as path:
             stored = stored_from(comm, path)
             check(comm, stored, whole, progress=lambda done, total: seen.append((done, total)))
     finally:
-        storereader.PIECE_BYTES = before
+        store.PIECE_BYTES = before
     if comm.rank == 0:
         done = [read for read, _ in seen]
         assert done == sorted(done)
@@ -737,24 +705,6 @@ def case_what_is_no_regular_file_is_not_replaced(comm, kind, what):
         assert link.is_symlink()
         assert np.array_equal(np.load(path.with_name("behind")), np.ones(6))
         assert "a DistMatrix or a DistVector" in same_error(comm, lambda: write("m", x), TypeError)
-
-
-def case_a_permutation_with_repeats_is_refused(comm):
-    whole = random_matrix((20, 20), "real", density=0.5)
-    with file_of(comm, npz_of(whole), "m.npz") as path:
-        stored = path.with_name("m.h5")
-        with read(comm, path, method="p2p", partition="rcm") as matrix:
-            write(matrix, stored)
-            words = same_error(comm, lambda: write(matrix, path.with_name("m.mtx")), ValueError)
-            assert "reordered" in words
-        check(comm, stored, whole)
-        comm.Barrier()
-        if comm.rank == 0:
-            with h5py.File(stored, "r+") as file:
-                file["permutation"][3] = file["permutation"][4]
-        comm.Barrier()
-        words = same_error(comm, lambda: read(comm, stored), MatrixFileError)
-        assert "twice" in words, words
 
 
 @parameters(name=["a.mtx.gz", "a.npz", "a.petsc", "a.mat", "a.npy", "a.rb", "A.MTX", "a.h5"])

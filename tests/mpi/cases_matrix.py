@@ -97,17 +97,6 @@ def case_64_bit_indices(comm, kernel, seed):
     matrix.Free()
 
 
-def case_columns_of_the_caller(comm, seed):
-    rng = np.random.default_rng(seed)
-    whole = sparse.random_array((20, 30), density=0.3, rng=rng)
-    all_on_last = Partition(np.array([0] * comm.size + [30]))
-    with from_scipy(comm, whole, method="p2p", columns=all_on_last) as matrix:
-        assert matrix.col_partition is all_on_last
-        for side in ("A", "T"):
-            check(matrix, whole, rng, side, None)
-            check(matrix, whole, rng, side, 2)
-
-
 def case_every_request_is_planned_once(comm, seed):
     rng = np.random.default_rng(seed)
     whole = sparse.random_array((30, 30), density=0.2, rng=rng)

@@ -16,24 +16,6 @@ from onesided.sparse.petsc import ShellContext, shell
 from onesided.sparse.vector import DistVector
 
 
-def pair(comm, rng, size, k, dtype):
-    """Two whole vectors, or blocks of k, and the same distributed."""
-    partition = Partition.even(size, comm.size)
-    whole = [block(rng, size, k, dtype) for _ in range(2)]
-    mine = slice(*partition.range(comm.rank))
-    return whole, [DistVector(comm, partition, array[mine].copy()) for array in whole]
-
-
-def assembled(vector):
-    return np.concatenate(vector.comm.allgather(vector.array))
-
-
-def near(mine, theirs):
-    """Equal but for the last bits: NumPy's complex loops round differently by length."""
-    close = np.allclose(mine, theirs, rtol=8 * np.finfo(theirs.dtype).eps, atol=1e-30)
-    return close and mine.dtype == theirs.dtype and mine.shape == theirs.shape
-
-
 @parameters(scale=[1e-200, 1e200, 0.0])
 def case_norm_neither_overflows_nor_underflows(comm, scale):
     partition = Partition.even(16, comm.size)

@@ -37,18 +37,6 @@ def case_what_is_no_number_is_a_breakdown(comm, solver, bad):
     A.Free()
 
 
-@parameters(solver=[*SOLVERS, "chebyshev"])
-def case_the_right_hand_side_zero(comm, solver):
-    A = distributed(comm, DEFINITE["grid"]())
-    ones = np.ones(A.row_range[1] - A.row_range[0])
-    found = getattr(ours, solver)(A, 0 * ones, ones)
-    assert found.converged
-    assert found.iterations == 0
-    assert not found.x.any()
-    assert found.true_residual == 0
-    A.Free()
-
-
 @parameters(solver=SOLVERS)
 def case_converged_means_the_true_residual(comm, solver, seed):
     """An ill-conditioned system, close to what rounding allows: true, or not told."""

@@ -1,9 +1,7 @@
 """Rows moved to their owners, and vectors between the caller's order and the matrix's."""
 
-from pathlib import Path
 
 import numpy as np
-import scipy.io
 from cases import need, parameters, ranks
 from cases_sparse import raised
 from scipy import sparse
@@ -11,10 +9,10 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import MismatchError, RequestError, ResourceError, UnsupportedError
-from onesided.sparse import DistMatrix, Partition, read
+from onesided.sparse import DistMatrix, Partition
 from onesided.sparse.grids import stencil7
-from onesided.sparse.orderings import metis as metis_module
-from onesided.sparse.orderings.graph import gathered_graph
+from onesided.sparse.orderings import numbering as metis_module
+from onesided.sparse.orderings.numbering import gathered_graph
 from onesided.sparse.orderings.ordering import Ordering, partitioned
 
 
@@ -121,39 +119,6 @@ def case_rows_and_columns_are_permuted_alike(comm, how, name, seed):
         ordering.Free()
 
 
-@parameters(how=list(HOWS), dtype=["f4", "c16"], k=[None, 3])
-def case_products_in_the_callers_order(comm, how, dtype, k, seed):
-    needs(how)
-    rng = np.random.default_rng(seed)
-    whole = sparse.csr_array(scattered_grid(rng)).astype(dtype)
-    size = whole.shape[0]
-    rows, given = mine_of(comm, whole, seed)
-    asked = HOWS[how](rng, size, comm.size)
-    moved, partition, ordering = partitioned(comm, rows, asked, method="p2p")
-    matrix = DistMatrix(comm, moved, partition, partition, method="p2p", kernel="scipy")
-    tail = () if k is None else (k,)
-    for _ in range(2):
-        x = rng.standard_normal((size, *tail)).astype(dtype)
-        mine = x[slice(*given.range(comm.rank))]
-        if ordering is None:
-            continue
-        there = ordering.forward(mine)
-        columns = there.reshape(len(there), -1).T
-        y = np.stack([matrix @ np.ascontiguousarray(column) for column in columns], axis=1)
-        back = ordering.backward(y.reshape(there.shape))
-        expected = (whole @ x)[slice(*given.range(comm.rank))]
-        assert back.dtype == expected.dtype
-        assert back.shape == expected.shape
-        assert np.allclose(back, expected, atol=100 * np.finfo(dtype).eps)
-        out = np.empty_like(mine)
-        assert ordering.backward(there, out=out) is out
-        assert np.array_equal(out, mine)
-    assert (ordering is None) == (how in ("rows", "blocks") or (comm.size == 1 and how != "rcm"))
-    if ordering is not None:
-        ordering.Free()
-    matrix.Free()
-
-
 @parameters(method=["p2p", "rma-fence", "rma-notify", "mpi", "auto"])
 def case_vectors_by_every_kind_of_method(comm, method, seed):
     rng = np.random.default_rng(seed)
@@ -198,33 +163,6 @@ def case_owners_of_this_ranks_rows_only(comm, seed):
     other, second, _ = partitioned(comm, rows, block, method="p2p")
     assert np.array_equal(first.starts, second.starts)
     assert abs(one - other).sum() == 0
-
-
-@parameters(how=list(HOWS), name=["west0067", "ash219"])
-def case_files_are_read_in_any_partition(comm, how, name, seed):
-    path = Path(__file__).resolve().parents[1] / "matrices" / f"{name}.mtx.gz"
-    whole = sparse.csr_array(scipy.io.mmread(path))
-    square = whole.shape[0] == whole.shape[1]
-    if not square and how in ("metis", "rcm"):
-        words = raised(lambda: read(comm, path, method="p2p", partition=how), ValueError)
-        assert "square" in words
-        return
-    needs(how)
-    rng = np.random.default_rng(seed)
-    matrix = read(comm, path, method="p2p", partition=HOWS[how](rng, whole.shape[0], comm.size))
-    ordering = matrix.ordering
-    x = rng.standard_normal(whole.shape[1])
-    if ordering is None:
-        y = matrix @ x[slice(*matrix.col_range)]
-        expected = (whole @ x)[slice(*matrix.row_range)]
-    else:
-        mine = x[slice(*(ordering.original_range if square else matrix.col_range))]
-        y = ordering.backward(matrix @ (ordering.forward(mine) if square else mine))
-        expected = (whole @ x)[slice(*ordering.original_range)]
-    assert np.allclose(y, expected, atol=1e-10 * np.abs(whole @ x).max())
-    matrix.Free()
-    if ordering is not None:
-        assert "freed" in raised(lambda: ordering.backward(y), RequestError)
 
 
 def case_rows_balances_nonzeros(comm, seed):

@@ -141,29 +141,6 @@ def case_iterates_are_those_of_scipy(comm, solver, seed):
     A.Free()
 
 
-@parameters(solver=["bicgstab", "gmres"], name=list(GENERAL), precond=["none", "jacobi", "ilu"])
-def case_general(comm, solver, name, precond, seed):
-    whole = sparse.csr_array(GENERAL[name]())
-    A, b, mine = system(comm, whole, seed)
-    M = {"none": lambda A: None, "jacobi": Jacobi, "ilu": BlockILU}[precond](A)
-    rtol = 1e-8
-    how = {"restart": 60} if solver == "gmres" else {}
-    found = getattr(ours, solver)(A, mine, rtol=rtol, M=M, **how)
-    x = check(comm, whole, b, found, rtol)
-    expected = serial.spsolve(whole.tocsc(), b)
-    assert np.linalg.norm(x - expected) / np.linalg.norm(expected) < 1e-3
-    A.Free()
-
-
-@parameters(solver=["bicgstab", "gmres"])
-def case_a_hard_system_with_factors(comm, solver, seed):
-    whole = shipped("orsirr_1")
-    A, b, mine = system(comm, whole, seed)
-    M = BlockILU(A, fill_factor=10)
-    check(comm, whole, b, getattr(ours, solver)(A, mine, rtol=1e-6, M=M), 1e-6)
-    A.Free()
-
-
 @parameters(restart=[1, 5, 12])
 def case_cycles_of_gmres_are_those_of_scipy(comm, restart, seed):
     whole = sparse.csr_array(GENERAL["drift"]())
@@ -174,16 +151,6 @@ def case_cycles_of_gmres_are_those_of_scipy(comm, restart, seed):
     assert found.reason.startswith("iteration limit: ")
     np.testing.assert_allclose(joined(comm, found.x), expected, rtol=1e-7, atol=1e-12)
     assert np.all(np.diff(found.residuals) <= 1e-12)
-    A.Free()
-
-
-@parameters(name=list(DEFINITE), kind=[Jacobi, SSOR, BlockILU])
-def case_preconditioned(comm, name, kind, seed):
-    whole = DEFINITE[name]()
-    A, b, mine = system(comm, whole, seed)
-    M = BlockILU(A, hermitian=True) if kind is BlockILU else kind(A)
-    for solver in (ours.cg, ours.pipelined_cg, ours.chebyshev):
-        check(comm, whole, b, solver(A, mine, rtol=1e-7, M=M, maxiter=20000), 1e-7)
     A.Free()
 
 
@@ -231,13 +198,6 @@ def case_lsqr(comm, name, damp, guess, seed):
     error = np.linalg.norm(x - expected[0]) / np.linalg.norm(expected[0])
     assert error < 1e-4, error
     np.testing.assert_allclose(found.residuals[-1], expected[4], rtol=1e-4, atol=1e-4)
-    A.Free()
-
-
-def case_lsqr_of_a_complex_system_that_has_a_solution(comm, seed):
-    whole = sparse.csr_array(shipped("young1c") + 50 * sparse.eye_array(841))
-    A, b, mine = system(comm, whole, seed)
-    check(comm, whole, b, ours.lsqr(A, mine, rtol=1e-6, maxiter=5000), 1e-6)
     A.Free()
 
 

@@ -132,59 +132,6 @@ def case_from_scipy_with_strided_values(comm, seed):
         check(comm, matrix, whole, rng)
 
 
-@parameters(name=list(MATRICES))
-def case_from_scipy(comm, name, seed):
-    rng = np.random.default_rng(seed)
-    whole = MATRICES[name](rng)
-    root = comm.size - 1
-    with from_scipy(comm, whole if comm.rank == root else None, root=root, method="p2p") as matrix:
-        check(comm, matrix, whole, rng)
-        if whole.shape[0] == whole.shape[1]:
-            assert matrix.row_range == matrix.col_range
-
-
-def case_products_have_the_dtype_that_numpy_gives_them(comm, seed):
-    rng = np.random.default_rng(seed)
-    whole = sparse.random_array((25, 25), density=0.3, rng=rng).tocsr()
-    single = whole.astype("f4")
-    with (
-        from_scipy(comm, whole, method="p2p") as matrix,
-        from_scipy(comm, single, method="p2p") as narrow,
-    ):
-        for dtype in ("i4", "f4", "c8", "c16"):
-            x = np.arange(25).astype(dtype) * (1 + 2j if dtype[0] == "c" else 1)
-            y = matrix @ x[slice(*matrix.col_range)]
-            assert y.dtype == (np.complex128 if dtype[0] == "c" else np.float64)
-            assert np.allclose(y, (whole @ x)[slice(*matrix.row_range)])
-        x = np.arange(25).astype("c8")[slice(*narrow.col_range)]
-        assert (narrow @ x).dtype == np.complex64
-        for dtype in ("f8", "c16", "i8"):  # NumPy's promotion
-            wide = np.linspace(0, 7, 25).astype(dtype)
-            expected = single @ wide
-            for taken in (narrow, narrow):
-                y = taken @ wide[slice(*narrow.col_range)]
-                assert y.dtype == expected.dtype
-                assert np.allclose(y, expected[slice(*narrow.row_range)], rtol=1e-12)
-            y = narrow.T @ wide[slice(*narrow.row_range)]
-            assert np.allclose(y, (single.T @ wide)[slice(*narrow.col_range)], rtol=1e-12)
-        words = raised(lambda: matrix @ np.array(["a"] * len(x)), TypeError)
-        assert "<U1" in words
-        strided = np.arange(50.0)[::2][slice(*matrix.col_range)]
-        expected = whole @ np.arange(50.0)[::2]
-        assert np.allclose(matrix @ strided, expected[slice(*matrix.row_range)])
-
-
-def case_wrong_vectors_are_refused_before_anything_is_sent(comm, seed):
-    whole = sparse.random_array((30, 20), density=0.2, rng=np.random.default_rng(seed))
-    with from_scipy(comm, whole, method="p2p") as matrix:
-        n = matrix.col_range[1] - matrix.col_range[0]
-        first = comm.bcast(n)
-        for x in (np.zeros(n + 1), np.zeros((n + 1, 1)), np.float64(1), np.zeros((n, 1, 1))):
-            words = raised(lambda x=x: matrix @ x, ValueError)
-            assert f"rank 0 owns the {first} columns" in words, words
-        check(comm, matrix, whole, np.random.default_rng(seed))
-
-
 @parameters(method=lambda: list(methods()), kernel=WAYS)
 def case_x_may_change_as_soon_as_the_product_returns(comm, method, kernel, seed):
     whole = sparse.csr_array(np.ones((24, 24)))

@@ -156,7 +156,7 @@ BAD = {
     "no entries": ((REAL + "9 9 4\n").encode(), "holds 0 entries"),
     "too many": (
         (REAL + "9 9 2\n1 1 1\n2 2 2\n\n3 3 3\n4 4 4\n").encode(),
-        "line 6: '3 3 3' follows the last of 2 entries",
+        "goes on behind its last entry",
     ),
     "text at the end": (
         (REAL + "9 9 2\n1 1 1\n2 2 2\nthe end\n").encode(),
@@ -172,7 +172,7 @@ BAD = {
     ),
     "long array": (
         b"%%MatrixMarket matrix array real general\n2 1\n1\n2\n3\n",
-        "line 5: '3' follows the last of 2",
+        "goes on behind its last entry",
     ),
 }
 

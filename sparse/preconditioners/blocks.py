@@ -1,0 +1,317 @@
+"""Preconditioners of each rank's own block: factors, incomplete or whole, and symmetric relaxation.
+
+Factors are SuperLU's, or those on the matrix's own pattern.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csc_array, dia_array, tril, triu
+
+from onesided.collectives.agreement import agreed
+from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.preconditioners.jacobi import checked_diagonal
+from onesided.sparse.preconditioners.preconditioner import OfMatrix
+
+try:
+    from onesided.sparse.preconditioners import _ilu as _compiled
+except ImportError:  # no compiler was present
+    _compiled = None  # type: ignore[assignment]
+
+
+class Factors:
+    """SuperLU's factors of a matrix of a certain dtype."""
+
+    def __init__(self, lu: Any, dtype: np.dtype[Any]) -> None:
+        self.lu, self._dtype = lu, dtype  # a SuperLU
+
+    @classmethod
+    def of_triangle(cls, matrix: Any) -> Factors:
+        """Local. Of a triangular matrix: no fill, and a solution is one substitution."""
+        from scipy.sparse.linalg import splu  # slow to import
+
+        whole = csc_array(matrix)
+        lu = splu(
+            whole,
+            permc_spec="NATURAL",
+            diag_pivot_thresh=0.0,
+            relax=1,
+            options={"Equil": False},
+        )
+        return cls(lu, whole.dtype)
+
+    def solve(self, r: NDArray[Any]) -> NDArray[Any]:
+        """Local. A new array of the factors' dtype; real ones take a complex r in two parts."""
+        if r.dtype.kind == "c" and self._dtype.kind != "c":
+            real, imaginary = (self.solve(part) for part in (r.real, r.imag))
+            joined: NDArray[Any] = real + 1j * imaginary
+            return joined
+        solution: NDArray[Any] = self.lu.solve(np.ascontiguousarray(r, self._dtype))
+        return solution
+
+
+class PatternFactors:
+    """L U on the pattern of the matrix, ILU(0), in double precision.
+
+    ``definite``: the matrix is Hermitian, and so is L U, with pivots above zero. With ``absolute``
+    it is, where the matrix is Hermitian: L |D| L^H instead of L D L^H.
+    """
+
+    def __init__(self, block: sparse.csr_array, absolute: bool) -> None:
+        """Local. ``ValueError`` where a pivot is zero, or the diagonal has no place."""
+        kind = np.dtype(np.complex128 if block.dtype.kind == "c" else np.float64)
+        block = sparse.csr_array(block.astype(kind))
+        block.sort_indices()
+        skew: Any = block - block.conj().T
+        n = block.shape[0]
+        self._indptr, self._indices = block.indptr.astype(np.int64), block.indices.astype(np.int64)
+        self._values, self._pivot = block.data.copy(), np.zeros(n, np.int64)
+        limit = 100 * float(np.finfo(cast(Any, kind)).eps) * np.max(np.abs(block.data), initial=0.0)
+        factor = _factored if _compiled is None else _compiled.factor
+        bad = factor(
+            self._indptr, self._indices, self._values, self._pivot, np.zeros(n, np.int64)
+        )
+        if bad >= 0:
+            raise ValueError(f"row {bad} of the block has a zero pivot")
+        hermitian = np.max(np.abs(skew.data), initial=0.0) <= limit
+        if absolute and hermitian:
+            row = np.repeat(np.arange(n), np.diff(self._indptr))
+            upper = self._indices >= row
+            signs = np.where(self._values[self._pivot].real < 0, -1.0, 1.0)
+            self._values[upper] *= signs[row[upper]]
+        pivots = self._values[self._pivot]
+        self.definite = bool(hermitian and np.all(pivots.real > 0))
+        self._triangles: Any = None
+        if _compiled is None:
+            parts = self._values, self._indices, self._indptr
+            both = sparse.csr_array(parts, shape=(n, n))
+            lower = sparse.tril(both, -1) + sparse.eye_array(n)
+            self._triangles = tuple(Factors.of_triangle(t) for t in (lower, sparse.triu(both)))
+
+    def solve(self, r: NDArray[Any]) -> NDArray[Any]:
+        """Local. A new array; real factors take a complex r in two parts."""
+        kind = self._values.dtype
+        if r.dtype.kind == "c" and kind.kind != "c":
+            real, imaginary = (self.solve(part) for part in (r.real, r.imag))
+            joined: NDArray[Any] = real + 1j * imaginary
+            return joined
+        if self._triangles is not None:
+            lower, upper = self._triangles
+            return np.asarray(upper.solve(lower.solve(r)))
+        x = np.array(r, kind)
+        _compiled.solve(self._indptr, self._indices, self._values, self._pivot, x)
+        return x
+
+
+def _factored(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    values: NDArray[Any],
+    pivot: NDArray[np.int64],
+    place: NDArray[np.int64],
+) -> int:
+    """Local. As the compiled ``factor``: -1, or the row whose pivot is zero or missing."""
+    place[:] = -1
+    for row in range(len(pivot)):
+        start, stop = indptr[row], indptr[row + 1]
+        columns = indices[start:stop]
+        place[columns] = np.arange(start, stop)
+        pivot[row] = place[row]
+        for k in range(start, stop):
+            above = indices[k]
+            if above >= row:
+                break
+            values[k] /= values[pivot[above]]
+            rest = slice(pivot[above] + 1, indptr[above + 1])
+            at = place[indices[rest]]
+            values[at[at >= 0]] -= values[k] * values[rest][at >= 0]
+        place[columns] = -1
+        if pivot[row] < 0 or values[pivot[row]] == 0:
+            return row
+    return -1
+
+
+class BlockILU(OfMatrix):
+    """Block Jacobi: M solves with incomplete factors L U of the own block of each rank.
+
+    The own block is the own rows by the own columns: what couples the ranks is left out, so that
+    the number of iterations depends on the number of ranks, and ``apply`` is Local.
+
+    Without other arguments the factors have the pattern of the block, ILU(0), as PETSc's default;
+    they are Hermitian and positive definite where the blocks and their pivots are, and then cg
+    takes them. ``fill_factor`` or ``drop_tol`` ask for SuperLU's (SciPy's ``spilu``) in the natural
+    order without pivoting: entries below ``drop_tol`` (1e-4) times the largest of their column are
+    dropped, and so many of the smallest that about ``fill_factor`` (10) times the entries of the
+    block are left. Those are not Hermitian where the matrix is, and stand without ``hermitian``.
+
+    With that M solves with ``L |D| L^H`` instead, D being the diagonal of U, which is
+    Hermitian and positive definite whatever the signs of the pivots.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, M=BlockILU(A, hermitian=True), rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
+    """
+
+    def __init__(
+        self,
+        A: DistMatrix,
+        *,
+        hermitian: bool = False,
+        fill_factor: float | None = None,
+        drop_tol: float | None = None,
+    ) -> None:
+        """Collective. ``ValueError`` on every rank where a block has no factors, with its rows, or
+        is not Hermitian where factors on its pattern are to be."""
+        self._choices = hermitian, fill_factor, drop_tol
+        super().__init__(A)
+
+    def _build(self) -> None:
+        A, (hermitian, fill_factor, drop_tol) = self.matrix, self._choices
+        own_pattern = fill_factor is None and drop_tol is None
+        self._factors: Factors | PatternFactors | None = None
+        with agreed(A.comm, ("BlockILU", hermitian, fill_factor, drop_tol)):
+            A.check_square("BlockILU")
+            if hermitian and not own_pattern:
+                raise ValueError("factors with fill_factor or drop_tol cannot be Hermitian")
+            block = _own_block(A)
+            if block is None:
+                definite = True
+            elif own_pattern:
+                factors = _made(A, lambda: PatternFactors(block, hermitian))
+                self._factors, definite = factors, factors.definite
+                if hermitian and not definite:
+                    raise ValueError(f"{_rows(A)} are not Hermitian")
+            else:
+                self._factors = _made(A, lambda: _dropped(block, fill_factor or 10.0, drop_tol))
+                definite = False
+        self.hermitian = bool(A.comm.allreduce(definite, op=MPI.LAND))
+
+    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
+        """Local. out = M r; the result is allocated before it is copied."""
+        if self._factors is not None:
+            out[:] = self._factors.solve(r)
+
+
+class BlockLU(OfMatrix):
+    """Block Jacobi: M solves with the own block of each rank, by SuperLU; additive Schwarz's method
+    without overlap. Hermitian where the matrix is, and definite where that is.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, M=BlockLU(A), rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
+    """
+
+    def _build(self) -> None:
+        """Collective. ``ValueError`` on every rank where a block is singular, with its rows."""
+        A = self.matrix
+        self._factors: Factors | None = None
+        with agreed(A.comm, "BlockLU"):
+            A.check_square("BlockLU")
+            block = _own_block(A)
+            if block is not None:
+                self._factors = _made(A, lambda: _whole(block))
+
+    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
+        """Local. out = M r; SuperLU allocates the result before it is copied."""
+        if self._factors is not None:
+            out[:] = self._factors.solve(r)
+
+
+def _rows(A: DistMatrix) -> str:
+    return f"rows {A.row_range[0]} to {A.row_range[1]}"
+
+
+def _own_block(A: DistMatrix) -> Any:
+    """Local. This rank's rows by its own columns, CSR; None where there are none."""
+    block = A.own_block()
+    if not block.shape[0]:
+        return None
+    if not np.all(np.isfinite(block.data)):
+        raise ValueError(f"{_rows(A)} hold what is no number")
+    return block
+
+
+def _made(A: DistMatrix, make: Any) -> Any:
+    """Local. Factors; what the library says of a block that has none names the rows."""
+    try:
+        return make()
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"{_rows(A)} have no factors: {error}") from error
+
+
+def _whole(block: Any) -> Factors:
+    from scipy.sparse.linalg import splu  # slow to import
+
+    return Factors(splu(csc_array(block)), block.dtype)
+
+
+def _dropped(block: Any, fill_factor: float, drop_tol: float | None) -> Factors:
+    """Local. SuperLU's incomplete factors."""
+    from scipy.sparse.linalg import spilu  # slow to import
+
+    least = 1e-4 if drop_tol is None else drop_tol
+    how: dict[str, Any] = {"permc_spec": "NATURAL", "diag_pivot_thresh": 0.0}
+    lu = spilu(csc_array(block), drop_tol=least, fill_factor=fill_factor, **how)
+    return Factors(lu, block.dtype)
+
+
+class SSOR(OfMatrix):
+    """Block Jacobi: M is the inverse of omega / (2 - omega) (D / omega + L) D^-1 (D / omega + U).
+
+    D, L and U are diagonal, lower and upper part of the own rows and columns of each rank;
+    ``omega`` 1 is the symmetric Gauss-Seidel method. ``apply`` is Local: what couples the ranks is
+    left out, so that the number of iterations depends on the number of ranks. M is Hermitian and
+    positive definite where the matrix is, as cg needs it.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, M=SSOR(A), rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
+    """
+
+    def __init__(self, A: DistMatrix, *, omega: float = 1.0) -> None:
+        """Collective. ``ValueError`` on every rank for an omega that is not between 0 and 2, or a
+        diagonal with a zero."""
+        self._omega = omega
+        super().__init__(A)
+
+    def _build(self) -> None:
+        A, omega = self.matrix, self._omega
+        with agreed(A.comm, ("SSOR", omega)):
+            A.check_square("SSOR")
+            if not 0 < omega < 2:
+                raise ValueError(f"omega is {omega}; it must be between 0 and 2")
+            diagonal = checked_diagonal(A)
+            block: Any = csc_array(A.own_block())
+            size = block.shape[0]
+            scaled: Any = dia_array((diagonal[None, :] / omega, [0]), shape=(size, size))
+            self._scale = diagonal * ((2.0 - omega) / omega)
+            self._lower = Factors.of_triangle(tril(block, -1) + scaled) if size else None
+            self._upper = Factors.of_triangle(triu(block, 1) + scaled) if size else None
+
+    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
+        """Local. out = M r; SuperLU allocates two results on the way."""
+        if self._lower is None or self._upper is None:
+            return
+        half = self._lower.solve(r)
+        np.multiply(half, self._scale, out=half)
+        out[:] = self._upper.solve(half)
