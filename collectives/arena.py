@@ -28,12 +28,16 @@ class Share:
     """A part of an arena on this rank: bytes of a request.
 
     ``root`` shows them to this rank; ``region`` is that of ``number`` in the arena, ``offset`` the
-    place in this rank's segment.
+    place in this rank's segment. ``own`` is the number of the region that was made for this request
+    alone, where the bytes of those ranks are that had no room for it; 0 where there is none.
     """
 
-    def __init__(self, arena: Arena, region: Region, number: int, offset: int, nbytes: int) -> None:
+    def __init__(
+        self, arena: Arena, number: int, offset: int, nbytes: int, own: int
+    ) -> None:
         """Local."""
-        self.region, self.number, self.offset, self.nbytes = region, number, offset, nbytes
+        self.number, self.offset, self.nbytes, self.own = number, offset, nbytes, own
+        self.region = region = arena.regions[number]
         self._arena = arena
         memory = region.segment(region.node.comm.rank)[offset : offset + nbytes]
         root: NDArray[np.uint8] = np.frombuffer(memory, np.uint8)
@@ -52,7 +56,8 @@ class Share:
         return self._look() is None
 
     def release(self) -> None:
-        """Local. The request needs them no more; others get them when nobody looks any more."""
+        """Collective, in the same order on all ranks. The request needs them no more; others get
+        them when nobody looks any more."""
         self.root = None
         self.region.lent = [part for part in self.region.lent if part[0] != self.offset]
         self._arena.give(self)
@@ -69,7 +74,6 @@ class Arena:
         self.context = context
         self.regions: dict[int, Region] = {}  # by number, the same on all ranks
         self._free: dict[int, list[tuple[int, int]]] = {}  # (start, stop), in order
-        self._own: dict[int, Region] = {}  # of one request each
         self._taken: list[Share] = []
         self._given: list[Share] = []  # back, but somebody may look at them
         self._born = 0
@@ -99,34 +103,32 @@ class Arena:
         wanted, most, *largest_of = largest(self.context.comm, error, what, words)
         if not wanted:
             return None, largest_of
-        if most:
-            self._grow(most, lacking)
-        return self._take(room), largest_of
+        own = self._grow(most, lacking) if most else 0
+        return self._take(room, own), largest_of
 
-    def _grow(self, lacking: int, mine: int) -> None:
+    def _grow(self, lacking: int, mine: int) -> int:
         """Collective. ``lacking``: the largest number of bytes for which a rank has no room,
-        ``mine``: those of this rank."""
+        ``mine``: those of this rank. The number of the region where it is for one request alone."""
         own = lacking >= OWN_REGION
         while not own and self._next < 2 * lacking:
             self._next *= 2
         node = self.context.node()
         region = Region(self.context, node, mine if own else self._next)
         region.lent.clear()  # not memory of the caller's
-        region.take_root()
         self._born += 1
         self.regions[self._born] = region
-        self._free[self._born] = _gap(region)
+        self._free[self._born] = [(0, region.nbytes)] if region.nbytes else []
         if own:
-            self._own[self._born] = region
-        else:
-            self._next = min(2 * self._next, OWN_REGION // 2)
+            return self._born
+        self._next = min(2 * self._next, OWN_REGION // 2)
+        return 0
 
     def widen(self) -> None:
         """Collective. Windows through which ranks of other nodes, emulated ones too, can Put."""
         for number in sorted(self.regions):
             self.regions[number].widen(always=True)
 
-    def _take(self, room: int) -> Share:
+    def _take(self, room: int, own: int) -> Share:
         """Local. Bytes of this rank, for which there is room."""
         place = self._place(room)
         if place is None:
@@ -137,47 +139,28 @@ class Arena:
             del self._free[number][gap]
         else:
             self._free[number][gap] = (start + room, stop)
-        share = Share(self, self.regions[number], number, start, room)
+        share = Share(self, number, start, room, own)
         self._taken.append(share)
         return share
 
     def give(self, share: Share) -> None:
-        """Local. Bytes come back."""
+        """Collective, in the same order on all ranks. Bytes come back."""
+        if share not in self._taken:
+            return  # the arena has been closed
         self._taken.remove(share)
-        self._given.append(share)
-
-    def shrink(self) -> bool:
-        """Collective. Regions of one request whose bytes have come back are given back; whether
-        there were any."""
-        self._reclaim()
-        empty_ones = [n for n, region in self._own.items() if self._free[n] == _gap(region)]
-        common = self._common(empty_ones)
-        for number in common:
-            del self._own[number], self._free[number]
-            self.regions.pop(number).retire()
-        return bool(common)
-
-    def _common(self, numbers: list[int]) -> list[int]:
-        """Collective. Those that are empty on every rank."""
-        if not self._own:
-            return []
-        known = sorted(self._own)
-        used = largest(self.context.comm, None, "shrink", [int(n not in numbers) for n in known])
-        return [number for number, busy in zip(known, used, strict=True) if not busy]
-
-    def unused(self) -> bool:
-        """Local. True where nobody looks at anything that came back, and all has."""
-        self._reclaim()
-        return not self._given and not self._taken
+        if share.own:
+            del self._free[share.own]
+            self.regions.pop(share.own).release()
+        if share.number != share.own:
+            self._given.append(share)
 
     def close(self) -> None:
         """Collective. All of it is given back; what somebody looks at stays where it is."""
         for share in self._taken:  # of requests that were given up, or dropped
             share.root = None
-        seen = {share.number for share in [*self._given, *self._taken] if not share.unused()}
+        self._taken, self._given = [], []
         while self.regions:
-            number = next(iter(self.regions))
-            self.regions.pop(number).unmap(number in seen)
+            self.regions.pop(next(iter(self.regions))).release()
 
     def _place(self, room: int) -> tuple[int, int] | None:
         for number, gaps in self._free.items():
@@ -193,8 +176,6 @@ class Arena:
         back = [share for share in self._given if share.unused()]
         self._given = [share for share in self._given if not share.unused()]
         for share in back:
-            if share.number not in self._free:
-                continue
             gaps = sorted([*self._free[share.number], (share.offset, share.offset + share.nbytes)])
             joined = [gaps[0]]
             for start, stop in gaps[1:]:
@@ -203,11 +184,6 @@ class Arena:
                 else:
                     joined.append((start, stop))
             self._free[share.number] = joined
-
-
-def _gap(region: Region) -> list[tuple[int, int]]:
-    """All of a region's bytes on this rank."""
-    return [(0, region.nbytes)] if region.nbytes else []
 
 
 # -- the control memory of a request --------------------------------------------------------------
@@ -231,7 +207,6 @@ class ControlMemory:
         self._share, self.most = arena.claim(nbytes, name, numbers, error)
         self.place = (0, 0)
         if self._share is not None:
-            resources.on_release(arena.shrink)
             # others may still write there
             resources.on_release(self._share.release, in_step=True)
             self.place = (self._share.number, self._share.offset)

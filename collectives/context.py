@@ -105,7 +105,7 @@ class Resources:
         if not broken:  # else a message may still be on its way into a buffer
             self.keep.clear()
         self.context.torn |= broken
-        self.context.collect(self.keep)
+        self.context.let_go(self.keep)
 
 
 class Scoped(ABC):
@@ -175,9 +175,9 @@ class Context:
     """The private side of a communicator; made by the first collective call on it.
 
     ``comm`` is the duplicate; ``live`` holds the resources in use in the order of their
-    creation, which is the same on all ranks; ``retired`` the shared memory that has been freed
-    but that some rank may still look at; ``ordered`` the strictly ordered requests that are
-    active, in the order of their starts; ``arena`` the memory that requests share (:mod:`.arena`).
+    creation, which is the same on all ranks; ``attached`` what is closed where the communicator
+    is freed, or MPI ends; ``ordered`` the strictly ordered requests that are active, in the order
+    of their starts; ``arena`` the memory that requests share (:mod:`.arena`).
     """
 
     _all: ClassVar[dict[int, Context]] = {}  # by number: in the order of creation
@@ -193,10 +193,12 @@ class Context:
         except Exception as problem:
             error = problem
         self.live: dict[Resources, None] = {}
-        self.retired: list[Any] = []  # memory.Region
+        self.attached: list[Any] = []
         self.allocations: dict[str, Resources] = {}  # of memory.empty(), by the key of the region
         self.ordered: list[Any] = []
         self.arena: Any = None
+        self.decided: dict[str, Any] = {}  # by ``auto``: what is known of situations
+        self.loaded: set[str] = set()  # candidates that every rank has loaded
         self.shared: dict[object, Any] = {}  # of the communicator's own requests, by what they do
         self.orphaned = False
         self.torn = False  # messages may have been sent that nobody will receive
@@ -271,26 +273,12 @@ class Context:
         self._tags = largest(self.comm, None, "tags", [self._tags])[0]
         self._spare_tags = []
 
-    def collect(self, lost: Sequence[object] = ()) -> None:
-        """Collective. Free retired memory that no rank looks at any more. ``lost``: buffers of
-        a round that was given up, which live as long as this."""
+    def let_go(self, lost: Sequence[object] = ()) -> None:
+        """Collective. The context ends with the last request where the communicator is gone.
+        ``lost``: buffers of a round that was given up, which live as long as this."""
         self._lost += lost
-        looks = [int(not region.unused()) for region in self.retired]
-        most = largest(self.comm, None, "collect", looks)
-        dead = [region for region, used in zip(self.retired, most, strict=True) if not used]
-        self.retired = [r for r in self.retired if r not in dead]
-        for region in dead:
-            region.unmap()
-        if self.orphaned:
-            idle = not self.live and not self.retired
-            if not largest(self.comm, None, "close", [int(not (idle and self.idle()))])[0]:
-                self.close()
-
-    def idle(self) -> bool:
-        """Local. True where no request is left, and no array of this rank shows its memory."""
-        if self.live or not all(region.unused() for region in self.retired):
-            return False
-        return self.arena is None or bool(self.arena.unused())
+        if self.orphaned and not self.live:
+            self.close()
 
     def drop_shared(self) -> None:
         """Collective. Free the requests that belong to the communicator."""
@@ -299,11 +287,13 @@ class Context:
             request.retire()
             request.resources.release()
 
-    def close(self) -> None:
-        """Collective. Free what is left, last things first; the context is of no use afterwards.
+    def detach(self) -> None:
+        """Collective. Close what is attached."""
+        while self.attached:
+            self.attached.pop(0).detach()
 
-        Memory that an array of this rank shows stays mapped.
-        """
+    def close(self) -> None:
+        """Collective. Free what is left, last things first; the context is of no use afterwards."""
         if Context._all.pop(self.number, None) is None:
             return
         self.drop_shared()
@@ -313,8 +303,7 @@ class Context:
             resources.release()
         if self.arena is not None:
             self.arena.close()
-        while self.retired:
-            self.retired.pop(0).unmap()
+        self.detach()
         nodes = [node for node in self._nodes.values() if not node.alone]
         self._nodes.clear()
         if self.torn:  # those of the next communicator with this one's number would match them
@@ -437,7 +426,8 @@ def _communicator_freed(comm: MPI.Comm, keyval: int, attachment: Attachment) -> 
     attachment.context = None
     if context is not None and lives:
         context.orphaned = True
-        context.collect()
+        context.detach()
+        context.let_go()
 
 
 def _clean_up_at_finalize() -> None:
@@ -467,15 +457,6 @@ _unattached: weakref.WeakSet[Any] = weakref.WeakSet()
 def retire_at_end(request: Any) -> None:
     """Local. Call ``request.retire()`` where MPI ends before the request has been freed."""
     _unattached.add(request)
-
-
-#: What is called when all contexts have been closed.
-_last: list[Callable[[], object]] = []
-
-
-def at_end(action: Callable[[], object]) -> None:
-    """Local. Call this, which is local, before MPI ends, where all contexts have been closed."""
-    _last.append(action)
 
 
 #: mpi4py is going to abort the job when this process ends.
@@ -540,9 +521,6 @@ def _clean_up() -> None:
                     context.close()
             for resources in list(context.live):  # of a context that was not closed
                 resources.retire()
-        if all(answers[1] for answers, _ in questions):  # else somebody may still use what it frees
-            for action in _last:
-                action()
         _ended = True
 
 

@@ -320,7 +320,7 @@ class Outlets:
     """
 
     def __init__(self, exchange: Exchange, slots: int) -> None:
-        self.exchange = exchange
+        self.operation = exchange
         self.by_slot: list[list[list[Outlet]]] = [
             [[] for _ in range(exchange.chunks)] for _ in range(slots)
         ]
@@ -328,23 +328,23 @@ class Outlets:
 
     def put(self, block: Block, slot: int, arrays: Sequence[NDArray[Any]]) -> None:
         """The chunks of a block go to these arrays."""
-        parts = self.exchange.parts(block)
+        parts = self.operation.parts(block)
         for outlets, part, array in zip(self.by_slot[slot], parts, arrays, strict=True):
             outlets.append((block.peer, part, array))
 
     def into(self, block: Block, slot: int, target: NDArray[Any]) -> None:
         """They go to those of ``target``, an array of the block's shape."""
-        cuts, box = self.exchange.cuts, whole(block.shape)
+        cuts, box = self.operation.cuts, whole(block.shape)
         parts = [box] if cuts is None else cuts.parts(box)
         self.put(block, slot, [target[part] for part in parts])
 
     def in_send_array(self, block: Block, slot: int) -> None:
         """They are written where the caller of ``Start`` would write them."""
-        self.into(block, slot, self.exchange.source(block))
+        self.into(block, slot, self.operation.source(block))
 
     def keep(self, arrays: Sequence[NDArray[Any]]) -> None:
         """The blocks that this rank sends to itself; ``arrays`` is the receive memory by slot."""
-        exchange, rank = self.exchange, self.exchange.rank
+        exchange, rank = self.operation, self.operation.rank
         for out, into in zip(exchange.blocks_to(rank), exchange.blocks_from(rank), strict=True):
             for slot, array in enumerate(arrays):
                 if out.shape == into.shape:
@@ -373,14 +373,9 @@ class ExchangeTransport(Transport):
             if region is not None:
                 resources.use(region)
 
-    @property
-    def exchange(self) -> Exchange:
-        """What it carries out."""
-        return self.operation
-
     def serve(self, arrays: Sequence[NDArray[Any]]) -> None:
         """Local. Say where the receive memory is; ``Wait`` returns the caller's array as given."""
-        exchange = self.exchange
+        exchange = self.operation
         self.arrays = arrays
         self.answers = arrays if exchange.recv.slots else [exchange.recv.given]
         self.chunks = exchange.chunks
@@ -388,26 +383,26 @@ class ExchangeTransport(Transport):
 
     def plain_arrays(self) -> list[NDArray[Any]]:
         """Local. The caller's array, or plain arrays that the request owns, one per slot."""
-        recv = self.exchange.recv
+        recv = self.operation.recv
         if recv.array is not None:
             return [recv.array]
-        return [np.zeros(recv.shape, recv.dtype) for _ in range(self.exchange.slots)]
+        return [np.zeros(recv.shape, recv.dtype) for _ in range(self.operation.slots)]
 
     def outlets(self) -> list[list[list[Outlet]]]:
         """Local. Parts of the send array, the same in all slots."""
-        outlets = Outlets(self.exchange, 1)
-        for block in self.exchange.send.blocks:
+        outlets = Outlets(self.operation, 1)
+        for block in self.operation.send.blocks:
             outlets.in_send_array(block, 0)
         return outlets.by_slot * max(len(self.arrays), 1)
 
     def watched(self) -> tuple[list[NDArray[Any]], list[list[NDArray[Any]]], np.dtype[Any]]:
-        send, recv = self.exchange.send, self.exchange.recv
+        send, recv = self.operation.send, self.operation.recv
         out = [] if send.array is None else [send.array[block.box] for block in send.blocks]
         into = [[array[block.box] for block in recv.blocks] for array in self.arrays]
         return out, into or [[]], recv.dtype
 
     def waiting_for(self, number: int) -> str:
-        return "data from or to " + ", ".join(f"rank {peer}" for peer in self.exchange.peers)
+        return "data from or to " + ", ".join(f"rank {peer}" for peer in self.operation.peers)
 
 
 # -- matching ------------------------------------------------------------------------------------

@@ -537,7 +537,7 @@ def alternate(requests: Sequence[Request]) -> None:
     for request in requests:
         if request.state != "inactive" or request.rounds or request.granted:
             raise RequestError(f"{request!r} cannot alternate: it has been used or freed")
-        if request.alternates:
+        if request.transport.credit is not None and request.transport.credit.joint:
             raise RequestError(f"{request!r} alternates with other requests already")
         if request.transport.owns_slots:
             raise RequestError(f"{request!r} cannot alternate: it has two slots of its own")

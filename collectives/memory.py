@@ -1,30 +1,25 @@
 """Memory that peers write: shared within a node, exposed to the rest by windows.
 
 On a node a block is stored straight into the peer's memory, so receive memory is a mapping that
-the ranks of the node have in common (:mod:`.node_memory`), or what MPI allocates on the node
-communicator (``MPI.Win.Allocate_shared``) where the system has no such memory. Ranks on other nodes
-Put through an *overlay*: a window created over the same memory on the whole communicator.
+the ranks of the node have in common (:mod:`.node_memory`). Ranks on other nodes Put through an
+*overlay*: a window created over the same memory on the whole communicator.
 
 A *region* is one such allocation. Requests do not make their own, so that they cost no window
 (:mod:`.arena`). A rank that is alone on its node shares memory with nobody: its regions are
-mappings of its own. All mappings but those of MPI live as long as somebody looks at them.
+mappings of its own. Mappings live as long as somebody looks at them, whatever has been given back.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import math
 import mmap
 import operator
 import os
-import tempfile
-import threading
 import time
 import uuid
 import warnings
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,14 +28,14 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed, words_of_all
-from onesided.collectives.context import Context, Node, Resources, at_end, refusal, world_ranks
+from onesided.collectives.context import Context, Node, Resources, refusal, world_ranks
 from onesided.collectives.errors import (
     PatternError,
     RequestError,
     ResourceError,
     UnsupportedError,
 )
-from onesided.collectives.node_memory import CLOSED, FINE, SHORT, WAYS, shared
+from onesided.collectives.node_memory import FINE, FOLDER, NAMED, SHORT, WAYS, Outcome, shared
 from onesided.collectives.program import ENTRIES, ROOM
 
 #: Partitioned sends that may store into one array from :func:`empty` at a time.
@@ -48,9 +43,6 @@ LINKS = 32
 
 #: Alignment of everything that is laid out in shared memory, in bytes: two cache lines.
 ALIGNMENT = 128
-
-#: Bytes of a page, which is touched by its owner before anybody else can.
-PAGE = 4096
 
 #: Bytes from one board of a partitioned send to the next.
 BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT
@@ -60,9 +52,6 @@ PATIENCE = 2.0
 
 #: Memory of a rank that is alone on its node.
 ALONE = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS
-
-#: Where MPIs share memory.
-SHARED = "/dev/shm"
 
 _regions: dict[str, Region] = {}
 
@@ -98,11 +87,7 @@ class Boards:
 
 
 class Region:
-    """Memory of a node: one segment per rank, each visible to all of them.
-
-    Every array handed out is a view of :meth:`part`, so that weak references tell whether anybody
-    still looks at the memory.
-    """
+    """Memory of a node: one segment per rank, each visible to all of them."""
 
     def __init__(self, context: Context, node: Node, nbytes: int, boards: int = 0) -> None:
         """Collective over the context: all ranks get one, or all raise. ``boards`` lie behind the
@@ -110,29 +95,20 @@ class Region:
         self.context, self.node, self.nbytes = context, node, nbytes
         self.boards = Boards(aligned(nbytes), boards)
         room = nbytes if not boards else aligned(nbytes) + boards * BOARD
-        #: Its Sync orders what this rank writes and reads here.
-        self.window: MPI.Win = MPI.WIN_NULL
-        self._segments: list[memoryview] = []  # by rank of the node, where they are not MPI's
+        self._segments: list[memoryview] = []  # by rank of the node
         error: Exception | None = None
         try:
             self._allocate(max(room, ALIGNMENT))
         except Exception as problem:  # on all ranks of the node
             error = problem
-        try:
-            self.key, *_ = node.comm.bcast([uuid.uuid4().hex] if node.comm.rank == 0 else None)
-            agree(context.comm, error, "shared memory")
-        except Exception:
-            self._give_back()
-            raise
+        self.key, *_ = node.comm.bcast([uuid.uuid4().hex] if node.comm.rank == 0 else None)
+        agree(context.comm, error, "shared memory")
         self.wide: MPI.Win | None = None
         self.users = 0
         #: What callers may receive in: from where to where, in bytes of this rank's segment.
         self.lent = [(0, nbytes)]
         self.members = frozenset(world_ranks(context.group, node.ranks).tolist())
-        self._parts: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
-        root = self.part(node.comm.rank)
-        self.address: int = root.ctypes.data
-        self._untaken: NDArray[np.uint8] | None = root
+        self.address: int = self.own().ctypes.data
         _regions[self.key] = self
 
     def _allocate(self, nbytes: int) -> None:
@@ -144,98 +120,37 @@ class Region:
             except (OSError, OverflowError) as error:
                 why = getattr(error, "strerror", None) or error
                 raise ResourceError(f"{nbytes:,} bytes of memory: {why}") from error
-        else:
-            nbytes = min(nbytes, 1 << 62)
-            of_all = words_of_all(comm.size, np.int64)
-            comm.Allgather(np.array([nbytes], np.int64), of_all)
-            sizes: list[int] = of_all.tolist()
-            # from the look at what is free to the claim nobody else takes any, of those that wait:
-            # who has the lock waits for nobody who is elsewhere
-            lock = _FileLock(comm.rank == 0)
-            try:
-                got = shared(comm, sizes, node.way)
-                while got.state == CLOSED and node.way + 1 < WAYS:
-                    node.way += 1
-                    got = shared(comm, sizes, node.way)
+            return
+        nbytes = min(nbytes, 1 << 62)
+        of_all = words_of_all(comm.size, np.int64)
+        comm.Allgather(np.array([nbytes], np.int64), of_all)
+        sizes: list[int] = of_all.tolist()
+        # from the look at what is free to the claim nobody else takes any, of those that wait:
+        # who has the lock waits for nobody who is elsewhere
+        lock = _FileLock(comm.rank == 0)
+        try:
+            for way in range(node.way, WAYS):
+                got = shared(comm, sizes, way)
+                if got.state == FINE:
+                    node.way, self._segments = way, got.memory
+                    return
                 if got.state == SHORT:
-                    raise _too_little(sum(sizes), got.free, "")
-                self._segments = got.memory
-                if got.state != FINE:
-                    self._ask_mpi(nbytes, sum(sizes))
-            finally:
-                lock.release()
-        if self._segments:
-            self.window = ordering()
-
-    def _ask_mpi(self, nbytes: int, total: int) -> None:
-        """Collective over the node. The same from MPI, by files that may be where there is little
-        room. Writing to what is full is a bus error, and free space does not count pages that are
-        promised and not yet touched: so all is touched by its owners before anybody else asks."""
-        comm, error = self.node.comm, None
-        free = -1
-        if comm.rank == 0:
-            with contextlib.suppress(OSError):  # memory is shared in another way: MPI will tell
-                status = os.statvfs(SHARED)
-                free = status.f_bavail * status.f_frsize
-        free = comm.bcast(free)
-        if 0 <= free < total + (comm.size << 16):
-            raise _too_little(total, free, f" in its {SHARED}")
-        try:
-            self._allocate_window(nbytes)
-        except Exception as problem:
-            error = problem
-        comm.Barrier()
-        if error is not None:
-            raise error
-
-    def _allocate_window(self, nbytes: int) -> None:
-        """Collective over the node. Held open to the end, because a Sync is legal only inside an
-        epoch (MPI-4.1 section 12.5.4)."""
-        info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
-        comm = self.node.comm
-        try:
-            comm.Dup().Free()  # MPICH 5.0 crashes in Allocate_shared where this fails
-            self.window = MPI.Win.Allocate_shared(nbytes, 1, info, comm)
-        except MPI.Exception as error:
-            raise refusal(error) from error
+                    break
         finally:
-            info.Free()
-        self.window.Lock_all(MPI.MODE_NOCHECK)
-        _check_model(self.window)
-        np.frombuffer(self.segment(comm.rank), np.uint8)[:nbytes:PAGE] = 0
+            lock.release()
+        raise _too_little(sum(sizes), got, f" in its {FOLDER}" if way == NAMED else "")
 
-    def _give_back(self) -> None:
-        """Collective over the node. The memory; what is not MPI's stays as long as it is seen."""
-        if not self._segments and self.window != MPI.WIN_NULL:
-            self.window.Unlock_all()
-            self.window.Free()
-        self._segments, self.window = [], MPI.WIN_NULL
-
-    def take_root(self) -> NDArray[np.uint8]:
-        """Local. This rank's segment; from now on it lives as long as a view of it."""
-        self._untaken = None
+    def own(self) -> NDArray[np.uint8]:
+        """Local. This rank's segment."""
         return self.part(self.node.comm.rank)
 
-    def segment(self, node_rank: int) -> memoryview:
-        """Local. The bytes of a rank of the node."""
-        if self._segments:
-            return self._segments[node_rank]
-        memory: Any = self.window.Shared_query(node_rank)[0]
-        return memoryview(memory)
-
     def part(self, node_rank: int) -> NDArray[np.uint8]:
-        """Local. The bytes of a rank of the node, mapped as long as a view of this array lives."""
-        known = self._parts.get(node_rank)
-        part = None if known is None else known()
-        if part is None:
-            part = np.frombuffer(self.segment(node_rank), dtype=np.uint8)
-            self._parts[node_rank] = weakref.ref(part)
-        return part
+        """Local. The bytes of a rank of the node."""
+        return np.frombuffer(self.segment(node_rank), np.uint8)
 
-    def unused(self) -> bool:
-        """Local. True where no array of this rank shows this memory any more."""
-        looks = any(part() is not None for part in list(self._parts.values()))
-        return self._untaken is None and not looks
+    def segment(self, node_rank: int) -> memoryview:
+        """Local. The same, not as an array."""
+        return self._segments[node_rank]
 
     def widen(self, always: bool = False) -> None:
         """Collective over the context: all ranks get it, or all raise. A window for the ranks of
@@ -247,7 +162,8 @@ class Region:
         try:
             self.wide = MPI.Win.Create(self.segment(self.node.comm.rank), 1, MPI.INFO_NULL, comm)
             self.wide.Lock_all(MPI.MODE_NOCHECK)
-            _check_model(self.wide)
+            if self.wide.model != MPI.WIN_UNIFIED:  # loads, stores and Puts must see one memory
+                raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
         except MPI.Exception as problem:
             error = refusal(problem)
         except UnsupportedError as problem:
@@ -264,59 +180,21 @@ class Region:
             self.wide.Free()
             self.wide = None
 
-    def retire(self) -> None:
-        """Local, in the same order on all ranks. Unmap later, when nobody looks any more."""
-        self._untaken = None
-        self.lent.clear()
-        self.context.retired.append(self)
-
-    def unmap(self, looked_at: bool = False) -> None:
-        """Collective over the context. ``looked_at``: arrays of this rank show its own segment,
-        other than by :meth:`part`; what is looked at stays mapped to the end of the process."""
+    def release(self) -> None:
+        """Collective over the context. Give it back; what is looked at stays as long as it is."""
         _regions.pop(self.key, None)
-        seen = {rank for rank, part in self._parts.items() if part() is not None}
-        seen |= {self.node.comm.rank} if looked_at else set()
-        kept = [] if self._segments else [Kept(self.segment(rank)) for rank in sorted(seen)]
         self._narrow()
-        self._give_back()
-        for memory in kept:
-            memory.restore()
+        self._segments = []
 
 
-class Kept:
-    """Shared memory of MPI that is where it was, with what is in it, after MPI has unmapped it.
-
-    At the end of MPI a program may hold arrays of a round, or from :func:`empty`. Where the system
-    cannot move mappings (it is not Linux), looking at them is a segmentation fault.
-    """
-
-    _MAYMOVE, _FIXED = 1, 2
-
-    def __init__(self, memory: memoryview) -> None:
-        """Local. A second mapping of the same pages."""
-        start = np.frombuffer(memory, np.uint8).ctypes.data if len(memory) else 0
-        page = os.sysconf("SC_PAGESIZE")
-        self._start = start // page * page
-        self._size = -(-(start + len(memory) - self._start) // page) * page
-        self._second: int | None = None
-        self._remap: Any = getattr(ctypes.CDLL(None), "mremap", None)
-        if self._remap is not None and len(memory):
-            self._remap.restype = ctypes.c_void_p
-            self._second = self._moved(self._start, 0, self._MAYMOVE)
-
-    def restore(self) -> None:
-        """Local. Move it to where the first one was."""
-        if self._second is not None:
-            self._moved(self._second, self._size, self._MAYMOVE | self._FIXED, self._start)
-
-    def _moved(self, start: int, size: int, *how: int) -> int | None:
-        there: Any = self._remap(*map(ctypes.c_size_t, (start, size, self._size, *how)))
-        return None if there == ctypes.c_void_p(-1).value else int(there)
-
-
-def _too_little(total: int, free: int, where: str) -> ResourceError:
+def _too_little(total: int, got: Outcome, where: str) -> ResourceError:
     """Local. ``where``: what may be enlarged."""
-    has = "it does not have them" if free >= total and not where else f"{free:,} are free{where}"
+    if got.state != SHORT:
+        has = "its ranks cannot share any"
+    elif got.free < total:
+        has = f"{got.free:,} are free{where}"
+    else:
+        has = f"it does not have them{where}"
     return ResourceError(
         f"{total:,} bytes of shared memory are wanted on one node and {has}; "
         f"{'enlarge it, ' if where else ''}use fewer ranks on a node, a receive buffer of your "
@@ -338,39 +216,6 @@ def warn_of_plain_memory(comm: MPI.Comm, error: ResourceError) -> None:
         )  # fmt: skip
 
 
-def _check_model(window: MPI.Win) -> None:
-    """Local. Loads, stores and Puts must see one memory."""
-    if window.model != MPI.WIN_UNIFIED:
-        raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
-
-
-_ordering: list[MPI.Win] = []
-_ordering_lock = threading.Lock()
-
-
-def ordering() -> MPI.Win:
-    """Local. A window of this process alone, for the sake of its Sync: what was written before is
-    seen before what is written after, in memory that is not a window's, too. Where MPI allocates
-    a window of one process its Sync is a fence of the processor and nothing else."""
-    with _ordering_lock:
-        if not _ordering:
-            try:
-                MPI.COMM_SELF.Dup().Free()  # as above
-                window = MPI.Win.Allocate_shared(8, 1, MPI.INFO_NULL, MPI.COMM_SELF)
-                window.Lock_all(MPI.MODE_NOCHECK)
-            except MPI.Exception as error:
-                raise refusal(error) from error
-            _ordering.append(window)
-            at_end(_close_ordering)
-        return _ordering[0]
-
-
-def _close_ordering() -> None:
-    window = _ordering.pop()
-    window.Unlock_all()
-    window.Free()
-
-
 class _FileLock:
     """Local. One process of this node at a time, of those that want it; none where no file can be
     locked, or who has the lock does not go on (a job that was stopped)."""
@@ -380,8 +225,7 @@ class _FileLock:
         if not wanted:
             return
         with contextlib.suppress(OSError):
-            folder = SHARED if os.path.isdir(SHARED) else tempfile.gettempdir()
-            name = os.path.join(folder, f"onesided-{os.getuid()}.lock")
+            name = os.path.join(FOLDER, f"onesided-{os.getuid()}.lock")
             self._file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             deadline = time.monotonic() + PATIENCE
             while not self._locked() and time.monotonic() < deadline:
@@ -437,7 +281,7 @@ def empty(
     *,
     links: int = LINKS,
 ) -> NDArray[Any]:
-    """Collective. An uninitialized array in memory that MPI allocated for one-sided access.
+    """Collective. An uninitialized array in memory that peers on the node see.
 
     Shape and dtype may differ between ranks, zero sizes included. Given as ``recvbuf``, the array
     or any contiguous view of it is the fast way to receive: peers on the node store straight into
@@ -470,15 +314,14 @@ def empty(
             raise PatternError(f"links must be an integer of at least 0, not {links!r}")
     region = Region(context, context.node(), count * kind.itemsize, int(links))
     resources = Resources(context)
-    resources.on_release(region.retire)
+    resources.on_release(region.release)
     try:
         region.widen()
     except Exception:
         resources.release()
         raise
     region.context.allocations[region.key] = resources
-    root = region.take_root()
-    array: NDArray[Any] = root[: count * kind.itemsize].view(kind).reshape(form)
+    array: NDArray[Any] = region.own()[: count * kind.itemsize].view(kind).reshape(form)
     return array
 
 
@@ -487,7 +330,7 @@ def free(array: NDArray[Any]) -> None:
 
     Refused on every rank with :class:`RequestError` while a request on any rank uses the memory.
     The memory stays mapped as long as the caller holds a view of it, so that a late look at it is
-    no segmentation fault; it is unmapped by a later collective call on the communicator.
+    no segmentation fault.
 
     Examples
     --------

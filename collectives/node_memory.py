@@ -4,10 +4,11 @@ MPI shares memory through files in ``/dev/shm``, which containers make small and
 the memory. A file of the kernel's own (``memfd_create``) has no such limit. The first rank of a
 node makes one, as long as what all want together, and the others get its descriptor: from
 ``/proc``, or in a message of a Unix socket where that is not allowed, in a container of their own
-say. Each rank claims the pages of its own part, so that too little memory is an error here, and not
-a bus error in the middle of a round. Nothing is left behind: the descriptors are closed before this
-returns, and the memory lives as long as something shows it, however long ago a communicator was
-freed or MPI has ended.
+say. Where neither works, or there are no such files, one in ``/dev/shm`` is opened by its name,
+which is taken away at once. Each rank claims the pages of its own part, so that too little memory
+is an error here, and not a bus error in the middle of a round. Nothing is left behind: the
+descriptors are closed before this returns, and the memory lives as long as something shows it,
+however long ago a communicator was freed or MPI has ended.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import mmap
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -38,8 +40,11 @@ LARGE, _COLLAPSE = 1 << 21, 25
 #: Bytes that a node has, or its programs end as they do where any array is too much: nobody asks.
 UNASKED = 1 << 22
 
-#: Ways to a descriptor of another process.
-PROC, SOCKET, WAYS = range(3)
+#: Ways to a file that another process has made.
+PROC, SOCKET, NAMED, WAYS = range(4)
+
+#: Where files with names lie: MPIs share memory there.
+FOLDER = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
 
 #: What came of it, in order of what stops all: the worst of a node is everybody's.
 FINE, CLOSED, UNABLE, SHORT = range(4)
@@ -58,7 +63,7 @@ _ADD_SEALS, _SEALS = 1033, 1 | 2 | 4
 class Outcome:
     """The same on all ranks of a node but for the ``memory``: the segment of each rank in order.
 
-    ``state`` is :data:`FINE`; :data:`CLOSED` where a rank does not get the descriptor in this way,
+    ``state`` is :data:`FINE`; :data:`CLOSED` where a rank does not get the file in this way,
     :data:`UNABLE` where there is no such memory here, and :data:`SHORT` where there is too little
     of it: ``free`` bytes.
     """
@@ -141,13 +146,13 @@ def shared(comm: MPI.Intracomm, sizes: Sequence[int], way: int) -> Outcome:
     with contextlib.ExitStack() as closing:
         file, word, free = -1, None, sys.maxsize
         if comm.rank == 0 and total > UNASKED:
-            free = available()
+            free = available() if way != NAMED else min(available(), _room())
         if comm.rank == 0 and total <= free:
             with contextlib.suppress(OSError, OverflowError, AttributeError):
-                file = _made(starts[-1])
-                closing.callback(os.close, file)
+                make = _named if way == NAMED else _made
+                file, path = make(starts[-1], closing)
                 status = os.fstat(file)
-                word = os.getpid(), file, status.st_dev, status.st_ino
+                word = path, status.st_dev, status.st_ino
         if way == SOCKET:
             inbox = _handed(comm, file, closing)
         word, free = comm.bcast((word, free))
@@ -156,7 +161,7 @@ def shared(comm: MPI.Intracomm, sizes: Sequence[int], way: int) -> Outcome:
         elif word is None:
             state = UNABLE
         elif comm.rank:
-            file = _of_proc(*word) if way == PROC else _of_socket(inbox, word[2:])
+            file = _of_socket(inbox, word[1:]) if way == SOCKET else _of_path(*word)
             if file < 0:
                 state = CLOSED
             else:
@@ -195,17 +200,23 @@ def _take(file: int, place: int, size: int) -> None:
     os.posix_fallocate(file, place, size)
 
 
-def _made(nbytes: int) -> int:
-    """Local. A file of this length, which keeps it."""
+def _made(nbytes: int, closing: contextlib.ExitStack) -> tuple[int, str]:
+    """Local. A file of this length, which keeps it, and where other processes find it."""
     file = _nameless()
-    try:
-        os.ftruncate(file, nbytes)
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(file, _ADD_SEALS, _SEALS)
-    except Exception:
-        os.close(file)
-        raise
-    return file
+    closing.callback(os.close, file)
+    os.ftruncate(file, nbytes)
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(file, _ADD_SEALS, _SEALS)
+    return file, f"/proc/{os.getpid()}/fd/{file}"
+
+
+def _named(nbytes: int, closing: contextlib.ExitStack) -> tuple[int, str]:
+    """Local. The same as a file with a name, until ``closing`` ends."""
+    file, path = tempfile.mkstemp(prefix="onesided-", dir=FOLDER)
+    closing.callback(os.unlink, path)
+    closing.callback(os.close, file)
+    os.ftruncate(file, nbytes)
+    return file, path
 
 
 def _mapped(file: int, nbytes: int, start: int, size: int) -> tuple[int, Mapping | None]:
@@ -224,10 +235,9 @@ def _mapped(file: int, nbytes: int, start: int, size: int) -> tuple[int, Mapping
 # -- descriptors ----------------------------------------------------------------------------------
 
 
-def _of_proc(process: int, number: int, device: int, inode: int) -> int:
-    """Local. A descriptor of the file; negative where this process may not have it, or the process
-    of that number is another one, as in a container of its own."""
-    path = f"/proc/{process}/fd/{number}"
+def _of_path(path: str, device: int, inode: int) -> int:
+    """Local. A descriptor of the file; negative where this process may not have it, or another one
+    is there, as in a container of its own."""
     try:
         status = os.stat(path)
         same = (status.st_dev, status.st_ino) == (device, inode)
@@ -270,6 +280,12 @@ def _of_socket(inbox: Any, known: Sequence[int]) -> int:
 
 
 # -- how much there is ----------------------------------------------------------------------------
+
+
+def _room() -> int:
+    """Local. Bytes that are free where files with names lie."""
+    status = os.statvfs(FOLDER)
+    return status.f_bavail * status.f_frsize
 
 
 def available() -> int:

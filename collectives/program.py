@@ -621,7 +621,7 @@ def profile_rounds(on: bool) -> None:
         _core.profile(on)
 
 
-_fence_lock = threading.Lock()
+_fence_lock = threading.RLock()  # a signal handler may come between
 
 
 def fence() -> None:

@@ -295,7 +295,6 @@ class Request(Persistent):
         self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
         self._written = bytearray(transport.chunks)
         self._filled = False  # the programs of filled rounds are there
-        self._orderless = self.any_order
         self._before: Callable[[], object] | None = None
         self._after: Callable[[Any], object] | None = None
         if not transport.as_given:
@@ -371,11 +370,6 @@ class Request(Persistent):
         """Local. True where peers may write the next round already."""
         credit = self.transport.credit
         return credit is not None and credit.granted > credit.number
-
-    @property
-    def alternates(self) -> bool:
-        """Local. True where the receive memory is that of other requests as well."""
-        return self.transport.credit is not None and self.transport.credit.joint
 
     def described(self) -> tuple[str, int]:
         operation: Any = self.operation
@@ -475,7 +469,7 @@ class Request(Persistent):
             self.watch.before_open()
         chunks = len(self._written)
         try:
-            if not (transport.may_open(self.rounds) if self._orderless else self._may_open()):
+            if not transport.try_open(self):
                 return False
             self._open(chunks)
             for chunk in range(chunks):
@@ -532,14 +526,6 @@ class Request(Persistent):
         self._give_up("released")
 
     # -- inside ----------------------------------------------------------------------------------
-
-    def _may_open(self) -> bool:
-        """Where that waits for others: another thread's ``Free`` sees that the request is in it."""
-        self._opening = True
-        try:
-            return self.transport.may_open(self.rounds)
-        finally:
-            self._opening = False
 
     def alternate_in(self, credit: Credit) -> None:
         """Local, in the same order on all ranks. Count rounds, and give credit, with a memory."""

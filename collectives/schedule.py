@@ -44,13 +44,16 @@ from onesided.collectives.pattern import (
     row_strides,
     whole,
 )
-from onesided.collectives.program import Chain, address, call, copy
+from onesided.collectives.program import Chain, address, call, copy, fence
 from onesided.collectives.transport import Cell, Outlet
 
 STORE, STORE_STAGED, PUT, PUT_STAGED, SEND = (
     "store", "store, staged", "put", "put, staged", "send")  # fmt: skip
 STAGED = (STORE_STAGED, PUT_STAGED)
 CONTROL, DATA = 0, 1
+
+#: What was written before is there before what is written, or read, after.
+FENCED = call(fence, False, once=True)
 
 #: Offset of the credit from the counter of arrivals, in bytes: a cache line of its own.
 CREDIT = ALIGNMENT // 2
@@ -150,7 +153,7 @@ class OneSided(ExchangeTransport):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        exchange = self.exchange
+        exchange = self.operation
         self.slots = exchange.slots if self.counts else min(exchange.least_slots, self.most_slots)
         self.turns = 2 if self.counts else self.slots
         self.peers = exchange.peers + ([] if self.share else [exchange.rank])
@@ -166,18 +169,17 @@ class OneSided(ExchangeTransport):
         if self.share:
             local = exchange.to_itself(self.arrays)
             self.local = [local[turn % len(local)] for turn in range(self.turns)]
-        self._syncs = [w.Sync for w in self._synchronized()]
         self._filling: Filling | None = None
         self.answers = [self.answers[t % len(self.answers)] for t in range(self.turns)]
 
     # -- paths ---------------------------------------------------------------------------------
 
     def _near(self, peer: int) -> bool:
-        return self.share and peer in self.exchange.node.rank_of
+        return self.share and peer in self.operation.node.rank_of
 
     def _outgoing(self, peer: int) -> dict[int, str]:
         """By key, the path of every block that this rank sends to a peer."""
-        exchange = self.exchange
+        exchange = self.operation
         words, blocks = exchange.words.get(peer), exchange.blocks_to(peer)
         if words is None or not blocks:
             return {}
@@ -194,7 +196,7 @@ class OneSided(ExchangeTransport):
 
     def _incoming(self, peer: int) -> dict[int, str]:
         """By key, the path of every block that comes from a peer."""
-        exchange = self.exchange
+        exchange = self.operation
         words, blocks = exchange.words.get(peer), exchange.blocks_from(peer)
         if words is None or not blocks:
             return {}
@@ -217,7 +219,7 @@ class OneSided(ExchangeTransport):
         """The same on both sides; ``wanted`` is None where it is wanted as it is sent; ``total``:
         bytes between the two ranks."""
         if self._near(peer):
-            spare = 0 if self.exchange.by_boxes else self.spare
+            spare = 0 if self.operation.by_boxes else self.spare
             direct = owned or (visible and total > spare)
             as_sent = wanted is None or wanted.shape == sent
             return STORE if direct and as_sent else STORE_STAGED
@@ -225,7 +227,7 @@ class OneSided(ExchangeTransport):
             return SEND
         in_place = wanted is None or wanted.contiguous
         in_place &= cuts is None or _in_sequence(sent, cuts)
-        safe = self.own_windows or (owned and (not self.counts or self.exchange.hints.slots > 1))
+        safe = self.own_windows or (owned and (not self.counts or self.operation.hints.slots > 1))
         return PUT if in_place and safe else PUT_STAGED
 
     # -- memory ----------------------------------------------------------------------------------
@@ -235,7 +237,7 @@ class OneSided(ExchangeTransport):
 
         The control memory of a rank is [counters | slots, where the request owns them | staging].
         """
-        exchange, recv = self.exchange, self.exchange.recv
+        exchange, recv = self.operation, self.operation.recv
         cell = {p: i * ALIGNMENT for i, p in enumerate(self.peers)} if self.counts else {}
         size = counters = len(cell) * ALIGNMENT
         nbytes = int(np.prod(recv.shape, dtype=object)) * recv.dtype.itemsize
@@ -271,7 +273,7 @@ class OneSided(ExchangeTransport):
         control, data = self._uses()
         control |= self.overlay or (self.counts and self._has_far_peers())
         taken = ControlMemory(
-            self.exchange, self.resources, max(size, 1), [int(control), int(data)])
+            self.operation, self.resources, max(size, 1), [int(control), int(data)])
         if self.own_windows:
             self._create_windows(taken.share, bool(taken.most[0]), bool(taken.most[1]))
         elif taken.most[0]:
@@ -285,7 +287,7 @@ class OneSided(ExchangeTransport):
         """Whether this rank Puts into control memory, and into the arrays of any peer."""
         control = data = False
         for peer, of_peer in self._paths_out.items():
-            owned = peer in self.exchange.words and self.exchange.words[peer].owned
+            owned = peer in self.operation.words and self.operation.words[peer].owned
             for path in of_peer.values():
                 control |= path == PUT_STAGED or (path == PUT and owned)
                 data |= path == PUT and not owned
@@ -298,19 +300,19 @@ class OneSided(ExchangeTransport):
             memory = share.region.segment(share.region.node.comm.rank)[at : at + share.nbytes]
             self.windows[CONTROL] = self._create(memory)
         if data:
-            array = self.exchange.recv.array
+            array = self.operation.recv.array
             self.windows[DATA] = self._create(None if array is None else as_bytes(array))
 
     def _create(self, memory: Any) -> MPI.Win:
         try:
-            window = MPI.Win.Create(memory, 1, MPI.INFO_NULL, self.exchange.context.comm)
+            window = MPI.Win.Create(memory, 1, MPI.INFO_NULL, self.operation.context.comm)
         except MPI.Exception as error:
             raise refusal(error) from error
         self.resources.on_release(window.Free, in_step=True)
         return window
 
     def _place(self, root: NDArray[np.uint8], slot_at: list[int], nbytes: int) -> None:
-        recv = self.exchange.recv
+        recv = self.operation.recv
         if recv.array is None:
             parts = [root[at : at + nbytes].view(recv.dtype) for at in slot_at]
             self.serve([part.reshape(recv.shape) for part in parts])
@@ -322,13 +324,13 @@ class OneSided(ExchangeTransport):
         if offsets is not None:
             return Advert(CONTROL, offsets, (), ())  # packed: its form is the sender's
         views = [self.arrays[turn % len(self.arrays)][block.box] for turn in range(self.turns)]
-        where = CONTROL if self.exchange.owned else DATA
+        where = CONTROL if self.operation.owned else DATA
         starts = [address(view) - self._base(where, block.peer) for view in views]
         return Advert(where, starts, block.shape, views[0].strides)
 
     def _base(self, where: int, peer: int) -> int:
         """Where the memory begins in which a peer addresses this rank's blocks."""
-        array, region = self.exchange.recv.array, self.exchange.region
+        array, region = self.operation.recv.array, self.operation.region
         if where == CONTROL:
             return address(self.control.root)
         if region is not None and self._near(peer):
@@ -340,14 +342,14 @@ class OneSided(ExchangeTransport):
     def _unpack_later(
         self, root: NDArray[np.uint8], staged: dict[tuple[int, int], list[int]]
     ) -> None:
-        recv = self.exchange.recv
+        recv = self.operation.recv
         self.unpacks: list[dict[int, Chain]] = [{} for _ in range(self.turns)]
         for peer in self.peers:
-            for block in self.exchange.blocks_from(peer):
+            for block in self.operation.blocks_from(peer):
                 path = self._paths_in[peer].get(block.key)
                 if path not in STAGED:
                     continue
-                cuts = self.exchange.cuts_from(block) if path == PUT_STAGED else None
+                cuts = self.operation.cuts_from(block) if path == PUT_STAGED else None
                 box = whole(block.shape)
                 parts = [box] if cuts is None else cuts.parts(box)
                 for turn, offset in enumerate(staged[peer, block.key]):
@@ -369,14 +371,14 @@ class OneSided(ExchangeTransport):
             delivery.grant = control.cell(peer, cell + CREDIT)
         elif not shared and self.puts_off_node and not self.own_windows:
             delivery.window = control.window(peer)
-        for block in self.exchange.blocks_to(peer):
+        for block in self.operation.blocks_to(peer):
             path = paths[block.key]
             if path != SEND:
                 delivery.routes.append(self._route(delivery, block, path, wanted[block.key]))
         return delivery
 
     def _route(self, delivery: Delivery, block: Block, path: str, advert: Advert) -> Route:
-        peer, source = block.peer, self.exchange.source(block)
+        peer, source = block.peer, self.operation.source(block)
         route = Route(block, path)
         if path in STAGED:  # packed in this rank's form of the block
             strides = row_strides(block.shape, source.itemsize)
@@ -388,7 +390,7 @@ class OneSided(ExchangeTransport):
                 route.targets.append(target)
                 delivery.stores[turn].append(copy(target, source))
             return route
-        route.chunks = chunks_of(source, self.exchange.cuts_to(block))
+        route.chunks = chunks_of(source, self.operation.cuts_to(block))
         self.resources.keep += [chunk.array for chunk in route.chunks if chunk.pack is not None]
         window = self._window_to(peer, advert.where)
         base = 0 if self.own_windows else self.control.start(peer)
@@ -400,7 +402,7 @@ class OneSided(ExchangeTransport):
 
     def _two_slots(self, peer: int) -> bool:
         """Whether a peer receives into two slots of its own."""
-        return self.exchange.words[peer].owned and self.exchange.hints.slots > 1
+        return self.operation.words[peer].owned and self.operation.hints.slots > 1
 
     def _window_to(self, peer: int, where: int) -> MPI.Win:
         """The window through which a peer's memory is reached."""
@@ -411,7 +413,7 @@ class OneSided(ExchangeTransport):
 
     def _target(self, peer: int, advert: Advert, turn: int) -> NDArray[Any]:
         """The peer's block, as an array in the memory that this rank shares with it."""
-        words = self.exchange.words[peer]
+        words = self.operation.words[peer]
         memory: NDArray[np.uint8]
         if advert.where == DATA:
             region = region_with_key(words.key)
@@ -421,26 +423,10 @@ class OneSided(ExchangeTransport):
         else:
             memory = self.control.part(peer)
         return np.ndarray(
-            advert.shape, self.exchange.send.dtype, memory, advert.offsets[turn], advert.strides
+            advert.shape, self.operation.send.dtype, memory, advert.offsets[turn], advert.strides
         )
 
-    def _synchronized(self) -> list[MPI.Win]:
-        """The shared windows whose memory this rank stores into, or reads."""
-        windows = [self.control.share.region.window]
-        regions = [self.exchange.region]
-        regions += [region_with_key(self.exchange.words[d.peer].key) for d in self.deliveries
-                    if d.shared and d.peer in self.exchange.words]
-        for region in regions:
-            if region is not None and all(region.window is not known for known in windows):
-                windows.append(region.window)
-        return windows
-
     # -- for the methods ---------------------------------------------------------------------------
-
-    def sync(self) -> None:
-        """Local. What was written before is there before what is written, or read, after."""
-        for sync in self._syncs:
-            sync()
 
     def to_others(self, turn: int) -> Chain:
         """Local. The steps of what goes to all peers in a slot."""
@@ -455,7 +441,7 @@ class OneSided(ExchangeTransport):
 
     def sources(self) -> set[int]:
         """Local. The peers that send data to this rank."""
-        return {b.peer for b in self.exchange.recv.blocks} - {self.exchange.rank}
+        return {b.peer for b in self.operation.recv.blocks} - {self.operation.rank}
 
     def own(self) -> list[MPI.Win]:
         """Local. The windows of this request alone."""
@@ -465,13 +451,9 @@ class OneSided(ExchangeTransport):
         """Local. The steps that bring what has come from some peers to its place."""
         return [step for peer in peers for step in self.unpacks[turn].get(peer, ())]
 
-    def synced(self) -> Chain:
-        """Local. The step of :meth:`sync`."""
-        return [call(self.sync, False, once=True)]
-
     def come(self, turn: int, peers: Iterable[int]) -> Chain:
         """Local. The steps when all has come from some peers, told otherwise than by counters."""
-        return [*self.synced(), *self.unpacks_of(turn, peers)]
+        return [FENCED, *self.unpacks_of(turn, peers)]
 
     # -- filled rounds -----------------------------------------------------------------------------
 
@@ -503,7 +485,7 @@ class Filling(Outlets):
     """
 
     def __init__(self, transport: OneSided) -> None:
-        exchange, turns = transport.exchange, range(transport.turns)
+        exchange, turns = transport.operation, range(transport.turns)
         super().__init__(exchange, len(turns))
         self.puts: list[list[list[Put]]] = [[[] for _ in range(exchange.chunks)] for _ in turns]
         self.last: list[list[Put]] = [[] for _ in turns]

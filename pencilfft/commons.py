@@ -28,10 +28,9 @@ from onesided.pencilfft.decomposition import array_in
 class Attached(ABC):
     """Something that a communicator has once; made by the first collective call that wants it.
 
-    It is entered among the retired memory of the communicator's context, which asks :meth:`unused`
-    and calls :meth:`unmap` when the communicator is freed or MPI ends: an attribute of its own is
-    no way, because MPICH 5.0 leaves attributes that it has deleted in the list which mpi4py
-    searches for a topology on its way to the next deletion callback.
+    The communicator's context calls :meth:`detach` when the communicator is freed or MPI ends: an
+    attribute of its own is no way, because MPICH 5.0 leaves attributes that it has deleted in the
+    list which mpi4py searches for a topology on its way to the next deletion callback.
     """
 
     _all: ClassVar[dict[int, Any]]  # by the number of the context
@@ -41,7 +40,7 @@ class Attached(ABC):
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        context.retired.append(self)
+        context.attached.append(self)
         self._all[context.number] = self
 
     @classmethod
@@ -56,11 +55,7 @@ class Attached(ABC):
         found: Self = cls._all.get(context.number) or cls(context)
         return found
 
-    def unused(self) -> bool:
-        """Local. True where the communicator is being freed."""
-        return self.context.orphaned
-
-    def unmap(self) -> None:
+    def detach(self) -> None:
         """Collective. Give everything back."""
         self._all.pop(self.context.number, None)
         here = Resources(self.context)  # what is freed below must not close the context under us
@@ -88,7 +83,7 @@ class Piece:
         """Collective. ``nbytes``, on each rank as many as it wants; in plain memory where a node
         has not enough that can be shared."""
         self.nbytes = nbytes
-        self._context = context = Context.of(comm)
+        context = Context.of(comm)
         self._share: Share | None = None
         try:
             self._share = Arena.of(context).claim(nbytes, "window memory")[0]
@@ -110,11 +105,8 @@ class Piece:
         """Collective, in the same order on all ranks. Let others have it; it stays mapped as long
         as somebody holds a view."""
         del self._memory
-        if self._share is None:
-            return
-        self._share.release()
-        if Arena.of(self._context).shrink() or self._context.orphaned:
-            self._context.collect()
+        if self._share is not None:
+            self._share.release()
 
 
 class Commons(Attached):

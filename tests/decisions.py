@@ -87,6 +87,7 @@ class Situation:
         """Collective. A decision of which nothing is known."""
         if self.comm.rank == 0:
             open_tuning().forget()
+        Context.of(self.comm).decided.clear()
         with self.made("auto") as request:
             self.chosen[request.method] += 1
             self.setups.append(self.comm.allreduce(request.setup_time, MPI.MAX))

@@ -210,6 +210,7 @@ COLLECTIVES = {
     "cases_large": full(2, env=SLOW),
     "cases_filled": [
         *on(1, 3, thin=True), *full(2, 4), *emulated(3, "1", select=DIRECT, thin=True),
+        *emulated(3, "2", select="method=rma-node", thin=True),
         *on(2, name="debug", env=DEBUG, select=["late", "alternate", "misuse"], thin=True),
         *two_nodes(full=True),
     ],

@@ -63,7 +63,7 @@ def test_every_row_of_the_table_at_the_end_of_a_program(state, end, ranks):
     assert outcome.stdout.count("arrays are as they were") == ranks
 
 
-@pytest.mark.parametrize("memory_of", ["node", "MPI"])
+@pytest.mark.parametrize("memory_of", ["node", "named"])
 def test_arrays_of_lost_requests_after_finalize(memory_of):
     assert passes(2, "lost", memory_of).stdout.count("goes on without MPI") == 2
 
@@ -90,7 +90,7 @@ def test_many_communicators_with_attributes(ranks):
 
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
-    ("how", "ranks"), [("twice", 2), ("at once", 4), ("slots", 2), ("plain", 2), ("no windows", 2)])
+    ("how", "ranks"), [("twice", 2), ("at once", 4), ("slots", 2), ("plain", 2), ("memfd", 2)])
 def test_small_shared_memory(monkeypatch, how, ranks):
     """ResourceError on all ranks instead of a bus error in the middle of a round.
 

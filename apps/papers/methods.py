@@ -16,7 +16,7 @@ from mpi4py import MPI
 from onesided.collectives import Method, register
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.program import Plan, call
+from onesided.collectives.program import Plan, call, fence
 from onesided.collectives.schedule import OneSided
 from onesided.collectives.transports.lock import Signals
 
@@ -37,7 +37,7 @@ class Pscw(OneSided):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        exchange = self.exchange
+        exchange = self.operation
         targets = [delivery.peer for delivery in self.destinations()]
         sources = sorted(self.sources())
         self._ready = Signals(exchange, resources, sources, targets)
@@ -65,7 +65,7 @@ class Pscw(OneSided):
         ]  # fmt: skip
 
     def _post(self) -> None:
-        self.sync()
+        fence()
         if self._exposure is not None:
             self._exposed = self.own()
             for window in self._exposed:
@@ -78,7 +78,7 @@ class Pscw(OneSided):
                 window.Start(self._access, MPI.MODE_NOCHECK)
 
     def _complete(self) -> None:
-        self.sync()
+        fence()
         if self._access is not None:
             for window in self.own():
                 window.Complete()
@@ -151,25 +151,25 @@ class LockPaper(_Printed):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        rank = self.exchange.rank
+        rank = self.operation.rank
         for window in self.own():
             window.Lock(rank, MPI.LOCK_EXCLUSIVE)
             resources.on_release(partial(window.Unlock, rank), in_step=True)
-        self.exchange.context.comm.Barrier()
+        self.operation.context.comm.Barrier()
 
     def begin_epoch(self) -> None:
         for window in self.own():
-            window.Unlock(self.exchange.rank)
+            window.Unlock(self.operation.rank)
         for window in self.own():
             window.Lock_all()
 
     def close(self) -> None:
-        barrier = self.exchange.context.comm.Barrier
+        barrier = self.operation.context.comm.Barrier
         for window in self.own():
             window.Unlock_all()
         barrier()
         for window in self.own():
-            window.Lock(self.exchange.rank, MPI.LOCK_EXCLUSIVE)
+            window.Lock(self.operation.rank, MPI.LOCK_EXCLUSIVE)
         barrier()
 
     def waiting_for(self, number: int) -> str:

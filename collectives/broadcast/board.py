@@ -10,20 +10,18 @@ the one that fills runs ahead, nobody waits for a slower rank of the same round,
 nothing left that another rank would need before ``Wait``. *Where they do not*, every segment is
 counted as it is taken, and who is slow holds up the others.
 
-*Long data in memory from* ``empty`` need no ring: they are copied once, between the two buffers.
+*Long data of the root in memory from* ``empty`` need no ring: they are copied once, between the two
+buffers.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import words_of_all
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.memory import (
     aligned,
@@ -145,7 +143,7 @@ def take(
 
 @dataclass(frozen=True)
 class Address:
-    """Where a rank's buffer is in window memory, for its peers on the node."""
+    """Where the root's buffer is in window memory, for its peers on the node."""
 
     key: str
     node_rank: int
@@ -154,8 +152,8 @@ class Address:
 
     @classmethod
     def of(cls, broadcast: Broadcast) -> Address | None:
-        """Local. The address of this rank's buffer, where its data are long and every rank of its
-        node sees it; else None."""
+        """Local. That of this rank, where its data are long and every rank of its node sees them;
+        else None."""
         region, array = find_region(broadcast.array), broadcast.array
         context = broadcast.context
         ranks = len(broadcast.context.node().ranks)
@@ -175,17 +173,11 @@ class Address:
         return region.part(self.node_rank)[self.offset : self.offset + self.nbytes]
 
 
-def addresses(broadcast: Broadcast) -> dict[int, Address | None]:
-    """Collective. By rank of this node, where its buffer is."""
-    node, mine = broadcast.node, Address.of(broadcast)
-    form = np.dtype([("key", "S32"), ("node_rank", "i8"), ("offset", "i8"), ("nbytes", "i8")])
-    words = np.zeros(1, form)
-    if mine is not None:
-        words[0] = (mine.key.encode(), mine.node_rank, mine.offset, mine.nbytes)
-    everyone = words_of_all(len(node.ranks), form)
-    node.comm.Allgather([words.view(np.uint8), MPI.BYTE], [everyone.view(np.uint8), MPI.BYTE])
-    told: Any = everyone.tolist()
-    found: dict[int, Address | None] = {}
-    for rank, (key, node_rank, offset, nbytes) in zip(node.ranks, told, strict=True):
-        found[rank] = Address(key.decode(), node_rank, offset, nbytes) if key else None
+def shared_by_root(broadcast: Broadcast) -> Address | None:
+    """Collective on the root's node. Where the buffer of the root is, for its node."""
+    if broadcast.nbytes <= SHORT:
+        return None
+    node, root = broadcast.node, broadcast.root
+    mine = Address.of(broadcast) if broadcast.sends else None
+    found: Address | None = node.comm.bcast(mine, node.rank_of[root])
     return found

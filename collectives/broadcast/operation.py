@@ -99,14 +99,9 @@ class BroadcastTransport(Transport):
         self.answers = [operation.sent]
         self.owns_slots = True  # rounds are counted by themselves, never with those of others
 
-    @property
-    def broadcast(self) -> Broadcast:
-        """What it carries out."""
-        return self.operation
-
     def watched(self) -> tuple[list[NDArray[Any]], list[list[NDArray[Any]]], np.dtype[Any]]:
-        data, byte = [self.broadcast.memory()], np.dtype(np.uint8)
-        return (data, [[]], byte) if self.broadcast.sends else ([], [data], byte)
+        data, byte = [self.operation.memory()], np.dtype(np.uint8)
+        return (data, [[]], byte) if self.operation.sends else ([], [data], byte)
 
 
 def Bcast_init(

@@ -22,7 +22,7 @@ class _Casting(BroadcastTransport):
 
     def own_calls(self) -> list[list[Call]]:
         """Local. The calls of a round."""
-        broadcast = self.broadcast
+        broadcast = self.operation
         native, given = broadcast.side.native, broadcast.pieces()
         self.as_given = len(given) == 1
         if self.as_given and native is not None:

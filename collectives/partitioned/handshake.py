@@ -36,6 +36,7 @@ from onesided.collectives.memory import BOARD, Region, find_region
 from onesided.collectives.partitioned.counter import Grouping
 from onesided.collectives.partitioned.guard import Guard
 from onesided.collectives.pattern import as_bytes
+from onesided.collectives.program import fence
 
 Info = Mapping[str, str] | MPI.Info | None
 
@@ -414,7 +415,7 @@ def reach_of(
         return Reach(), None
     rank, offset = region.node.comm.rank, memory.ctypes.data - region.address
     region.part(rank)[place : place + BOARD] = 0
-    region.window.Sync()
+    fence()
     generation = next(_generations) & LAST_GENERATION
     give_back = borrow(region)
 

@@ -10,7 +10,7 @@ compiled counter does the sender's part without a call of Python.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,7 @@ from onesided.collectives.memory import BOARD, Region, region_with_key
 from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
 from onesided.collectives.partitioned.handshake import Parameters, borrow
 from onesided.collectives.pattern import as_bytes
-from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL, TOLD
+from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL, TOLD, fence
 
 if TYPE_CHECKING:
     from onesided.collectives.partitioned.counter import AnyCounter
@@ -37,7 +37,6 @@ class RmaSend(Sender):
         theirs = region.part(reach.segment)
         self._target = as_bytes(theirs[reach.offset : reach.offset + channel.grouping.nbytes])
         self._source = as_bytes(channel.memory)
-        self._sync: Callable[[], None] = region.window.Sync
         self._credits, self._credit = _credits(channel), 0
         self._granted = False
         self._head = self._told = 0
@@ -64,7 +63,7 @@ class RmaSend(Sender):
         if not self._granted:
             if self._board[CREDIT] != self._credit:
                 return False
-            self._sync()
+            fence()
             self._granted = True
         return self._head - self._board[TAIL] < ROOM
 
@@ -72,10 +71,10 @@ class RmaSend(Sender):
         start, end = self.channel.grouping.span(first, stop)
         self._target[start:end] = self._source[start:end]
         self._board[ENTRIES + self._head % ROOM] = first << 32 | stop
-        self._sync()
+        fence()
         self._head += 1
         self._board[HEAD] = self._head
-        self._sync()  # who sees the last word sees the one before
+        fence()  # who sees the last word sees the one before
         self._told += stop - first
         self._board[TOLD] = self._told
 
@@ -103,8 +102,7 @@ class RmaReceive(Receiver):
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        region, self._board = _board_of(channel)
-        self._sync: Callable[[], None] = region.window.Sync
+        _, self._board = _board_of(channel)
         self._credits = _credits(channel)
         self._tail = self._all = 0
         self._groups = channel.grouping.groups
@@ -115,12 +113,12 @@ class RmaReceive(Receiver):
     def begin(self) -> None:
         self.arrivals.reset()
         self._all += self._groups
-        self._sync()
+        fence()
         self._board[CREDIT] = next(self._credits)
 
     def advance(self) -> bool:
         if self._board[TOLD] == self._all:
-            self._sync()
+            fence()
             self.arrivals.fill()
             self._board[TAIL] = self._tail = self._board[HEAD]
             return True
@@ -136,7 +134,7 @@ class RmaReceive(Receiver):
     def _read(self) -> None:
         head = self._board[HEAD]
         if head != self._tail:
-            self._sync()
+            fence()
             for number in range(self._tail, head):
                 entry = self._board[ENTRIES + number % ROOM]
                 self.arrivals.add(entry >> 32, entry & 0xFFFFFFFF)

@@ -243,8 +243,8 @@ class _OwnReduction(ReductionTransport):
 
     def own_calls(self) -> list[list[Call]]:
         """Local. The one call of a round."""
-        (datatype,) = held([self.reduction.fold.element.datatype], self.resources)
-        return [[(self.reduction.name, self.reduction.arguments(datatype))]]
+        (datatype,) = held([self.operation.fold.element.datatype], self.resources)
+        return [[(self.operation.name, self.operation.arguments(datatype))]]
 
 
 class BlockingReduction(_OwnReduction, Blocking):

@@ -169,14 +169,9 @@ class ReductionTransport(Transport):
         self.answers = [operation.given]
         self.owns_slots = True
 
-    @property
-    def reduction(self) -> Reduction:
-        """What it carries out."""
-        return self.operation
-
     def watched(self) -> tuple[list[NDArray[Any]], list[list[NDArray[Any]]], np.dtype[Any]]:
-        source, target = self.reduction.source, self.reduction.target
-        if self.reduction.out is None:
+        source, target = self.operation.source, self.operation.target
+        if self.operation.out is None:
             return [], [[]], np.dtype(np.uint8)
         return [source], [[target]], np.dtype(np.uint8)
 

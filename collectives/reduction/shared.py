@@ -457,7 +457,7 @@ class StoreAndSend(ReductionTransport):
         return [self._plan(turn) for turn in range(self._form.turns)]
 
     def _plan(self, turn: int) -> Plan:
-        form, control, reduction = self._form, self._control, self.reduction
+        form, control, reduction = self._form, self._control, self.operation
         if isinstance(form, _Hierarchy):
             return form.plan(control if form.room else None, turn)
         if control is None:
@@ -468,5 +468,5 @@ class StoreAndSend(ReductionTransport):
         return [*plan, *([chain] if chain else [])]
 
     def waiting_for(self, number: int) -> str:
-        near = [f"rank {r}" for r in self.reduction.node.ranks if r != self.reduction.rank]
+        near = [f"rank {r}" for r in self.operation.node.ranks if r != self.operation.rank]
         return f"contributions of {', '.join(near) or 'other nodes'}"

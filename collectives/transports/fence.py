@@ -87,7 +87,7 @@ class Fence(OneSided):
         return [[*opening, *issued, closing, *self.come(turn, self.peers)]]
 
     def _open(self) -> None:
-        self.sync()
+        fence()
         for close in self._fences:
             close()
 

@@ -17,7 +17,7 @@ from mpi4py import MPI
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.program import Chain, Plan, call
-from onesided.collectives.schedule import Delivery, OneSided
+from onesided.collectives.schedule import FENCED, Delivery, OneSided
 
 
 class Signals:
@@ -48,7 +48,7 @@ class Lock(OneSided):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        exchange = self.exchange
+        exchange = self.operation
         self._asks = self.turns == 1
         self._targets = self.destinations() if self._asks else list(self.deliveries)
         self._sources = sorted(self.sources()) if self._asks else list(exchange.peers)
@@ -74,7 +74,7 @@ class Lock(OneSided):
         if self._asks:
             ready = self._ready.into[peer]
             chain += [call(ready.Start, once=True), call(ready.Test)]
-        chain += [*self.synced(), *delivery.steps(turn), *self.synced()]
+        chain += [FENCED, *delivery.steps(turn), FENCED]
         if delivery.puts[turn]:  # a flush may wait for its target
             chain.append(call(partial(self._flush, delivery), in_start=False))
         done = self._done.out[peer]
@@ -100,7 +100,7 @@ class Lock(OneSided):
         return True
 
     def waiting_for(self, number: int) -> str:
-        return f"signals from or to {self.exchange.peers}"
+        return f"signals from or to {self.operation.peers}"
 
 
 class LockHierarchy(Lock):

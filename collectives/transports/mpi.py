@@ -138,7 +138,7 @@ class _Exchanging(ExchangeTransport):
 
     def own_calls(self) -> list[list[Call]]:
         """Local. The collective, once per slot; all ranks have as many, as MPI matches them."""
-        exchange = self.exchange
+        exchange = self.operation
         _refuse_swapped_neighbors(exchange)
         if exchange.mixed:
             raise UnsupportedError(

@@ -51,7 +51,7 @@ class Stored(OneSided):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        exchange = self.exchange
+        exchange = self.operation
         self._near_by = [d for d in self.deliveries if d.shared]
         self._direct = [d for d in self._near_by if d.direct]
         self._awaited = [self.credits[d.peer] for d in self._direct]
@@ -62,7 +62,7 @@ class Stored(OneSided):
 
     def _grants(self) -> list[Delivery]:
         """The peers on the node that store straight into the caller's memory."""
-        exchange = self.exchange
+        exchange = self.operation
         if exchange.owned and self.slots > 1:
             return []
         sources = {p for p, paths in self._paths_in.items() if STORE in paths.values()}
@@ -159,7 +159,7 @@ class Notify(Stored):
         for delivery in self._far:
             if delivery.carries and delivery.window is not None:
                 delivery.window.Flush(delivery.peer)
-        self.sync()
+        fence()
         self._word[0] = self._round if self.credit is None else self.credit.number
         for delivery in self._far:
             if delivery.window is not None:
@@ -178,8 +178,8 @@ class StoreAndSend(Stored):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        self._far = [peer for peer in self.exchange.peers if not self._near(peer)]
-        self._messages = Messages(self.exchange, resources, self.arrays, self._far)
+        self._far = [peer for peer in self.operation.peers if not self._near(peer)]
+        self._messages = Messages(self.operation, resources, self.arrays, self._far)
         self.arrivals = {p: cell for p, cell in self.arrivals.items() if self._near(p)}
 
     def outlets(self) -> list[list[list[Outlet]]]:

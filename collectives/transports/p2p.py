@@ -127,7 +127,7 @@ class PointToPoint(ExchangeTransport):
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
         self.serve(self.plain_arrays())
-        exchange = self.exchange
+        exchange = self.operation
         self._messages = Messages(exchange, resources, self.arrays, exchange.peers)
         self._local = exchange.to_itself(self.arrays)
         self._outlets: Outlets | None = None
@@ -146,7 +146,7 @@ class PointToPoint(ExchangeTransport):
 
     def _laid(self) -> Outlets:
         if self._outlets is None:
-            self._outlets = Outlets(self.exchange, len(self.arrays))
+            self._outlets = Outlets(self.operation, len(self.arrays))
             for slot in range(len(self.arrays)):
                 self._messages.lay_outlets(self._outlets, slot)
             self._outlets.keep(self.arrays)

@@ -11,7 +11,7 @@ twentieth of the expected time; where that is too little to measure anything, wi
 The choice is the same on all ranks by construction: what it depends on is agreed, and so is the
 order of the candidates. Rank 0 reads the file and tells the others, measured numbers are those of
 the slowest rank, and what is decided from the same numbers is the same. Once made, a decision
-stays for the process.
+stays for the process, and a communicator asks for it once.
 """
 
 from __future__ import annotations
@@ -67,13 +67,14 @@ def _choose(wanted: Any, kind: str, found: Callable[..., Situation]) -> Request:
     for method in methods(kind).values():
         if method.candidate and (method.any_order or hints.strict) and method.name not in without:
             able.append(method)
+    names = ", ".join(method.name for method in able)
     try:
-        for method in able:
+        for method in able if names not in context.loaded else ():
             method.load()  # where it cannot be loaded on some rank, no rank makes it
     except Exception as problem:
         error = problem
-    names = ", ".join(method.name for method in able)
     situation = found(wanted, f"auto among {names}", error)
+    context.loaded.add(names)
     place = {name: i for i, name in enumerate(situation.order)}
     able = [method for method in able if method.name not in situation.without]
     able.sort(key=lambda method: place.get(method.name, len(place)))
@@ -81,7 +82,7 @@ def _choose(wanted: Any, kind: str, found: Callable[..., Situation]) -> Request:
     record, by = Record({}, {}), USUAL
     try:
         if hints.effort != ESTIMATE:
-            known = recall(context.comm, situation.key)
+            known = recall(context, situation.key)
             if known is not None and known.covers(by_name):
                 record, by = known, RECALLED
             elif situation.elsewhere is not None:
@@ -121,5 +122,5 @@ def _measured(wanted: Operation, situation: Situation, candidates: list[Method])
     race = Race(context.comm, situation.far, wanted.hints.expected_iterations)
     record = race.run(candidates, trial)
     if race.complete:
-        learn(context.comm, situation.key, record)
+        learn(context, situation.key, record)
     return record

@@ -15,6 +15,7 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.collectives.agreement import from_root
+from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hardware import kept_file, network, processor, replace_file
 
@@ -189,23 +190,30 @@ def open_tuning() -> Tuning:
     return _tuning_at(kept_file(VARIABLE, "tuning.json"))
 
 
-def recall(comm: MPI.Intracomm, situation: str) -> Record | None:
-    """Collective. What the file of rank 0 says of a situation on this machine."""
+def recall(context: Context, situation: str) -> Record | None:
+    """Collective until there is an answer, local afterwards. What the file of rank 0 says of a
+    situation on this machine."""
 
     def known() -> Record | None:
         return open_tuning().recall(machine(), situation)
 
-    found: Record | None = from_root(comm, known)  # a warning may have been made an error
-    return found
+    if situation not in context.decided:
+        found = from_root(context.comm, known)  # a warning may have been made an error
+        if found is None:
+            return None
+        context.decided[situation] = found
+    record: Record = context.decided[situation]
+    return record
 
 
-def learn(comm: MPI.Intracomm, situation: str, record: Record) -> None:
+def learn(context: Context, situation: str, record: Record) -> None:
     """Collective. Keep a record in the file of rank 0."""
 
     def keep() -> None:
         open_tuning().learn(machine(), situation, record)
 
-    from_root(comm, keep)  # a warning may have been made an error
+    context.decided[situation] = record
+    from_root(context.comm, keep)  # a warning may have been made an error
 
 
 def size(number: float) -> str:

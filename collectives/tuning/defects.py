@@ -6,6 +6,7 @@ All of it was observed with the versions named, or is in the library's public li
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from mpi4py import MPI
@@ -45,8 +46,6 @@ _KNOWN: dict[tuple[str, Version, Version], tuple[tuple[Any, ...], ...]] = {
          "remove mpich_shm_* files by hand"),
         ("four ranks do not start where /dev/shm has 16 MB",
          "give a container more, by --shm-size"),
-        ("MPI_Win_allocate_shared crashes where no communicator is left",
-         "a duplicate of the communicator is tried first"),
         ("a probe on MPI_COMM_SELF drives no progress for other ranks",
          "waiting ranks probe the communicator of the request"),
     ),
@@ -97,4 +96,9 @@ def library() -> tuple[str, Version]:
 
 def corrupting() -> frozenset[str]:
     """Local. The methods that hand out wrong data with this library."""
-    return frozenset(name for each in known_defects(*library()) for name in each.corrupts)
+    return _corrupted(*library())
+
+
+@cache
+def _corrupted(vendor: str, version: Version) -> frozenset[str]:
+    return frozenset(name for each in known_defects(vendor, version) for name in each.corrupts)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import debug
@@ -98,7 +97,7 @@ def _place(
 
 def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situation:
     """Collective. The most that a rank sends to others on its node, off it and to itself, in half
-    powers of two, the most messages, how far the busiest rank is above the mean, and the kind of
+    powers of two, the most messages, the most and the least that ranks send, and the kind of
     receive memory."""
     node, rank, comm = wanted.node, wanted.rank, wanted.context.comm
     near, far, own = [], [], 0
@@ -119,16 +118,13 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
     words, most, truth = _place(wanted, [
         sum(near), sum(far), own, len(near), len(far), total, received, kind,
         boxes, flat, -wanted.most_factor(), wanted.recv.native is not None, len(node.ranks),
-        wanted.rows is not None,
+        wanted.rows is not None, -total,
     ], what, error)  # fmt: skip
-    everything = np.array([float(total)])
-    comm.Allreduce(MPI.IN_PLACE, everything, MPI.SUM)
-    mean = float(everything[0]) / comm.size
     memory = ("own", "window", "plain")[most[7]]
     key = (
         f"{wanted.call}{' by boxes' if wanted.by_boxes else ''}: {words}; {size(most[0])} in "
         f"{most[3]} on the node, {size(most[1])} in {most[4]} off it, {size(most[2])} to itself; "
-        f"skew {size(most[5] / mean if mean else 1.0)}; {memory}, {wanted.least_slots} slots, "
+        f"{size(-most[14])} to {size(most[5])} of a rank; {memory}, {wanted.least_slots} slots, "
         f"{wanted.most_chunks} chunks{', in place on some ranks' if wanted.mixed else ''}"
         f"{', equal rows once a node' if most[4] and most[13] else ''}"
     )
@@ -216,9 +212,9 @@ def _scratch_memory(
         except ResourceError:  # on all ranks
             inside = False
         else:
-            resources.on_release(region.retire)
+            resources.on_release(region.release)
     with agreed(context.comm, "memory for a trial"):
-        scratch = region.take_root()[:nbytes] if inside else np.empty(nbytes, np.uint8)
+        scratch = region.own()[:nbytes] if inside else np.empty(nbytes, np.uint8)
         scratch[:] = 1  # untouched pages would all be one and the same
     return scratch
 

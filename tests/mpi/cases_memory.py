@@ -7,6 +7,7 @@ import os
 import resource
 import sys
 import warnings
+import weakref
 
 import numpy as np
 from cases import parameters, ranks, skip
@@ -23,20 +24,22 @@ from onesided.collectives import (
     node_memory,
 )
 from onesided.collectives.context import Context
-from onesided.collectives.memory import Region
-
-
-def counts(comm):
-    """What the library holds for this communicator."""
-    context = Context.of(comm)
-    return len(context.live), len(context.retired)
+from onesided.collectives.memory import Region, _regions
 
 
 def settled(comm):
-    """The same, when what nobody looks at any more has been given back."""
+    """What the library holds for this communicator, and all regions but those of the arena."""
     gc.collect()
-    Vector(comm, tables(comm.size)["uneven"], "p2p").free()
-    return counts(comm)
+    context = Context.of(comm)
+    return len(context.live), len(_regions) - sum(
+        len(each.arena.regions) for each in Context._all.values() if each.arena is not None)
+
+
+def owner(view):
+    """What holds the memory that an array shows."""
+    while isinstance(view, np.ndarray | memoryview):
+        view = view.base if isinstance(view, np.ndarray) else view.obj
+    return view
 
 
 @parameters(dtype=["f8", "c16", "i4", "u1"])
@@ -85,13 +88,11 @@ def case_views_outlive_free(comm):
     assert np.all(view == comm.rank)
     Vector(comm, tables(comm.size)["uneven"], "rma-notify").free()
     assert np.all(view == comm.rank)
-    assert counts(comm)[1] == 1
-    if comm.rank:
-        del view
-    Vector(comm, tables(comm.size)["uneven"], "rma-notify").free()
-    assert counts(comm)[1] == 1, "one rank still looks"
-    view = None
+    mapping = weakref.ref(owner(view))
+    assert mapping() is not None
+    del view
     gc.collect()
+    assert mapping() is None
     assert settled(comm) == (0, 0)
 
 
@@ -184,34 +185,45 @@ def case_not_enough_shared_memory(comm):
 
 
 @ranks(at_least=2)
-@parameters(closed=[(), ("_of_proc",), ("_of_proc", "_of_socket")])
+@parameters(closed=["", "proc", "proc and sockets", "all"])
 def case_ways_to_memory_of_others(comm, closed):
-    """Where a rank does not get a descriptor in one way, all of its node go another; MPI's memory
-    is the last. No descriptor is left over, and an array outlives all else."""
+    """Where a rank does not get a file in one way, all of its node go another; one with a name is
+    the last. No descriptor and no name is left over, and an array outlives all else."""
     context = Context(comm)
     node, own = context.node(), Region(Context.of(comm), Context.of(comm).node(), 8)
-    before = len(os.listdir("/proc/self/fd"))
-    replaced = [(name, getattr(node_memory, name)) for name in closed if comm.rank == comm.size - 1]
-    for name, _ in replaced:
-        setattr(node_memory, name, lambda *_: -1)
+    before, names = len(os.listdir("/proc/self/fd")), set(os.listdir(node_memory.FOLDER))
+    by_path, by_socket = node_memory._of_path, node_memory._of_socket
+
+    def closed_path(path, *known):
+        return -1 if closed == "all" or path.startswith("/proc") else by_path(path, *known)
+
+    if closed and comm.rank == comm.size - 1:
+        node_memory._of_path = closed_path
+    if closed in ("proc and sockets", "all") and comm.rank == comm.size - 1:
+        node_memory._of_socket = lambda *_: -1
+    size = (comm.rank + 1) * (5 << 20) // 4
     try:
-        region = Region(context, node, (comm.rank + 1) * (5 << 20) // 4)
+        region = Region(context, node, size)
+    except ResourceError as error:
+        assert closed == "all", error
+        assert "cannot share any" in str(error)
     finally:
-        for name, function in replaced:
-            setattr(node_memory, name, function)
+        node_memory._of_path, node_memory._of_socket = by_path, by_socket
+    if closed == "all" and any(comm.allgather(len(node.ranks) > 1)):
+        region = Region(context, node, size)  # another time it works
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-    mine, far = region.take_root(), right not in node.rank_of
-    if len(closed) < 2 and own._segments:
-        assert region._segments
-        assert mine.ctypes.data % (1 << 12) == 0
-        assert len(os.listdir("/proc/self/fd")) == before
+    mine, far = region.own(), right not in node.rank_of
+    assert mine.ctypes.data % (1 << 12) == 0
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert not [name for name in set(os.listdir(node_memory.FOLDER)) - names
+                if name.startswith("onesided-") and not name.endswith(".lock")]
     if not far:
         region.part(node.rank_of[right])[:] = comm.rank
     comm.Barrier()
     if left in node.rank_of:
         assert np.all(mine == left)
-    own.retire()
-    region.retire()
+    own.release()
+    region.release()
     context.close()
     mine[:] = 1
     assert np.all(mine == 1)
@@ -232,11 +244,11 @@ def case_a_dropped_request_warns_and_calls_nothing(comm):
             exchange.request.retire()
     Vector(comm, tables(comm.size)["uneven"], "rma-notify").free()
     list(Context.of(comm).live)[-1].release()
-    assert counts(comm)[0] == 0
+    assert settled(comm)[0] == 0
 
 
 def case_views_outlive_the_communicator(comm):
-    """What somebody still looks at when the last request ends stays, to the end of the program."""
+    """What somebody still looks at when the last request ends stays."""
     settled(comm)
     for method in ("rma-notify", "rma-fence"):
         mine = comm.Dup()

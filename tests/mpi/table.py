@@ -36,7 +36,6 @@ SHORT = 1 << 17  # of one in a short run
 CORE = Path(__file__).resolve().parent.parent.parent / "collectives" / "core"
 #: Numbers of this size that the code names and that are no number of bytes of a collective.
 NOT_LENGTHS = {
-    "memory.PAGE": "what memory is rounded to",
     "broadcast.one_sided.MOST_SEGMENTS": "a number of segments",
     "passive.notices.LENGTH": "of a notice of its own",
     "partitioned.messages.EAGER": "of partitioned sends",
@@ -45,7 +44,6 @@ NOT_LENGTHS = {
     "partitioned.request.AGGREGATE": "of partitioned sends",
     "testing.LONG": "of the rows that the package brings",
     "scripts.ALONE": "of a computation",
-    "tuning.race.ROUNDS": "a number of rounds",
 }
 
 

@@ -185,9 +185,9 @@ def two_requests():
     return False
 
 
-def windows_of_mpi():
-    """From now on a node has no memory but that of MPI's windows."""
-    def refused(_):
+def files_with_names():
+    """From now on a node has no memory but that of files with names."""
+    def refused(*_):
         raise OSError("no files without names here")
     node_memory._made = refused
 
@@ -205,8 +205,8 @@ def plans():
 def small_shm(how):
     """64 MB are free, or 16 MB for slots: what does not fit is refused on all ranks alike; memory
     of the node's own does not lie there, and plans do without."""
-    if how != "no windows":
-        windows_of_mpi()
+    if how != "memfd":
+        files_with_names()
     part = COMM.Split(COMM.rank % 2)
     small = empty(COMM, 10)  # what MPI makes at the first window is there
     with room_left(64 * MB if how in ("twice", "at once") else 16 * MB):
@@ -222,7 +222,7 @@ def small_shm(how):
                 raise AssertionError("80 MB were given away of 64 MB")
         elif how == "plain":
             refused, allowed = [plans()], [[False]]
-        elif how == "no windows":
+        elif how == "memfd":
             refused, allowed = [too_much(COMM, 20 * MB), two_requests(), plans()], [3 * [False]]
         else:  # 12 MB, twice; a request may also do without shared memory
             refused = [two_requests() for _ in range(2)]
@@ -244,8 +244,8 @@ def small_shm(how):
 
 def lost(memory_of):
     """What Wait has returned is where it was, where nobody has the request any more."""
-    if memory_of == "MPI":
-        windows_of_mpi()
+    if memory_of == "named":
+        files_with_names()
     send = np.arange(5000 * COMM.size) + COMM.rank
     request = Alltoallv_init(COMM, send, None, method="rma-notify")
     request.Start()

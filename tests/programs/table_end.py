@@ -80,7 +80,7 @@ def refused(subject):
             raise AssertionError(f"{verb.__name__} of {subject.cell}")
 
 
-def no_files(_):
+def no_files(*_):
     raise OSError("no files without names here")
 
 
