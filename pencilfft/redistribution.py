@@ -387,7 +387,7 @@ def transpose(
     Examples
     --------
     >>> rows, columns = np.ones((2, 3 * comm.size)), np.zeros((2 * comm.size, 3))
-    >>> transpose(comm, rows, columns, (0, 1))
+    >>> transpose(comm, rows, columns, (1, 0))
     >>> bool((columns == 1).all())
     True
     """
