@@ -78,6 +78,8 @@ lint: $(LINT)/ready
 	mkdir -p $(LINT)/elsewhere
 	cd $(LINT)/elsewhere && ../bin/mypy --config-file ../../pyproject.toml \
 		$(foreach package,$(PACKAGES),-p onesided.$(package))
+	cd $(LINT)/elsewhere && ../bin/mypy --config-file ../../pyproject.toml --platform darwin \
+		$(foreach package,$(PACKAGES),-p onesided.$(package))
 	cd $(LINT)/elsewhere && ../bin/mypy --config-file= --strict ../../tests/programs/typed.py
 
 # without network: what the pages refer to in other projects stands in docs/objects.txt

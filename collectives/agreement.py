@@ -62,6 +62,15 @@ def agree(
     None); ranks that arrive with different names raise :class:`MismatchError` instead of hanging or
     corrupting each other's memory. With a ``value`` on every rank it returns those of all ranks,
     gathered when all are known to be in the same call.
+
+    Examples
+    --------
+    >>> error = ValueError("only here") if comm.rank == 0 else None
+    >>> try:
+    ...     agree(comm, error, "reading")
+    ... except ValueError as everywhere:
+    ...     print("only here" in str(everywhere))
+    True
     """
     nothing = largest(comm, error, what)
     return nothing if value is _NOTHING else comm.allgather(value)
@@ -134,6 +143,16 @@ class agreed:
 
     The block must not communicate in a way that a failure on one rank would leave others
     waiting for. Used as ``with agreed(comm): check_my_arguments()``.
+
+    Examples
+    --------
+    >>> try:
+    ...     with agreed(comm, "reading"):
+    ...         if comm.rank == 0:
+    ...             raise ValueError("only here")
+    ... except ValueError as everywhere:
+    ...     print("only here" in str(everywhere))
+    True
     """
 
     def __init__(self, comm: MPI.Comm, what: object = None) -> None:

@@ -48,31 +48,87 @@ def likely(word: object, known: Iterable[str], alike: float = 0.6) -> str:
 
 
 class OnesidedError(Exception):
-    """Base of all errors that this package raises on purpose."""
+    """Base of all errors that this package raises on purpose.
+
+    Examples
+    --------
+    >>> try:
+    ...     Alltoall_init(comm, np.zeros(comm.size), None, method="no such")
+    ... except OnesidedError:
+    ...     print("on all ranks")
+    on all ranks
+    """
 
 
 class RequestError(OnesidedError, RuntimeError):
-    """A call that the state of the request does not allow (MPI-4.1 section 7.13)."""
+    """A call that the state of the request does not allow (MPI-4.1 section 7.13).
+
+    Examples
+    --------
+    >>> request = Barrier_init(comm)
+    >>> request.Free()
+    >>> try:
+    ...     request.Start()
+    ... except RequestError as error:
+    ...     print("freed" in str(error))
+    True
+    """
 
 
 class PatternError(OnesidedError, ValueError):
-    """Counts, displacements, boxes, types or buffers that do not fit each other."""
+    """Counts, displacements, boxes, types or buffers that do not fit each other.
+
+    Examples
+    --------
+    >>> try:
+    ...     Alltoall_init(comm, np.zeros(comm.size), None, info={"slots": "3"})
+    ... except PatternError:
+    ...     print("on all ranks")
+    on all ranks
+    """
 
 
 class MethodError(OnesidedError, ValueError):
-    """No transport has this name."""
+    """No transport has this name.
+
+    Examples
+    --------
+    >>> try:
+    ...     Alltoall_init(comm, np.zeros(comm.size), None, method="no such")
+    ... except MethodError:
+    ...     print("on all ranks")
+    on all ranks
+    """
 
 
 class UnsupportedError(OnesidedError, NotImplementedError):
-    """The transport or call exists, but not on this MPI, or not for this pattern."""
+    """The transport or call exists, but not on this MPI, or not for this pattern.
+
+    Examples
+    --------
+    >>> issubclass(UnsupportedError, OnesidedError)
+    True
+    """
 
 
 class ResourceError(OnesidedError, MemoryError):
-    """Shared memory, windows or communicators have run out."""
+    """Shared memory, windows or communicators have run out.
+
+    Examples
+    --------
+    >>> issubclass(ResourceError, OnesidedError)
+    True
+    """
 
 
 class MPIError(OnesidedError, RuntimeError):
-    """MPI has failed in a way that says nothing about another time."""
+    """MPI has failed in a way that says nothing about another time.
+
+    Examples
+    --------
+    >>> issubclass(MPIError, OnesidedError)
+    True
+    """
 
 
 def class_of(error: MPI.Exception) -> type[OnesidedError]:
@@ -88,11 +144,23 @@ def class_of(error: MPI.Exception) -> type[OnesidedError]:
 
 
 class MismatchError(OnesidedError, RuntimeError):
-    """Ranks of one communicator called different collective functions at the same time."""
+    """Ranks of one communicator called different collective functions at the same time.
+
+    Examples
+    --------
+    >>> issubclass(MismatchError, OnesidedError)
+    True
+    """
 
 
 class BroadcastError(OnesidedError, RuntimeError):
-    """A passive broadcast cannot be completed, because a rank has failed or left."""
+    """A passive broadcast cannot be completed, because a rank has failed or left.
+
+    Examples
+    --------
+    >>> issubclass(BroadcastError, OnesidedError)
+    True
+    """
 
 
 def abort_on_exception() -> None:
@@ -101,6 +169,10 @@ def abort_on_exception() -> None:
     In threads too, where MPI and ``python -m mpi4py`` would leave the job hanging. The stack is
     printed first; the exit code is 1. Calling it again changes nothing. Importing the package
     never installs this: hooks belong to the program.
+
+    Examples
+    --------
+    >>> abort_on_exception()  # from now on
     """
     global _installed
     if _installed:

@@ -356,7 +356,13 @@ class Outlets:
 
 
 class ExchangeTransport(Transport):
-    """A transport of an exchange; without a direct way to the peers."""
+    """A transport of an exchange; without a direct way to the peers.
+
+    Examples
+    --------
+    >>> issubclass(methods()["rma-notify"].load(), ExchangeTransport)
+    True
+    """
 
     operation: Exchange
 

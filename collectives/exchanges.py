@@ -53,6 +53,14 @@ def Gather_init(
 
     ``sendbuf`` may be ``MPI.IN_PLACE`` at the root: its block is in ``recvbuf``. ``recvbuf`` is
     read at the root only, and may be None; ``Wait`` returns None elsewhere.
+
+    Examples
+    --------
+    >>> with Gather_init(comm, np.array([comm.rank]), None) as request:
+    ...     request.Start()
+    ...     received = request.Wait()
+    >>> comm.rank > 0 or received.tolist() == list(range(comm.size))
+    True
     """
     return _gather("Gather", simple, comm, sendbuf, recvbuf, root, method, info)
 
@@ -61,7 +69,18 @@ def Gatherv_init(
     comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int = 0, *, method: str = "auto",
     info: Info = None,
 ) -> Request:  # fmt: skip
-    """Collective. A persistent ``MPI_Gatherv``: :func:`Gather_init` with a count of each rank's."""
+    """Collective. A persistent ``MPI_Gatherv``: :func:`Gather_init` with a count of each rank's.
+
+    Examples
+    --------
+    >>> counts = list(range(1, comm.size + 1))
+    >>> receive = [np.zeros(sum(counts)), counts] if comm.rank == 0 else None
+    >>> with Gatherv_init(comm, np.full(comm.rank + 1, 2.0), receive) as request:
+    ...     request.Start()
+    ...     received = request.Wait()
+    >>> comm.rank > 0 or bool((received == 2).all())
+    True
+    """
     return _gather("Gatherv", vector, comm, sendbuf, recvbuf, root, method, info)
 
 
@@ -73,6 +92,14 @@ def Scatter_init(
 
     ``sendbuf`` is read at the root only. ``recvbuf`` may be ``MPI.IN_PLACE`` there: its own block
     stays where it is, and ``Wait`` returns None; elsewhere it may be None.
+
+    Examples
+    --------
+    >>> send = np.arange(comm.size) if comm.rank == 0 else None
+    >>> with Scatter_init(comm, send, np.zeros(1, int)) as request:
+    ...     request.Start()
+    ...     int(request.Wait()[0]) == comm.rank
+    True
     """
     return _scatter("Scatter", simple, comm, sendbuf, recvbuf, root, method, info)
 
@@ -81,7 +108,17 @@ def Scatterv_init(
     comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int = 0, *, method: str = "auto",
     info: Info = None,
 ) -> Request:  # fmt: skip
-    """Collective. A persistent ``MPI_Scatterv``: :func:`Scatter_init` with a count for each."""
+    """Collective. A persistent ``MPI_Scatterv``: :func:`Scatter_init` with a count for each.
+
+    Examples
+    --------
+    >>> counts = list(range(1, comm.size + 1))
+    >>> send = [np.ones(sum(counts)), counts] if comm.rank == 0 else None
+    >>> with Scatterv_init(comm, send, np.zeros(comm.rank + 1)) as request:
+    ...     request.Start()
+    ...     float(request.Wait().sum()) == comm.rank + 1
+    True
+    """
     return _scatter("Scatterv", vector, comm, sendbuf, recvbuf, root, method, info)
 
 
@@ -141,6 +178,13 @@ def Allgather_init(
     """Collective. A persistent ``MPI_Allgather``: a block of every rank, of one size, to all.
 
     ``sendbuf`` may be ``MPI.IN_PLACE``: the block is in ``recvbuf``, which may otherwise be None.
+
+    Examples
+    --------
+    >>> with Allgather_init(comm, np.array([comm.rank]), None) as request:
+    ...     request.Start()
+    ...     request.Wait().tolist() == list(range(comm.size))
+    True
     """
     return _allgather("Allgather", simple, comm, sendbuf, recvbuf, method, info)
 
@@ -149,7 +193,17 @@ def Allgatherv_init(
     comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
 ) -> Request:
     """Collective. A persistent ``MPI_Allgatherv``: :func:`Allgather_init` with a count of each
-    rank's."""
+    rank's.
+
+    Examples
+    --------
+    >>> counts = list(range(1, comm.size + 1))
+    >>> receive = [np.zeros(sum(counts)), counts]
+    >>> with Allgatherv_init(comm, np.ones(comm.rank + 1), receive) as request:
+    ...     request.Start()
+    ...     float(request.Wait().sum()) == sum(counts)
+    True
+    """
     return _allgather("Allgatherv", vector, comm, sendbuf, recvbuf, method, info)
 
 
@@ -159,6 +213,15 @@ def Neighbor_allgather_init(
     """Collective. A persistent ``MPI_Neighbor_allgather``: one block to all outgoing neighbors.
 
     ``comm`` has a topology; ``recvbuf`` has a block for every incoming neighbor, in its order.
+
+    Examples
+    --------
+    >>> ring = comm.Create_cart([comm.size], periods=[True])
+    >>> with Neighbor_allgather_init(ring, np.array([5.0]), np.zeros(2)) as request:
+    ...     request.Start()
+    ...     request.Wait().tolist()
+    [5.0, 5.0]
+    >>> ring.Free()
     """
     return _neighbor("Neighbor_allgather", simple, comm, sendbuf, recvbuf, method, info)
 
@@ -167,7 +230,17 @@ def Neighbor_allgatherv_init(
     comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
 ) -> Request:
     """Collective. A persistent ``MPI_Neighbor_allgatherv``: :func:`Neighbor_allgather_init` with a
-    count of each neighbor's."""
+    count of each neighbor's.
+
+    Examples
+    --------
+    >>> ring = comm.Create_cart([comm.size], periods=[True])
+    >>> with Neighbor_allgatherv_init(ring, np.ones(2), [np.zeros(4), [2, 2]]) as request:
+    ...     request.Start()
+    ...     float(request.Wait().sum())
+    4.0
+    >>> ring.Free()
+    """
     return _neighbor("Neighbor_allgatherv", vector, comm, sendbuf, recvbuf, method, info)
 
 
@@ -203,6 +276,14 @@ def Alltoall_init(
 
     ``sendbuf`` may be ``MPI.IN_PLACE``: the data of ``recvbuf`` are sent, which Start copies
     aside. ``recvbuf`` may otherwise be None.
+
+    Examples
+    --------
+    >>> send = np.arange(comm.size) + 10 * comm.rank  # a number for every rank
+    >>> with Alltoall_init(comm, send, None) as request:
+    ...     request.Start()
+    ...     bool((request.Wait() == 10 * np.arange(comm.size) + comm.rank).all())
+    True
     """
     return _alltoall("Alltoall", simple, comm, sendbuf, recvbuf, method, info)
 
@@ -223,7 +304,20 @@ def Alltoallv_init(
         The same, in the caller's memory; in memory from :func:`empty` (the fast way: peers on the
         node store straight into it); or None.
 
-    Source: MPI-4.1 section 7.13; the transports as named in :mod:`.registry`.
+    References
+    ----------
+    MPI-4.1 section 7.13; the transports as named in :mod:`.registry`.
+
+    Examples
+    --------
+    >>> counts = [comm.rank + peer + 1 for peer in range(comm.size)]
+    >>> send = np.full(sum(counts), comm.rank)
+    >>> with Alltoallv_init(comm, [send, counts], None) as request:
+    ...     for step in range(3):
+    ...         request.Start()
+    ...         received = request.Wait()
+    >>> received.size == sum(counts)
+    True
     """
     return _alltoall("Alltoallv", vector, comm, sendbuf, recvbuf, method, info)
 
@@ -263,6 +357,19 @@ def Alltoallw_init(
     MPI's own arguments are taken as well: ``[data, counts, displs, types]``, ``[data, (counts,
     displs), types]`` or ``[data, types]``, displacements in bytes; ``data`` may be ``MPI.BOTTOM``,
     and then offsets are addresses. ``sendbuf`` may be ``MPI.IN_PLACE`` as in :func:`Alltoall_init`.
+
+    Examples
+    --------
+    A global transpose: rows in, columns out.
+
+    >>> size = comm.size
+    >>> rows, columns = np.arange(2.0 * size).reshape(1, 2 * size), np.zeros((size, 2))
+    >>> out = [(slice(0, 1), slice(2 * p, 2 * p + 2)) for p in range(size)]
+    >>> into = [(slice(p, p + 1), slice(0, 2)) for p in range(size)]
+    >>> with Alltoallw_init(comm, [rows, out], [columns, into]) as request:
+    ...     request.Start()
+    ...     request.Wait()[0].tolist() == [2.0 * comm.rank, 2.0 * comm.rank + 1]
+    True
     """
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
@@ -282,6 +389,15 @@ def Neighbor_alltoall_init(
     """Collective. A persistent ``MPI_Neighbor_alltoall``: a block of one size for every neighbor.
 
     ``comm`` as in :func:`Neighbor_alltoallv_init`; ``recvbuf`` may be None.
+
+    Examples
+    --------
+    >>> ring = comm.Create_cart([comm.size], periods=[True])  # a neighbor on both sides
+    >>> with Neighbor_alltoall_init(ring, np.array([1.0, 2.0]), np.zeros(2)) as request:
+    ...     request.Start()
+    ...     request.Wait().tolist()  # what the left one sends to its right, and the other way
+    [2.0, 1.0]
+    >>> ring.Free()
     """
     return _neighbor("Neighbor_alltoall", simple, comm, sendbuf, recvbuf, method, info)
 
@@ -294,6 +410,16 @@ def Neighbor_alltoallv_init(
     ``comm`` has a distributed graph topology (``Create_dist_graph_adjacent``) or a Cartesian one.
     There is one count and displacement per outgoing edge in ``sendbuf`` and per incoming edge in
     ``recvbuf``, in the order of the topology; the same neighbor may occur several times.
+
+    Examples
+    --------
+    >>> ring = comm.Create_cart([comm.size], periods=[True])
+    >>> send, receive = [np.array([1.0, 2, 2]), [1, 2]], [np.zeros(3), [2, 1]]
+    >>> with Neighbor_alltoallv_init(ring, send, receive) as request:
+    ...     request.Start()
+    ...     request.Wait().tolist()
+    [2.0, 2.0, 1.0]
+    >>> ring.Free()
     """
     return _neighbor("Neighbor_alltoallv", vector, comm, sendbuf, recvbuf, method, info)
 
@@ -302,7 +428,19 @@ def Neighbor_alltoallw_init(
     comm: MPI.Comm, sendbuf: Any, recvbuf: Any, *, method: str = "auto", info: Info = None
 ) -> Request:
     """Collective. A persistent ``MPI_Neighbor_alltoallw``: :func:`Alltoallw_init` with a box, or a
-    type, for every neighbor."""
+    type, for every neighbor.
+
+    Examples
+    --------
+    >>> ring = comm.Create_cart([comm.size], periods=[True])
+    >>> u = np.array([0.0, 1, 2, 3, 0])  # a ghost at both ends
+    >>> inner, ghosts = [(slice(1, 2),), (slice(3, 4),)], [(slice(0, 1),), (slice(4, 5),)]
+    >>> with Neighbor_alltoallw_init(ring, [u, inner], [u, ghosts]) as request:
+    ...     request.Start()
+    ...     request.Wait().tolist()
+    [3.0, 1.0, 2.0, 3.0, 1.0]
+    >>> ring.Free()
+    """
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         return _typed_sides(sendbuf, recvbuf, neighbors(context.comm), may_be_in_place=False)
@@ -381,6 +519,18 @@ def alternate(requests: Sequence[Request]) -> None:
 
     Raises :class:`RequestError` where a request occurs twice, has been started, alternates
     already, owns its receive memory in two slots, or is of another communicator than the first.
+
+    Examples
+    --------
+    >>> memory, send = empty(comm, comm.size), np.zeros(comm.size)
+    >>> pair = [Alltoall_init(comm, send, memory, method="rma-notify") for _ in range(2)]
+    >>> alternate(pair)
+    >>> for request in (pair[0], pair[1], pair[0]):
+    ...     request.Start()
+    ...     received = request.Wait()
+    >>> for request in pair:
+    ...     request.Free()
+    >>> free(memory)
     """
     if len({id(request) for request in requests}) != len(requests):
         raise RequestError("a request occurs twice in alternate()")

@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import secrets
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,13 @@ def named_in(cpuinfo: str) -> str:
     if not maker or not parts:
         return ""
     return f"ARM implementer {maker.group(1)}, part {' and '.join(sorted(set(parts)))}"
+
+
+def usable_cores() -> set[int]:
+    """Local. The cores that this process may use; all there are where the system does not tell."""
+    if sys.platform == "linux":
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
 
 
 def network() -> str:

@@ -290,6 +290,13 @@ def empty(
     is left is freed before Finalize.
 
     Raises :class:`ResourceError` on every rank where a node's memory does not suffice.
+
+    Examples
+    --------
+    >>> memory = empty(comm, (2, comm.size))
+    >>> memory.shape == (2, comm.size)
+    True
+    >>> free(memory)
     """
     context = Context.of(comm)
     with agreed(context.comm, "empty"):
@@ -324,6 +331,11 @@ def free(array: NDArray[Any]) -> None:
     Refused on every rank with :class:`RequestError` while a request on any rank uses the memory.
     The memory stays mapped as long as the caller holds a view of it, so that a late look at it is
     no segmentation fault.
+
+    Examples
+    --------
+    >>> memory = empty(comm, 100)
+    >>> free(memory)  # on all ranks
     """
     region = find_region(array)
     if region is None or region.key not in region.context.allocations:

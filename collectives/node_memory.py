@@ -52,6 +52,9 @@ FINE, CLOSED, UNABLE, SHORT = range(4)
 #: Flags of ``memfd_create``: no execution (Linux 6.3, and wanted by some), or what is older.
 _CLOEXEC, _SEALABLE, _NOEXEC = 1, 2, 8
 
+#: What comes is closed in a program that this one becomes; macOS has no such flag.
+_CLOSED_BY_EXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
 #: The file neither shrinks nor grows any more, and that is final.
 _ADD_SEALS, _SEALS = 1033, 1 | 2 | 4
 
@@ -122,11 +125,11 @@ class Mapping:
         for place in range(start, start + size, STEP):
             step = min(STEP, start + size - place)
             for page in range(place, place + step - LARGE + 1, LARGE) if large else ():
-                os.posix_fallocate(file, page, mmap.PAGESIZE)  # of nothing none can be made
+                _take(file, page, mmap.PAGESIZE)  # of nothing none can be made
                 large = _libc.madvise(self._start + page, LARGE, _COLLAPSE) == 0
                 if not large:
                     break
-            os.posix_fallocate(file, place, step)
+            _take(file, place, step)
 
     def __del__(self, unmap: Any = _libc.munmap, ending: Any = sys.is_finalizing) -> None:
         # where Python ends MPI may not have: data may still come, and the system unmaps
@@ -180,12 +183,26 @@ def _worst(comm: MPI.Intracomm, state: int) -> int:
     return int(states[1])
 
 
+def _nameless() -> int:
+    """Local. A file of the kernel's own; OSError where the system has none."""
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, "no files without a name")
+    try:
+        return os.memfd_create("onesided", _CLOEXEC | _NOEXEC)
+    except OSError:
+        return os.memfd_create("onesided", _CLOEXEC | _SEALABLE)
+
+
+def _take(file: int, place: int, size: int) -> None:
+    """Local. Take the pages of a part of a file; OSError where there are none left."""
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, "pages cannot be taken ahead")
+    os.posix_fallocate(file, place, size)
+
+
 def _made(nbytes: int, closing: contextlib.ExitStack) -> tuple[int, str]:
     """Local. A file of this length, which keeps it, and where other processes find it."""
-    try:
-        file = os.memfd_create("onesided", _CLOEXEC | _NOEXEC)
-    except OSError:
-        file = os.memfd_create("onesided", _CLOEXEC | _SEALABLE)
+    file = _nameless()
     closing.callback(os.close, file)
     os.ftruncate(file, nbytes)
     with contextlib.suppress(OSError):
@@ -253,7 +270,7 @@ def _of_socket(inbox: Any, known: Sequence[int]) -> int:
     found = -1
     with contextlib.suppress(OSError):
         while inbox is not None:
-            for file in socket.recv_fds(inbox, 64, 16, socket.MSG_CMSG_CLOEXEC)[1]:
+            for file in socket.recv_fds(inbox, 64, 16, _CLOSED_BY_EXEC)[1]:
                 status = os.fstat(file)
                 if found < 0 and (status.st_dev, status.st_ino) == tuple(known):
                     found = file

@@ -667,7 +667,13 @@ def fold_exists(operation: int, kind: int) -> bool:
 
 
 def interpreter() -> str:
-    """Local. Which interpreter runs rounds, and why, in words."""
+    """Local. Which interpreter runs rounds, and why, in words.
+
+    Examples
+    --------
+    >>> interpreter().split()[0] in ("compiled", "Python", "the")
+    True
+    """
     if COMPILED:
         return "compiled"
     if _core is not None:

@@ -212,6 +212,16 @@ def Startall(requests: Sequence[Any]) -> None:
     Raises :class:`RequestError`, before anything is started, where one occurs twice or is not
     inactive. Where one of them fails after others have been started, these stay active. Strictly
     ordered requests are started in the order of their initialization.
+
+    Examples
+    --------
+    >>> requests = [Allreduce_init(comm, np.ones(1), np.zeros(1)) for _ in range(2)]
+    >>> Startall(requests)
+    >>> [request.active for request in requests]
+    [True, True]
+    >>> received = Waitall(requests)
+    >>> for request in requests:
+    ...     request.Free()
     """
     if len({id(request) for request in requests}) != len(requests):
         raise RequestError("a request occurs twice in Startall")
@@ -228,6 +238,15 @@ def Waitall(requests: Sequence[Any], statuses: list[MPI.Status] | None = None) -
     Ours first, because waiting for them drives MPI as well: nothing of mpi4py's is held up.
 
     Returns by request the receive array of ours, None for mpi4py's.
+
+    Examples
+    --------
+    >>> requests = [Allreduce_init(comm, np.ones(1), np.zeros(1)) for _ in range(2)]
+    >>> Startall(requests)
+    >>> [float(received[0]) == comm.size for received in Waitall(requests)]
+    [True, True]
+    >>> for request in requests:
+    ...     request.Free()
     """
     values: list[Any] = [None] * len(requests)
     if statuses is not None:
@@ -244,6 +263,17 @@ def Waitany(requests: Sequence[Any], status: MPI.Status | None = None) -> int:
     """Wait until one of the active requests is complete; returns its index.
 
     ``MPI.UNDEFINED`` where none is active.
+
+    Examples
+    --------
+    >>> requests = [Allreduce_init(comm, np.ones(1), np.zeros(1)) for _ in range(2)]
+    >>> Startall(requests)
+    >>> sorted([Waitany(requests), Waitany(requests)])
+    [0, 1]
+    >>> Waitany(requests) == MPI.UNDEFINED  # none is active any more
+    True
+    >>> for request in requests:
+    ...     request.Free()
     """
     spins = 0
     while True:
@@ -259,6 +289,17 @@ def Waitsome(
     """Wait until some of the active requests are complete; returns their indices.
 
     None where none is active.
+
+    Examples
+    --------
+    >>> requests = [Allreduce_init(comm, np.ones(1), np.zeros(1)) for _ in range(2)]
+    >>> Startall(requests)
+    >>> done = Waitsome(requests)
+    >>> set(done) <= {0, 1} and len(done) > 0
+    True
+    >>> received = Waitall(requests)
+    >>> for request in requests:
+    ...     request.Free()
     """
     spins = 0
     while True:
@@ -269,7 +310,17 @@ def Waitsome(
 
 
 def Testall(requests: Sequence[Any], statuses: list[MPI.Status] | None = None) -> bool:
-    """Local. True when all are complete, which makes them inactive; else nothing is changed."""
+    """Local. True when all are complete, which makes them inactive; else nothing is changed.
+
+    Examples
+    --------
+    >>> requests = [Allreduce_init(comm, np.ones(1), np.zeros(1)) for _ in range(2)]
+    >>> Startall(requests)
+    >>> while not Testall(requests):
+    ...     pass  # compute something else
+    >>> for request in requests:
+    ...     request.Free()
+    """
     if not Get_status_all(requests):
         return False
     Waitall(requests, statuses)
@@ -280,6 +331,18 @@ def Testany(requests: Sequence[Any], status: MPI.Status | None = None) -> tuple[
     """Local. The index of a request that is complete, and whether there is one.
 
     ``(MPI.UNDEFINED, True)`` where none is active.
+
+    Examples
+    --------
+    >>> requests = [Allreduce_init(comm, np.ones(1), np.zeros(1)) for _ in range(2)]
+    >>> Startall(requests)
+    >>> while not (found := Testany(requests))[1]:
+    ...     pass
+    >>> found[0] in (0, 1)
+    True
+    >>> received = Waitall(requests)
+    >>> for request in requests:
+    ...     request.Free()
     """
     return _any(requests, status, _tested)
 
@@ -287,14 +350,36 @@ def Testany(requests: Sequence[Any], status: MPI.Status | None = None) -> tuple[
 def Testsome(
     requests: Sequence[Any], statuses: list[MPI.Status] | None = None
 ) -> list[int] | None:
-    """Local. The indices of the active requests that are complete; None where none is active."""
+    """Local. The indices of the active requests that are complete; None where none is active.
+
+    Examples
+    --------
+    >>> requests = [Allreduce_init(comm, np.ones(1), np.zeros(1)) for _ in range(2)]
+    >>> Startall(requests)
+    >>> while not (done := Testsome(requests)):
+    ...     pass
+    >>> received = Waitall(requests)
+    >>> for request in requests:
+    ...     request.Free()
+    """
     return _some(requests, statuses, _tested)
 
 
 def Get_status_all(
     requests: Sequence[Any], statuses: list[MPI.Status] | None = None
 ) -> bool:
-    """Local. Whether all are complete; as the next two it makes none of them inactive."""
+    """Local. Whether all are complete; as the next two it makes none of them inactive.
+
+    Examples
+    --------
+    >>> requests = [Allreduce_init(comm, np.ones(1), np.zeros(1)) for _ in range(2)]
+    >>> Startall(requests)
+    >>> while not Get_status_all(requests):
+    ...     pass  # the requests stay active
+    >>> received = Waitall(requests)
+    >>> for request in requests:
+    ...     request.Free()
+    """
     found = [MPI.Status() for _ in requests]
     complete = all([
         bool(_null(request) or request.Get_status(status))
@@ -312,6 +397,16 @@ def Get_status_any(
 
     ``(MPI.UNDEFINED, True)`` where none is active. Where the MPI is older than 4.1, an inactive
     persistent request of its own counts as complete: it tells them apart in no other way.
+
+    Examples
+    --------
+    >>> requests = [Allreduce_init(comm, np.ones(1), np.zeros(1)) for _ in range(2)]
+    >>> Startall(requests)
+    >>> while not Get_status_any(requests)[1]:
+    ...     pass  # the requests stay active
+    >>> received = Waitall(requests)
+    >>> for request in requests:
+    ...     request.Free()
     """
     return _any(requests, status, _asked)
 
@@ -322,6 +417,16 @@ def Get_status_some(
     """Local. The indices of the active requests that are complete; None where none is active.
 
     Which are active is told as in :func:`Get_status_any`.
+
+    Examples
+    --------
+    >>> requests = [Allreduce_init(comm, np.ones(1), np.zeros(1)) for _ in range(2)]
+    >>> Startall(requests)
+    >>> while not Get_status_some(requests):
+    ...     pass  # the requests stay active
+    >>> received = Waitall(requests)
+    >>> for request in requests:
+    ...     request.Free()
     """
     return _some(requests, statuses, _asked)
 

@@ -34,6 +34,12 @@ class Method:
     (MPI-4.1 section 7.13), and other ranks never wait for a call of this one; the others are
     strictly ordered. ``candidate``: ``auto`` considers it. ``chooses``: it is no transport, but a
     function that makes the request of another method.
+
+    Examples
+    --------
+    >>> method = methods("reduction")["p2p"]
+    >>> method.name, method.candidate
+    ('p2p', True)
     """
 
     name: str
@@ -89,6 +95,15 @@ def register(method: Method, operation: str = EXCHANGE) -> None:
     """Local, the same on all ranks. Add a method of ``"exchange"``, ``"broadcast"`` or ``"reduction"``.
 
     Raises :class:`MethodError` where the name is taken, or there is no such operation.
+
+    Examples
+    --------
+    >>> mine = Method("mine", ".transports.p2p:PointToPoint", any_order=True, candidate=False,
+    ...               summary="as p2p")
+    >>> register(mine)
+    >>> with Alltoall_init(comm, np.zeros(comm.size), None, method="mine") as request:
+    ...     request.method
+    'mine'
     """
     known = _METHODS.get(operation)
     if known is None:
@@ -121,7 +136,15 @@ def _load_entry_points() -> None:
 
 def methods(operation: str = EXCHANGE) -> dict[str, Method]:
     """Local. The methods of ``"exchange"``, ``"broadcast"`` or ``"reduction"`` by name, in the order
-    of the documentation."""
+    of the documentation.
+
+    Examples
+    --------
+    >>> methods()["rma-notify"].any_order
+    True
+    >>> "rma-binomial" in methods("broadcast")
+    True
+    """
     _load_entry_points()
     return dict(_METHODS[operation])
 

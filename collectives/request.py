@@ -270,6 +270,18 @@ class Request(Persistent):
     ``setup_time`` is the time that initialization took on this rank, in seconds. ``chosen_by``
     says by what ``auto`` chose the method, empty where the caller did: by measuring, now or
     before, or by what usually wins.
+
+    Examples
+    --------
+    >>> request = Alltoall_init(comm, np.zeros(comm.size), None, method="rma-notify")
+    >>> request.Start()
+    >>> request.active
+    True
+    >>> request.Wait().size == comm.size
+    True
+    >>> request.state
+    'inactive'
+    >>> request.Free()
     """
 
     def __init__(self, operation: Operation, transport: Transport, resources: Resources) -> None:

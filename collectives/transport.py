@@ -67,7 +67,13 @@ class Credit(CreditCells):
 
 
 class Transport:
-    """How one request moves its data; made by its initialization on every rank."""
+    """How one request moves its data; made by its initialization on every rank.
+
+    Examples
+    --------
+    >>> issubclass(methods()["p2p"].load(), Transport)
+    True
+    """
 
     #: Most receive slots that the method can use in turn.
     most_slots: ClassVar[int] = 2

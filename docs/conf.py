@@ -16,12 +16,14 @@ version = release = pages.project()["version"]
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "pages",
 ]
-exclude_patterns = ["_build", "_ext", "results"]
+exclude_patterns = ["_build", "_ext", "_templates", "results"]
+templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"Onesided {version}"
 html_static_path = ["_static"]

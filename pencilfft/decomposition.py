@@ -25,7 +25,13 @@ Boxes = list[tuple[slice, ...] | None]
 
 
 def block(length: int, parts: int, index: int) -> tuple[int, int]:
-    """Local. The half-open range of the indices that part ``index`` of ``parts`` owns."""
+    """Local. The half-open range of the indices that part ``index`` of ``parts`` owns.
+
+    Examples
+    --------
+    >>> [block(10, 3, index) for index in range(3)]
+    [(0, 4), (4, 7), (7, 10)]
+    """
     if not 0 <= index < parts:
         raise PatternError(f"part {index} of {parts} does not exist")
     least, more = divmod(length, parts)
@@ -40,6 +46,11 @@ class PencilGeometry:
     ``grid`` holds the sizes of the grid axes and ``coords`` this rank's place on them;
     ``layout[i]`` is the grid axis over which array axis i is split. ``substart`` and ``subshape``
     are first global index and length of the block, in elements.
+
+    Examples
+    --------
+    >>> PencilGeometry((8, 6), (2, 1), (1, 0), (0, 1), 1).subshape
+    (4, 6)
     """
 
     shape: tuple[int, ...]

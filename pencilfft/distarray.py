@@ -60,6 +60,14 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
     a part of a block is nobody's block. One-dimensional arrays are whole on every rank, unless
     they come from a plan. Arguments and attributes are those of mpi4py-fft. Raises PatternError
     where the arguments do not fit each other.
+
+    Examples
+    --------
+    >>> u = DistArray((8, 6), [0, 1], val=1.0)
+    >>> u.global_shape
+    (8, 6)
+    >>> float(comm.allreduce(u.sum()))
+    48.0
     """
 
     _p0: Any = None  # Pencil or PencilGeometry; subclasses of others' making set these two
@@ -339,6 +347,12 @@ def redistribute(
     same ranks in the same order: other pencils, other process grids. All components of a tensor
     travel together, and what it needs is kept with the communicator. Returns ``target``.
     PatternError on every rank where the two do not fit.
+
+    Examples
+    --------
+    >>> rows, columns = DistArray((8, 8), [0, 1], val=1.0), DistArray((8, 8), [1, 0])
+    >>> bool((redistribute(rows, columns) == 1).all())
+    True
     """
     comm = source.comm
     with agreed(comm, "redistribute"):
@@ -381,12 +395,27 @@ def fftshift(u: DistArray, axes: int | Sequence[int] | None = None) -> DistArray
     As :func:`numpy.fft.fftshift` of the global array. ``axes`` are distributed ones, component axes
     not counted; None is all of them. Each axis that is split costs one exchange of the array.
     PatternError on every rank for an axis that does not exist.
+
+    Examples
+    --------
+    >>> u = DistArray((2 * comm.size, 4), [0, 1])
+    >>> u[:] = np.fft.fftfreq(4, 1 / 4)
+    >>> fftshift(u, axes=1)[0].tolist()
+    [-2.0, -1.0, 0.0, 1.0]
     """
     return _shifted(u, axes, False)
 
 
 def ifftshift(u: DistArray, axes: int | Sequence[int] | None = None) -> DistArray:
-    """Collective. What undoes :func:`fftshift`, as :func:`numpy.fft.ifftshift`."""
+    """Collective. What undoes :func:`fftshift`, as :func:`numpy.fft.ifftshift`.
+
+    Examples
+    --------
+    >>> u = DistArray((2 * comm.size, 4), [0, 1])
+    >>> u[:] = [-2, -1, 0, 1]
+    >>> ifftshift(u, axes=1)[0].tolist()
+    [0.0, 1.0, -2.0, -1.0]
+    """
     return _shifted(u, axes, True)
 
 
@@ -472,6 +501,13 @@ def newDistArray(
     axes has as many components as the array dimensions; ``view`` asks for a plain ndarray instead
     of a :class:`DistArray`. The leading axes of a plan with ``batch`` are there by themselves.
     Its memory is in C order, or in that of a plan with ``order="plan"``.
+
+    Examples
+    --------
+    >>> with PFFT(comm, (8, 8)) as fft:
+    ...     u = newDistArray(fft, False, val=3.0)
+    >>> u.shape == u.pencil.subshape
+    True
     """
     pencil: Any = pfft.pencil[1 if forward_output else 0]
     batch = tuple(getattr(pfft, "batch", ()))

@@ -46,7 +46,22 @@ def write_field(
     attributes: Mapping[str, Any] | None = None,
 ) -> None:
     """Collective. Write a field without its ghosts as a step of an :class:`HDF5File`, or of the
-    file of this name; ``attributes`` are stored with it."""
+    file of this name; ``attributes`` are stored with it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> from onesided.collectives import Grid
+    >>> with Grid(comm, (4, 4)) as grid:
+    ...     u = grid.empty()
+    ...     u[grid.owned] = 3.0
+    ...     write_field(grid, u, f"{folder}/grid.h5")
+    ...     u[grid.owned] = 0.0
+    ...     read_field(grid, u, f"{folder}/grid.h5")
+    ...     bool((u[grid.owned] == 3).all())
+    True
+    """
     file = filename if isinstance(filename, HDF5File) else HDF5File(filename)
     file.write(step, {name: [_Owned.of(grid, field)]}, attributes=attributes)
 
@@ -55,7 +70,22 @@ def read_field(
     grid: Grid, field: NDArray[Any], filename: Any, name: str = "field", step: int = 0
 ) -> None:
     """Collective. Fill what ranks own of a field from an :class:`HDF5File`, or from the file of
-    this name, whoever has written it."""
+    this name, whoever has written it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> from onesided.collectives import Grid
+    >>> with Grid(comm, (4, 4)) as grid:
+    ...     u = grid.empty()
+    ...     u[grid.owned] = 3.0
+    ...     write_field(grid, u, f"{folder}/grid.h5")
+    ...     u[grid.owned] = 0.0
+    ...     read_field(grid, u, f"{folder}/grid.h5")
+    ...     bool((u[grid.owned] == 3).all())
+    True
+    """
     own = _Owned.of(grid, field)
     file = filename if isinstance(filename, HDF5File) else HDF5File(filename, mode="r")
     file.read(own, name, step)

@@ -72,6 +72,11 @@ def install(method: str = METHOD, info: Mapping[str, str] | None = None) -> Inst
         mpi4py-fft is not installed.
     MethodError
         No method has this name.
+
+    Examples
+    --------
+    >>> with install():  # doctest: +SKIP
+    ...     import program_of_mpi4py_fft
     """
     find(method)
     _rebind({"Transfer": _preset(Transfer, method=method, info=dict(info or {}))})
@@ -178,6 +183,10 @@ def uninstall() -> None:
     """Local. Give mpi4py-fft its own names back; without :func:`install` nothing happens.
 
     Plans that were made meanwhile keep working.
+
+    Examples
+    --------
+    >>> uninstall()  # nothing was installed
     """
     while _rebound:
         module, name, original = _rebound.pop()

@@ -97,6 +97,11 @@ class Subcomm(Communicators):
         Sizes of the grid, free ones 0; an integer for so many free ones; None for one.
     reorder
         Whether MPI may place the ranks on the grid as suits the machine.
+
+    Examples
+    --------
+    >>> len(Subcomm(comm, 2))  # one for each of two axes
+    2
     """
 
     def __new__(
@@ -168,6 +173,12 @@ class Pencil:
         The axis along which the block is whole.
 
     Raises PatternError, locally, where they do not fit each other.
+
+    Examples
+    --------
+    >>> pencil = Pencil(Subcomm(comm, 2), (8, 6), axis=1)
+    >>> pencil.subshape[1]
+    6
     """
 
     def __init__(self, subcomm: Sequence[MPI.Comm], shape: Sequence[int], axis: int = -1) -> None:

@@ -123,6 +123,15 @@ class PFFT:
 
     A plan owns requests and window memory: leave it with ``with`` or :meth:`destroy`. One that is
     dropped warns, and is freed by the next plan that is made or destroyed on its communicator.
+
+    Examples
+    --------
+    >>> with PFFT(comm, (8, 8, 8), dtype=float) as fft:
+    ...     u = newDistArray(fft, False, val=1)
+    ...     u_hat = fft.forward(u)
+    ...     again = np.array(fft.backward(u_hat))
+    >>> np.allclose(again, 1)
+    True
     """
 
     #: Extents of the leading axes that are not distributed.

@@ -263,6 +263,16 @@ class Transfer:
 
     ``method`` and ``info`` as in :func:`~onesided.collectives.Alltoallw_init`. Raises PatternError
     where the shapes do not fit.
+
+    Examples
+    --------
+    >>> shape = 2 * comm.size, 3 * comm.size
+    >>> rows, columns = np.ones((2, shape[1])), np.zeros((shape[0], 3))
+    >>> transfer = Transfer(comm, shape, float, rows.shape, 1, columns.shape, 0)
+    >>> transfer.forward(rows, columns)
+    >>> bool((columns == 1).all())
+    True
+    >>> transfer.destroy()
     """
 
     def __init__(
@@ -373,6 +383,13 @@ def transpose(
     other way round; both are local along all other axes. Any memory orders; the arrays may be
     others in every call, and what it needs is kept with the communicator. PatternError on every
     rank where the arrays do not fit on one.
+
+    Examples
+    --------
+    >>> rows, columns = np.ones((2, 3 * comm.size)), np.zeros((2 * comm.size, 3))
+    >>> transpose(comm, rows, columns, (1, 0))
+    >>> bool((columns == 1).all())
+    True
     """
     with agreed(comm, "transpose"):
         for array in (source, target):

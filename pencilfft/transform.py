@@ -154,6 +154,15 @@ class Transform:
 
     The input is read once and left as it is, unless the plan may overwrite it; the output is
     written once, and nothing is allocated where both are given and fit.
+
+    Examples
+    --------
+    >>> with PFFT(comm, (8, 8)) as fft:
+    ...     u, u_hat = newDistArray(fft, False, val=2), newDistArray(fft)
+    ...     found = fft.forward(u, u_hat)  # into the caller's own array
+    ...     fft.forward.Start(u, u_hat)  # begun now, completed later
+    ...     fft.forward.Wait() is u_hat
+    True
     """
 
     def __init__(

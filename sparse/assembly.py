@@ -61,6 +61,13 @@ def from_triplets(
     Raises the same error on every rank: ``ValueError`` where lengths differ or an index is out
     of range, ``TypeError`` where indices are no integers or a dtype cannot hold the values,
     ``MismatchError`` where ranks pass different shapes.
+
+    Examples
+    --------
+    >>> rows = cols = np.arange(comm.rank, 6, comm.size)  # any entries on any rank
+    >>> with from_triplets(comm, rows, cols, np.ones(len(rows)), (6, 6)) as A:
+    ...     A.nnz
+    6
     """
     with agreed(comm, f"from_triplets with shape={tuple(shape)}, dtype={dtype}"):
         shape = operator.index(shape[0]), operator.index(shape[1])
@@ -83,6 +90,16 @@ class Assembler:
         for nodes, stiffness in elements:                      # any of them on any rank
             assembler.add(nodes[:, None], nodes[None, :], stiffness)
         A = assembler.assemble()
+
+    Examples
+    --------
+    >>> nodes = np.array([[0, 1]] if comm.rank == 0 else []).reshape(-1, 2)  # an element
+    >>> assembler = Assembler(comm, shape=(2, 2))
+    >>> for each in nodes.astype(int):
+    ...     assembler.add(each[:, None], each[None, :], [[1.0, -1], [-1, 1]])
+    >>> with assembler.assemble() as A:
+    ...     A.nnz
+    4
     """
 
     matrix: DistMatrix
@@ -269,6 +286,13 @@ def from_scipy(
     Raises the same error on every rank: ``TypeError`` where root's matrix is none, or the dtype
     cannot hold its values; ``ValueError`` where it is not two-dimensional; ``MismatchError`` where
     ranks pass different roots or dtypes.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> with from_scipy(comm, scipy.sparse.eye_array(4) if comm.rank == 0 else None) as A:
+    ...     A.nnz
+    4
     """
     csr = sparse.csr_array((0, 0))
     with agreed(comm, f"from_scipy with root={root}, dtype={dtype}"):
@@ -310,6 +334,14 @@ def from_rows(
 
     Raises the same error on every rank: ``TypeError`` where rows are none or the dtype cannot hold
     their values, ``ValueError`` where the columns differ.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> mine = scipy.sparse.eye_array(2, 2 * comm.size, k=2 * comm.rank, format="csr")
+    >>> with from_rows(comm, mine) as A:
+    ...     A.shape == (2 * comm.size, 2 * comm.size)
+    True
     """
     csr = sparse.csr_array((0, 0))
     with agreed(comm):

@@ -37,6 +37,13 @@ def diags(
     a list. ``partition`` is that of the rows, even blocks of ``shape`` without one; without a shape
     the matrix is square. Other arguments as of :func:`from_triplets`. Raises the same error on
     every rank: ``ValueError`` for lengths that do not fit, ``TypeError`` without both.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> A.nnz
+    22
+    >>> A.Free()
     """
     single = isinstance(offsets, int | np.integer)
     places = [int(offsets)] if single else [int(offset) for offset in offsets]  # type: ignore
@@ -74,6 +81,15 @@ def kron(A: DistMatrix, B: Any) -> DistMatrix:
     B is a DistMatrix, of which every rank gets all rows for this, or a SciPy matrix, the same on
     every rank. Who owns a row of A owns the rows that come of it. Made as A was. ``TypeError`` on
     every rank where one of the two is none.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> import scipy.sparse
+    >>> with kron(A, scipy.sparse.eye_array(2)) as both:
+    ...     both.shape
+    (16, 16)
+    >>> A.Free()
     """
     with agreed(A.comm, "kron"):
         if not isinstance(B, DistMatrix) and not sparse.issparse(B):
@@ -98,6 +114,14 @@ def block_array(blocks: Sequence[Sequence[DistMatrix | None]], **how: Any) -> Di
     Rows are shared out anew, balanced by entries, in one numbering; ``how``: the keywords of
     :func:`from_triplets`. Raises the same error on every rank: ``ValueError`` where shapes do not
     fit, or a row or column of blocks has none.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> with block_array([[A, None], [None, A]]) as both:
+    ...     both.shape
+    (16, 16)
+    >>> A.Free()
     """
     every = [(i, j, B) for i, row in enumerate(blocks) for j, B in enumerate(row) if B is not None]
     if not every:

@@ -10,15 +10,33 @@ from onesided.collectives import OnesidedError
 
 
 class MatrixFileError(OnesidedError, ValueError):
-    """A file that holds no valid matrix, or not the whole of it; names the file."""
+    """A file that holds no valid matrix, or not the whole of it; names the file.
+
+    Examples
+    --------
+    >>> issubclass(MatrixFileError, ValueError)
+    True
+    """
 
 
 class MatrixMarketError(MatrixFileError):
-    """A file that is not, or not whole, or not valid Matrix Market; names the file and line."""
+    """A file that is not, or not whole, or not valid Matrix Market; names the file and line.
+
+    Examples
+    --------
+    >>> issubclass(MatrixMarketError, ValueError)
+    True
+    """
 
 
 class HarwellBoeingError(MatrixFileError):
-    """A Harwell-Boeing or Rutherford-Boeing file that is not valid; names the file and line."""
+    """A Harwell-Boeing or Rutherford-Boeing file that is not valid; names the file and line.
+
+    Examples
+    --------
+    >>> issubclass(HarwellBoeingError, ValueError)
+    True
+    """
 
 
 @contextmanager

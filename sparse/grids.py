@@ -22,6 +22,11 @@ def stencil27(n: int | Sequence[int], rows: tuple[int, int] | None = None) -> sp
     26 on the diagonal and -1 for each of up to 26 neighbors of a grid point; the last grid axis
     varies fastest. ``n`` may also be the three extents of the grid. Columns are global: the shape
     is ``(rows[1] - rows[0], n**3)``. ``ValueError`` for rows or extents that there are not.
+
+    Examples
+    --------
+    >>> stencil27(3, rows=(0, 9)).shape
+    (9, 27)
     """
     return _stencil(n, rows, _CUBE)
 
@@ -29,6 +34,11 @@ def stencil27(n: int | Sequence[int], rows: tuple[int, int] | None = None) -> sp
 def stencil7(n: int | Sequence[int], rows: tuple[int, int] | None = None) -> sparse.csr_array:
     """Local. Rows of the 7-point matrix of an n x n x n grid: 6 on the diagonal, -1 for each
     neighbor along an axis; otherwise as :func:`stencil27`.
+
+    Examples
+    --------
+    >>> stencil7(3).shape, int(stencil7(3).diagonal()[0])
+    ((27, 27), 6)
     """
     return _stencil(n, rows, _CROSS)
 

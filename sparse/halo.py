@@ -32,6 +32,12 @@ class HaloPattern:
     ``send_index``: the owned entries that neighbors need, by destination, ``send_counts[p]`` of
     them for rank ``p``; ``recv_counts[p]``: ghosts that rank ``p`` owns; ``ghosts``: their global
     indices.
+
+    Examples
+    --------
+    >>> nothing = np.zeros(0, int)
+    >>> HaloPattern(4, nothing, nothing, nothing, nothing).n_own
+    4
     """
 
     n_own: int
@@ -93,6 +99,14 @@ class Halo:
 
     ``k`` vectors travel at once: x is (n,) for one, (n, k) for more. The numbers of the
     :class:`HaloPattern` count rows of k elements.
+
+    Examples
+    --------
+    >>> nothing = np.zeros(0, int)
+    >>> counts = np.zeros(comm.size, int)
+    >>> pattern = HaloPattern(4, nothing, nothing, counts, counts)
+    >>> halo = Halo(comm, pattern, np.dtype(float), method="p2p", info=None)
+    >>> halo.Free()
     """
 
     def __init__(

@@ -36,6 +36,13 @@ class Linear(ABC):
     the operands of this rank: what is wrong with them raises there, and the others wait for it, as
     do those whose form is known where another rank comes with a new one. ``multiply`` looks at
     nothing.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> isinstance(A, Linear)
+    True
+    >>> A.Free()
     """
 
     __array_ufunc__ = None  # a NumPy array on the left leaves the operation to this class
@@ -281,6 +288,17 @@ class LinearOperator(Linear):
     """A distributed linear map that a function multiplies by; no entries are stored.
 
     Solvers, and ``@``, take it as they take a matrix. It owns nothing: there is nothing to free.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> def multiply(x, y):
+    ...     y[:] = 2 * (A @ x)
+    >>> twice = LinearOperator(comm, A.row_partition, A.col_partition, multiply)
+    >>> y = twice @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> float(comm.allreduce(y.sum()))
+    4.0
+    >>> A.Free()
     """
 
     def __init__(

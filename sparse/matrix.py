@@ -64,6 +64,16 @@ class DistMatrix(Linear, Scoped):
     ``method`` (of its request), ``kernel_name`` (the local product that it uses), ``version`` (a
     number that changes with the values), ``ordering`` (how the caller's numbering was permuted, or
     None), ``kept`` (what solvers have lowered for this matrix as it is).
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> A.shape, A.nnz
+    ((8, 8), 22)
+    >>> y = A @ np.ones(A.col_range[1] - A.col_range[0])  # this rank's block
+    >>> float(comm.allreduce(y.sum()))
+    2.0
+    >>> A.Free()
     """
 
     def __init__(

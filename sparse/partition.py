@@ -18,6 +18,12 @@ class Partition:
     """A disjoint assignment of the indices 0 .. size-1 to parts, each one contiguous block.
 
     Part ``p`` owns the half-open range ``starts[p]:starts[p + 1]``; a part may be empty.
+
+    Examples
+    --------
+    >>> partition = Partition(np.array([0, 4, 8]))
+    >>> partition.size, partition.parts
+    (8, 2)
     """
 
     starts: NDArray[np.int64]

@@ -24,6 +24,13 @@ class MatrixReport:
     exchanges with; ``product_bytes``: what a product reads and writes at least, on this rank
     (matrix, x, y, what is packed for others, ghosts); ``sent[p, q]``: bytes that rank ``p`` sends
     to rank ``q`` in a product.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> int(A.report().nonzeros.sum())
+    22
+    >>> A.Free()
     """
 
     shape: tuple[int, int]

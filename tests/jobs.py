@@ -159,7 +159,7 @@ REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes"]
 BROADCASTS = ["specifications", "holes", "in_many_segments", "memory_in_use", "one_copy",
               "child_order"]  # fmt: skip
 DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "rma-fence]", "p2p")]
-DEEP = ["changing_roots", "at_once", "back_to_back"]
+DEEP = ["changing_roots", "at_once"]
 WITHOUT = ["kind=create", "kind=allocate", "roots", "windows", "own", "linear", "receivers"]
 
 # without what breaks rounds: off the node that leaves windows, of which MPICH complains at the end
@@ -296,6 +296,7 @@ PENCILFFT = {
     "cases_fft_wisdom": FFT,
     "cases_fft_dropin": [*on(1, 2), *full(4)],
     "cases_fft_line": [*FFT, *on(7, select="case_lines[char=D", thin=True)],
+    "cases_fluidfft": on(1, 2, 3),
     "cases_fft_nonblocking": FFT,
     "cases_io": [*on(3, thin=True), *full(1, 2, 4, 6),
                  Job(4, "disk", 2, (("ONESIDED_IO_DISK", "1"),), full=True, needs="virtual")],

@@ -95,7 +95,7 @@ def test_a_program_of_the_gallery(program, ranks):
 
 
 def test_the_gallery_shows_every_program_with_a_small_picture():
-    shown = [name for _, name in GENERATED.findall(PAGES["docs/gallery/index.md"])]
+    shown = re.findall(r"{literalinclude} (\w+)\.py", PAGES["docs/gallery/index.md"])
     assert sorted(shown) == [path.stem for path in GALLERY]
     for path in GALLERY:
         assert 1000 < path.with_suffix(".png").stat().st_size < 150_000, path
@@ -200,21 +200,47 @@ def test_tables_in_pages_are_those_of_the_results_and_the_registry(pages):
         assert pages.tables(text) == text, f"{page}: run docs/_ext/pages.py"
 
 
+#: Numbers that sentences quote: the page, the words around the least and the largest, and the cells
+#: of which they are that: files, how the names of rows begin, and columns.
+QUOTED = [
+    ("which-method", r"from `empty` \| rounds in (.*) to (.*) of the time of", "mpich openmpi",
+     ("two slots", "memory from"), slice(0, 5)),
+    ("which-method", r"1 to 16 MiB \| (.*) to (.*) of it", "mpich openmpi",
+     ("two slots", "memory from"), slice(5, None)),
+    ("which-method", r"on MPICH (.*) to (.*) of it;", "mpich", ("a plain",), slice(None)),
+    ("which-method", r"on Open MPI (.*) to (.*) up to 8 KiB", "openmpi", ("a plain",), slice(0, 3)),
+    ("which-method", r"from 128 KiB on \((.*) to (.*)\)", "openmpi", ("a plain",), slice(4, None)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "words", "files", "rows", "columns"), QUOTED)
+def test_numbers_in_sentences_are_those_of_the_results(page, words, files, rows, columns):
+    (quoted,) = re.findall(words, PAGES[f"docs/{page}.md"])
+    tables = [json.loads((DOCS / "results" / f"rounds-{mpi}.json").read_text())
+              for mpi in files.split()]  # fmt: skip
+    cells = [cell for table in tables for row in table["rows"] if row["name"].startswith(rows)
+             for cell in row["measured"][columns]]  # fmt: skip
+    assert quoted == (min(cells, key=float), max(cells, key=float))
+
+
 def test_pictures_in_files_are_what_is_drawn(pages):
     for name, draw in pages.drawings.FILES.items():
         text = (DOCS / "pictures" / name).read_text(encoding="utf-8")
         assert text == draw() + "\n", f"{name}: run docs/_ext/drawings.py"
 
 
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.parametrize("package", ["collectives", "pencilfft", "sparse"])
+def test_examples_of_the_reference(package, ranks):
+    program = mpi_harness.TESTS / "programs" / "examples.py"
+    outcome = servers.run(program, ranks, package, timeout=90)
+    assert outcome.kind == "pass", outcome.report()
+
+
 @pytest.mark.parametrize("package", ["collectives", "pencilfft", "sparse"])
 def test_every_public_name_is_documented(package):
     module = import_module(f"onesided.{package}")
-    shown = [
-        name
-        for what, words in GENERATED.findall(PAGES[f"docs/reference/{package}.md"])
-        if what == "api"
-        for name in words.split()[1:]
-    ]
+    shown = re.findall(r"^   (\w+)$", PAGES[f"docs/reference/{package}.md"], re.MULTILINE)
     assert sorted(shown) == sorted(module.__all__)
     silent = []
     for name in module.__all__:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-import tracemalloc
 from collections import defaultdict, deque
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +12,7 @@ import pytest
 from onesided.collectives import Extents, PatternError
 from onesided.collectives.passive import windows
 from onesided.collectives.passive.notices import CLOSING, FAILED, Notices
-from onesided.collectives.passive.relay import LOOKS, SHORTEST, SPINS, Backoff
 from onesided.collectives.passive.windows import (
-    Description,
-    SideWindows,
     as_displacement,
     bytes_of,
     check_root,
@@ -34,25 +29,6 @@ def test_extents_are_those_of_every_rank():
     with pytest.raises(PatternError, match="displacement -1"):
         extents.check(-1, 0)
     extents.check(10, 0)
-
-
-def test_a_check_does_not_look_at_every_rank():
-    class Watched(tuple):
-        looks = 0
-
-        def __iter__(self):
-            Watched.looks += 1
-            return super().__iter__()
-
-    extents = Extents(Watched([64, 32, 64, 64]), Watched([8, 8, 1, 8]))
-    before = Watched.looks
-    assert before  # when they are made
-    extents.check(2, 16)
-    assert Watched.looks == before
-    with pytest.raises(PatternError, match=r"displacement 3 .* rank 1, which has 32 bytes"):
-        extents.check(3, 16)
-    with pytest.raises(PatternError, match=r"displacement 1 .* rank 0, which has 64 bytes"):
-        extents.check(1, 64)
 
 
 class Recorder:
@@ -107,37 +83,6 @@ def test_displacements_and_roots():
     check_root(2, np.int64(2))
     with pytest.raises(PatternError, match="rank 2 broadcasts with root 1"):
         check_root(2, 1)
-
-
-def rests(longest, looks, worked=lambda look: False):
-    """The sleeps of so many looks."""
-    slept = []
-    backoff = Backoff(longest, slept.append)
-    for look in range(looks):
-        backoff(worked(look))
-    return slept
-
-
-def test_rests_grow_up_to_the_longest():
-    slept = rests(0.001, SPINS + 10 * LOOKS)
-    assert slept[:4] == pytest.approx([SHORTEST, 2 * SHORTEST, 4 * SHORTEST, 8 * SHORTEST])
-    assert slept[-1] == 0.001
-    assert len(slept) == 11
-    assert max(rests(0.001, 100_000)) == 0.001
-
-
-def test_rests_stay_short_while_something_is_expected():
-    slept = []
-    backoff = Backoff(0.001, slept.append)
-    for _ in range(SPINS + 100 * LOOKS):
-        backoff(False, expecting=True)
-    assert max(slept) <= 2 * SHORTEST
-    assert len(slept) > 50
-
-
-def test_no_rest_after_work_and_none_at_all():
-    assert rests(0.001, 1000, lambda look: look % SPINS == 0) == []
-    assert rests(0, 1000) == []
 
 
 # -- notices ---------------------------------------------------------------------------------------
@@ -295,73 +240,3 @@ def test_the_words_of_a_failure(words):
         assert len(notices.failed[2]) >= min(len(words), 200)
 
 
-# -- polls -----------------------------------------------------------------------------------------
-
-
-class Part:
-    """Stands for a window: this rank's part of it."""
-
-    def __init__(self, comm, words, resources):
-        self.memory = bytearray(8 * words)
-        self.words = np.frombuffer(self.memory, np.int64)
-
-    def tomemory(self):
-        return self.memory
-
-    def Sync(self):
-        pass
-
-    def Flush(self, rank):
-        pass
-
-    def Accumulate(self, word, rank, place, op):
-        self.words[place] = word[0]
-
-    def Put(self, words, rank, place):
-        self.words[place : place + len(words)] = words
-
-    def Fetch_and_op(self, nothing, word, rank, place, op):
-        word[0] = self.words[place]
-
-
-@pytest.fixture
-def sides(monkeypatch):
-    """Side windows of rank 0, who is the target of its own requests, by number of ranks."""
-    monkeypatch.setattr(windows, "_locked", Part)
-    resources = SimpleNamespace(on_release=lambda action: None)
-    return lambda size: SideWindows(SimpleNamespace(rank=0, size=size), resources)
-
-
-def test_a_request_is_seen_until_it_is_accepted(sides):
-    side = sides(5)
-    assert side.requested() == []
-    assert not side.expecting()
-    for root, number in ((3, 1), (4, 1), (3, 2)):
-        side.warn(0, root, number)
-        assert side.expecting()
-        assert side.requested() == []
-        side.announce(0, root, number, Description(7, number, 10 * root, 99))
-        assert side.requested() == [(root, number)]
-        assert side.describe(root) == (7, number, 10 * root, 99)
-        assert not side.expecting()
-        side.accept(root, number)
-        assert side.requested() == []
-    side.forget()
-    assert side.requested() == []
-    assert not side.expecting()
-
-
-def test_a_poll_that_finds_nothing_makes_no_lists(sides):
-    side = sides(20_000)
-    side.warn(0, 19_999, 1)
-    side.announce(0, 19_999, 1, Description(0, 1, 0, 8))
-    assert side.requested() == [(19_999, 1)]
-    side.accept(19_999, 1)
-    tracemalloc.start()
-    try:
-        assert side.requested() == []
-        assert not side.expecting()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 20_000  # a byte for each rank would be more

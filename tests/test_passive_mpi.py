@@ -6,11 +6,6 @@ import mpi_harness
 import pytest
 
 PROGRAM = mpi_harness.TESTS / "programs" / "passive.py"
-full = pytest.mark.full
-RANKS = [1, 3, pytest.param(2, marks=full), pytest.param(4, marks=full)]
-SOME = ["every_root", "changing_roots", "at_once", "back_to_back"]
-
-
 def ends(kind, ranks=3, **kwargs):
     """A run of the program that is good to its end."""
     outcome = mpi_harness.run(PROGRAM, ranks, kind, timeout=60, **kwargs)
@@ -32,10 +27,6 @@ def test_a_program_ends_with_a_broadcast_under_way(kind):
     text = ends(kind)
     if kind == "finalize":
         assert text.count("right, 1 thread") == 3, text
-
-
-def test_python_code_that_keeps_the_interpreter_lock():
-    assert ends("python").count("right") == 3
 
 
 @pytest.mark.some(1)

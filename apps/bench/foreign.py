@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from onesided.apps.cli.failures import CommandError, from_rank_0, rest
 from onesided.apps.cli.launch import launcher_environment, launcher_flags
 from onesided.apps.cli.machine import Layout
 from onesided.collectives import agreed
+from onesided.collectives.hardware import usable_cores
 
 # A folder that all ranks of a node use for a while.
 
@@ -236,13 +237,19 @@ def _is_ours(folder: Path) -> bool:
 @contextmanager
 def every_core() -> Iterator[int]:
     """Local. Within, children may use all cores, as many as it yields, though we may be bound."""
-    before = os.sched_getaffinity(0)
+    before = usable_cores()
     with suppress(OSError):
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        _bind(range(os.cpu_count() or 1))
     try:
-        yield len(os.sched_getaffinity(0))
+        yield len(usable_cores())
     finally:
-        os.sched_setaffinity(0, before)
+        _bind(before)
+
+
+def _bind(cores: Iterable[int]) -> None:
+    """Local. This process runs on these cores, where the system lets one choose."""
+    if sys.platform == "linux":
+        os.sched_setaffinity(0, cores)
 
 
 def finished(

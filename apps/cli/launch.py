@@ -160,13 +160,20 @@ def launch(
     ``watch`` is called with the job in a thread; ``asked`` gets the signals that come meanwhile.
     """
     mpiexec, version = find_mpiexec()
-    cores = len(os.sched_getaffinity(0))
+    cores = _cores()
     embedded = mpiexec.parent == Path(sys.executable).parent
     needed = launcher_environment(version, ranks, cores, root=os.geteuid() == 0, embedded=embedded)
     command = [str(mpiexec), *launcher_flags(version, ranks, cores), "-n", str(ranks)]
     command += [sys.executable, "-m", "onesided.apps", *words]
     environment = needed | _terminal() | os.environ
     return _run(command, environment, watch, asked, filtered=is_open_mpi(version))
+
+
+def _cores() -> int:
+    """Local. As ``collectives.hardware`` has it, which imports MPI."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _version(mpiexec: Path) -> str:

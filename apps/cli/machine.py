@@ -18,7 +18,7 @@ from pathlib import Path
 from mpi4py import MPI
 
 from onesided.collectives.context import Context
-from onesided.collectives.hardware import processor
+from onesided.collectives.hardware import processor, usable_cores
 
 #: How the names of variables begin that have a say in a time.
 VARIABLES = (
@@ -150,7 +150,7 @@ def begin(comm: MPI.Intracomm) -> None:
     _begun.update({
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "load": os.getloadavg()[0],
-        "binding": comm.allgather(sorted(os.sched_getaffinity(0))),
+        "binding": comm.allgather(sorted(usable_cores())),
         "environment": environment(),
     })  # fmt: skip
 
@@ -163,17 +163,12 @@ def version_lines() -> str:
     return f"onesided {found.get('onesided', 'from its sources')}, {mpi}\n{below}\n"
 
 
-def cores() -> int:
-    """Local. Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
 def all_cores(comm: MPI.Intracomm) -> tuple[int, int]:
     """Collective. How many hosts there are, and how many cores the ranks together may use.
 
     Virtual nodes of one machine are one host: they share its cores.
     """
-    mine = (boot(), sorted(os.sched_getaffinity(0)))
+    mine = (boot(), sorted(usable_cores()))
     everyone = comm.allgather(mine)
     cores = {(boot, core) for boot, usable in everyone for core in usable}
     return len({boot for boot, _ in everyone}), len(cores)
@@ -197,7 +192,7 @@ def facts(comm: MPI.Intracomm) -> dict[str, object]:
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "processor": processor(),
-        "cores": cores(),
+        "cores": len(usable_cores()),
         "all_cores": usable,
         "hosts": hosts,
         "ranks": comm.size,

@@ -137,7 +137,17 @@ def Bcast_init(
         exist or differs between ranks, sizes or dtypes that differ, a buffer that is none, has
         gaps, holds Python objects or is read-only on a rank that receives.
 
-    Source: ``MPI_Bcast_init`` of MPI-4.1; the methods as named in :mod:`..registry`.
+    References
+    ----------
+    ``MPI_Bcast_init`` of MPI-4.1; the methods as named in :mod:`..registry`.
+
+    Examples
+    --------
+    >>> data = np.arange(3.0) if comm.rank == 0 else np.zeros(3)
+    >>> with Bcast_init(comm, data, root=0) as request:
+    ...     request.Start()
+    ...     request.Wait().tolist()
+    [0.0, 1.0, 2.0]
     """
 
     def read(context: Context, buf: Any) -> tuple[int, Side]:

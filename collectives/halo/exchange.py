@@ -52,6 +52,17 @@ class HaloExchange(Persistent):
     with an array per field, of those that take turns the one whose turn it was.
     ``Test(status=None)`` tells whether the round is complete, which makes the exchange inactive.
     ``setup_time`` is the time that initialization took on this rank, in seconds.
+
+    Examples
+    --------
+    >>> u = np.array([0.0, 1, 2, 0])  # two cells between two ghosts
+    >>> ring = comm.Create_cart([comm.size], periods=[True])
+    >>> with HaloExchange(ring, u, 1) as halo:
+    ...     halo.Start()
+    ...     received = halo.Wait()
+    >>> u.tolist()
+    [2.0, 1.0, 2.0, 1.0]
+    >>> ring.Free()
     """
 
     noun = "halo exchange"

@@ -28,6 +28,12 @@ class Face:
     (-1, 0), and () where the neighbors were listed. The keys tell several boxes of a pair of ranks
     apart: ``send_key`` on this side is the neighbor's ``recv_key``. What has a later ``stage`` is
     sent when all of the earlier ones has come.
+
+    Examples
+    --------
+    >>> face = Face(0, (slice(1, 2),), (slice(3, 4),), offset=(-1,))
+    >>> face.rank, face.offset
+    (0, (-1,))
     """
 
     rank: int

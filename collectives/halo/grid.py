@@ -71,6 +71,14 @@ class Grid(Decomposition, Scoped):
     """A grid of cells in blocks, one per rank, with ghost layers around them.
 
     What is where is told by its :class:`~.decomposition.Decomposition`.
+
+    Examples
+    --------
+    >>> grid = Grid(comm, (8, 6), halo=1, boundary=0.0)
+    >>> u = grid.empty()
+    >>> u[grid.owned] = 1.0
+    >>> u = grid.update(u)  # all ghosts, from the neighbors or the boundary
+    >>> grid.Free()
     """
 
     def __init__(

@@ -155,7 +155,13 @@ class Receiver:
 
 @dataclass(frozen=True)
 class PartitionedMethod:
-    """A transport: its name and where it is. ``candidate``: ``auto`` considers it."""
+    """A transport: its name and where it is. ``candidate``: ``auto`` considers it.
+
+    Examples
+    --------
+    >>> partitioned_methods()["p2p"].name
+    'p2p'
+    """
 
     name: str
     module: str
@@ -187,7 +193,13 @@ _METHODS = (
 
 
 def partitioned_methods() -> dict[str, PartitionedMethod]:
-    """Local. The transports of partitioned sends by name; ``auto`` takes the first that suits."""
+    """Local. The transports of partitioned sends by name; ``auto`` takes the first that suits.
+
+    Examples
+    --------
+    >>> "rma" in partitioned_methods()
+    True
+    """
     return {method.name: method for method in _METHODS}
 
 

@@ -78,6 +78,16 @@ class PartitionedRequest(Persistent):
     of other threads; ``Test(status=None)`` tells whether the round is complete, and makes the
     request inactive then. Both advance all requests of the process that are late. ``Wait`` returns
     the buffer as it was given.
+
+    Examples
+    --------
+    >>> source, target = np.arange(8.0), np.zeros(8)
+    >>> send = Psend_init(comm, source, 4, comm.rank)  # to itself
+    >>> receive = Precv_init(comm, target, 2, comm.rank)
+    >>> isinstance(send, PartitionedRequest) and isinstance(receive, PartitionedRequest)
+    True
+    >>> for request in (send, receive):
+    ...     request.Free()
     """
 
     _end: Any  # a Sender or a Receiver, once the sides know each other
@@ -391,6 +401,17 @@ class PartitionedSend(PartitionedRequest):
 
     A partition must not be modified from its mark until the request is inactive again. Threads may
     mark in any order and at the same time; a mark never waits for the peer.
+
+    Examples
+    --------
+    >>> source, target = np.arange(8.0), np.zeros(8)
+    >>> send = Psend_init(comm, source, 4, comm.rank)  # to itself
+    >>> receive = Precv_init(comm, target, 2, comm.rank)
+    >>> Startall([receive, send])
+    >>> send.Pready_range(0, 3)
+    >>> received = Waitall([send, receive])
+    >>> for request in (send, receive):
+    ...     request.Free()
     """
 
     def __init__(self, arguments: Arguments) -> None:
@@ -559,6 +580,21 @@ class PartitionedReceive(PartitionedRequest):
 
     The buffer is the peer's from ``Start`` until ``Wait``, but for the partitions of which
     :meth:`Parrived` has said that they are there.
+
+    Examples
+    --------
+    >>> source, target = np.arange(8.0), np.zeros(8)
+    >>> send = Psend_init(comm, source, 4, comm.rank)  # to itself
+    >>> receive = Precv_init(comm, target, 2, comm.rank)
+    >>> Startall([receive, send])
+    >>> send.Pready_list([0, 1, 2, 3])
+    >>> while not receive.Parrived(0):
+    ...     pass
+    >>> target[:4].tolist()
+    [0.0, 1.0, 2.0, 3.0]
+    >>> received = Waitall([send, receive])
+    >>> for request in (send, receive):
+    ...     request.Free()
     """
 
     def __init__(self, arguments: Arguments) -> None:
@@ -661,7 +697,23 @@ def Psend_init(
     Raises :class:`PatternError` for partitions that do not divide the buffer, a buffer that is not
     contiguous, and tags or ranks out of range, :class:`MethodError` for an unknown method.
 
-    Source: MPI-4.1 section 4.2.1.
+    References
+    ----------
+    MPI-4.1 section 4.2.1.
+
+    Examples
+    --------
+    >>> source, target = np.arange(8.0), np.zeros(8)
+    >>> send = Psend_init(comm, source, 4, comm.rank)  # to itself
+    >>> receive = Precv_init(comm, target, 2, comm.rank)
+    >>> Startall([receive, send])
+    >>> for part in (3, 0, 2, 1):  # from any thread
+    ...     send.Pready(part)
+    >>> received = Waitall([send, receive])
+    >>> bool((target == source).all())
+    True
+    >>> for request in (send, receive):
+    ...     request.Free()
     """
     check_name(method)
     given = read_arguments(comm, buf, partitions, dest, tag, aggregate, SENDER, method, info)
@@ -681,7 +733,22 @@ def Precv_init(
     Raises as :func:`Psend_init` does, and :class:`ResourceError` for more than 4,096 receives from
     one rank at a time.
 
-    Source: MPI-4.1 section 4.2.1.
+    References
+    ----------
+    MPI-4.1 section 4.2.1.
+
+    Examples
+    --------
+    >>> source, target = np.arange(8.0), np.zeros(8)
+    >>> send = Psend_init(comm, source, 4, comm.rank)  # to itself
+    >>> receive = Precv_init(comm, target, 2, comm.rank)
+    >>> Startall([receive, send])
+    >>> send.Pready_range(0, 3)
+    >>> received = Waitall([send, receive])
+    >>> target.tolist() == source.tolist()
+    True
+    >>> for request in (send, receive):
+    ...     request.Free()
     """
     check_name(method)
     given = read_arguments(comm, buf, partitions, source, tag, aggregate, RECEIVER, method, info)

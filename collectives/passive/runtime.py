@@ -61,6 +61,18 @@ class OneSidedBroadcast:
     (:class:`~onesided.collectives.passive.relay.Broadcaster`). From :meth:`register` until the
     runtime is closed it alone holds an epoch on the window: the caller opens none, and does not
     free it.
+
+    Examples
+    --------
+    >>> window = MPI.Win.Allocate(24, 1, comm=comm)
+    >>> with OneSidedBroadcast(comm) as broadcast:
+    ...     number = broadcast.register(window)
+    ...     if comm.rank == 0:
+    ...         count = broadcast.bcast(np.arange(3.0), number, 0, 0)  # nobody else has to call
+    ...     count = broadcast.wait(number, 1, 0)
+    >>> np.frombuffer(window.tomemory(), float).tolist()
+    [0.0, 1.0, 2.0]
+    >>> window.Free()
     """
 
     def __init__(

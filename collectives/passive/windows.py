@@ -37,7 +37,12 @@ PIECE = 1 << 30
 
 @dataclass(frozen=True)
 class Extents:
-    """Of every rank: ``sizes``, the bytes of its window, and ``units``, those of a displacement."""
+    """Of every rank: ``sizes``, the bytes of its window, and ``units``, those of a displacement.
+
+    Examples
+    --------
+    >>> Extents((80, 64), (8, 8)).check(4, 32)  # 32 bytes at place 4 fit on both ranks
+    """
 
     sizes: tuple[int, ...]
     units: tuple[int, ...]
@@ -69,6 +74,13 @@ def extents_of(comm: MPI.Comm, window: MPI.Win) -> Extents:
     Raises on every rank: :class:`RequestError` where the window has been freed,
     :class:`PatternError` where its ranks are not those of ``comm`` in the same order,
     :class:`UnsupportedError` for a dynamic window, or one without the unified memory model.
+
+    Examples
+    --------
+    >>> window = MPI.Win.Allocate(24, 1, comm=comm)
+    >>> extents_of(comm, window).sizes[0]
+    24
+    >>> window.Free()
     """
     error: Exception | None = None
     mine = (0, 1)
@@ -251,6 +263,16 @@ def bcast_linear(
     Raises :class:`PatternError` where the caller is not the root, for a buffer that is not
     contiguous, and where the data do not fit; :class:`RequestError` for a freed window and for
     one with an open epoch. (The paper's loop runs from 0 to p; there are p ranks, 0 to p - 1.)
+
+    Examples
+    --------
+    >>> window = MPI.Win.Allocate(24, 1, comm=comm)
+    >>> if comm.rank == 0:
+    ...     bcast_linear(window, np.arange(3.0), 0, 0)
+    >>> comm.Barrier()
+    >>> np.frombuffer(window.tomemory(), float).tolist()
+    [0.0, 1.0, 2.0]
+    >>> window.Free()
     """
     check_alive(window)
     group = window.Get_group()

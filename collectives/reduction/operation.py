@@ -184,6 +184,12 @@ def Barrier_init(comm: MPI.Comm, *, method: str = "auto", info: Info = None) -> 
     started.
 
     Parameters and errors as in :func:`Allreduce_init`. Source: MPI-4.1 section 6.13.1.
+
+    Examples
+    --------
+    >>> with Barrier_init(comm) as barrier:
+    ...     barrier.Start()
+    ...     done = barrier.Wait()  # all have started
     """
 
     def read(context: Context) -> _Form:
@@ -203,6 +209,14 @@ def Reduce_init(
 
     ``sendbuf`` may be ``MPI.IN_PLACE`` on the root, ``recvbuf`` is None, or whatever, elsewhere.
     Parameters and errors as in :func:`Allreduce_init`. Source: MPI-4.1 section 6.9.1.
+
+    Examples
+    --------
+    >>> with Reduce_init(comm, np.ones(2), np.zeros(2), MPI.SUM, root=0) as request:
+    ...     request.Start()
+    ...     received = request.Wait()
+    >>> comm.rank > 0 or bool((received == comm.size).all())
+    True
     """
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
@@ -253,7 +267,17 @@ def Allreduce_init(
         On every rank, before anything is started: counts, types, operations or roots that differ,
         an operation that does not take the type.
 
-    Source: MPI-4.1 section 6.9.6.
+    References
+    ----------
+    MPI-4.1 section 6.9.6.
+
+    Examples
+    --------
+    >>> mine, total = np.ones(2), np.zeros(2)
+    >>> with Allreduce_init(comm, mine, total, MPI.SUM) as request:
+    ...     request.Start()
+    ...     bool((request.Wait() == comm.size).all())
+    True
     """
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
@@ -273,6 +297,13 @@ def Reduce_scatter_block_init(
     """Collective. A persistent ``MPI_Reduce_scatter_block``: blocks of equal length.
 
     Parameters and errors as in :func:`Reduce_scatter_init`. Source: MPI-4.1 section 6.10.1.
+
+    Examples
+    --------
+    >>> with Reduce_scatter_block_init(comm, np.ones(2 * comm.size), np.zeros(2)) as request:
+    ...     request.Start()
+    ...     bool((request.Wait() == comm.size).all())
+    True
     """
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
@@ -296,6 +327,15 @@ def Reduce_scatter_init(
     of them; without them those of ``recvbuf`` are asked for. With ``MPI.IN_PLACE`` the contribution
     is in ``recvbuf``, and the result at its beginning. Other parameters and errors as in
     :func:`Allreduce_init`. Source: MPI-4.1 section 6.10.2.
+
+    Examples
+    --------
+    >>> counts = list(range(1, comm.size + 1))  # a block for each rank
+    >>> mine = np.zeros(comm.rank + 1)
+    >>> with Reduce_scatter_init(comm, np.ones(sum(counts)), mine, counts) as request:
+    ...     request.Start()
+    ...     bool((request.Wait() == comm.size).all())
+    True
     """
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
@@ -322,6 +362,13 @@ def Scan_init(
     contribution.
 
     Parameters and errors as in :func:`Allreduce_init`. Source: MPI-4.1 section 6.11.1.
+
+    Examples
+    --------
+    >>> with Scan_init(comm, np.ones(1), np.zeros(1)) as request:
+    ...     request.Start()
+    ...     float(request.Wait()[0]) == comm.rank + 1
+    True
     """
     return _prefix("Scan", comm, sendbuf, recvbuf, op, 1, method, info)
 
@@ -334,6 +381,13 @@ def Exscan_init(
     rank 0's receive buffer is left alone.
 
     Parameters and errors as in :func:`Allreduce_init`. Source: MPI-4.1 section 6.11.2.
+
+    Examples
+    --------
+    >>> with Exscan_init(comm, np.ones(1), np.zeros(1)) as request:
+    ...     request.Start()
+    ...     float(request.Wait()[0]) == comm.rank
+    True
     """
     return _prefix("Exscan", comm, sendbuf, recvbuf, op, 0, method, info)
 
@@ -496,7 +550,17 @@ FEW = 7
 
 class Sums:
     """The sums over all ranks of a few numbers: write them to ``own``, call ``reduce``, or
-    ``start`` and ``finish``, and find them in ``total``. Got from :func:`sums`."""
+    ``start`` and ``finish``, and find them in ``total``. Got from :func:`sums`.
+
+    Examples
+    --------
+    >>> request = sums(comm, 1)
+    >>> request.own[0] = comm.rank
+    >>> request.start()  # compute something else meanwhile
+    >>> total = request.finish()
+    >>> float(total[0]) == comm.size * (comm.size - 1) / 2
+    True
+    """
 
     def __init__(self, comm: MPI.Comm, count: int, dtype: np.dtype[Any]) -> None:
         """Collective."""
@@ -537,6 +601,14 @@ def sums(comm: MPI.Comm, count: int = FEW, dtype: DTypeLike = np.float64) -> Sum
     The sums of up to ``count`` numbers of this dtype, by one persistent Allreduce that belongs to
     the communicator and lives as long. Who asks again gets the same object, or another one while
     that is active; it is whose it is until it has been finished.
+
+    Examples
+    --------
+    >>> request = sums(comm, 2)
+    >>> request.own[:] = 1, comm.rank
+    >>> request.reduce()
+    >>> float(request.total[0]) == comm.size
+    True
     """
     context, kind = Context.of(comm), np.dtype(dtype)
     place = 0

@@ -9,7 +9,6 @@ ranks, as is the order in which candidates are tried.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +22,7 @@ from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import ResourceError
 from onesided.collectives.exchange import Exchange
+from onesided.collectives.hardware import usable_cores
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.memory import Region
 from onesided.collectives.operation import Operation
@@ -82,7 +82,7 @@ def _place(
     """Collective. Agree on ``what`` is to be decided, and raise the ``error`` of any rank. Words
     about where the ranks run; the largest of each of the numbers; whether trials would tell the
     truth: not where rounds are watched."""
-    cores = len(os.sched_getaffinity(0))
+    cores = len(usable_cores())
     mine = [len(operation.node.ranks), -cores, int(COMPILED), -int(COMPILED), debug.enabled()]
     largest_of = largest(operation.context.comm, error, what, [*mine, *numbers])
     each, fewest, compiled, interpreted, watched = largest_of[:5]

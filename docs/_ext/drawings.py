@@ -70,9 +70,12 @@ def sequence(words: str) -> str:
     """
     first, *steps = [each.strip() for each in words.strip().splitlines()]
     names = [name.strip() for name in first.split("|")]
-    gap, left, top, high = 290, 150, 34, 34
-    at = [left + gap * i for i in range(len(names))]
-    width, bottom = at[-1] + left, top + high * len(steps) + 16
+    gap, top, high = 290, 34, 34
+    wide = [150.0] * len(names)  # half of what a lane needs
+    for found in filter(None, map(NOTE.fullmatch, steps)):
+        wide[int(found[1])] = max(wide[int(found[1])], noted(found[2]) / 2 + 8)
+    at = [wide[0] + gap * i for i in range(len(names))]
+    width, bottom = at[-1] + wide[-1], top + high * len(steps) + 16
     bold = 'font-weight="bold"'
     parts = [text(x, 18, name, more=bold) for x, name in zip(at, names, strict=True)]
     parts += [line(x, top - 8, x, bottom, 'stroke-opacity="0.4"') for x in at]
@@ -83,7 +86,7 @@ def sequence(words: str) -> str:
             parts.append(arrow(a, y + 6, b, y + 6, found[2] == ".>"))
             parts.append(text((a + b) / 2, y, found[4], more='font-size="12"'))
         elif found := NOTE.fullmatch(step):
-            lane, w = int(found[1]), 7.2 * len(found[2]) + 16
+            lane, w = int(found[1]), noted(found[2])
             parts.append(rect(at[lane] - w / 2, y - 12, w, 24, BLUE, 'fill-opacity="0.18" rx="5"'))
             parts.append(text(at[lane], y + 4, found[2], more='font-size="12"'))
         elif found := ALL.fullmatch(step):
@@ -93,6 +96,11 @@ def sequence(words: str) -> str:
         else:
             raise ValueError(f"no step of a sequence diagram: {step!r}")
     return svg(width, bottom + 4, parts)
+
+
+def noted(words: str) -> float:
+    """How wide the box around words is."""
+    return 7.2 * len(words) + 16
 
 
 # -- what is where --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the pages do not say themselves: tables of results, methods, commands, interfaces, drawings.
+"""What the pages do not say themselves: tables of results, methods, commands, claims, drawings.
 
 A line ``<!-- generate: NAME WORDS... -->`` of a page is replaced by Markdown when the site is
 built, and a block of the language ``sequence`` by its drawing. Tables that shall be seen without
@@ -97,7 +97,7 @@ def calls(_: str) -> str:
     return "\n".join(f"| {' | '.join([*row[:4], row[5]])} |" for row in chosen)
 
 
-# -- methods, commands, interfaces ----------------------------------------------------------------
+# -- methods, commands -----------------------------------------------------------------------------
 
 
 def methods(operation: str) -> str:
@@ -143,21 +143,6 @@ def commands(_: str) -> str:
     return "\n".join(text)
 
 
-def api(words: str) -> str:
-    """The documentation of public names of a module, which comes first."""
-    module, *names = words.split()
-    lines = ["```{eval-rst}"]
-    for name in names:
-        found = getattr(import_module(module), name)
-        if isinstance(found, type):
-            kind = "exception" if issubclass(found, Exception) else "class"
-        else:
-            kind = "function" if callable(found) else "module"
-        where = found.__name__ if kind == "module" else f"{module}.{name}"
-        lines += [f".. auto{kind}:: {where}", ""]
-    return "\n".join([*lines, "```"])
-
-
 def verdicts() -> dict[tuple[str, str], dict[str, dict[str, list[str]]]]:
     """By claim (its place in a paper, its words), MPI and verdict: about what it was found."""
     found: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
@@ -192,25 +177,6 @@ def _cell(said: dict[str, list[str]]) -> str:
     return "<br>".join(f"**{verdict}**: {'; '.join(about)}" for verdict, about in said.items())
 
 
-def source(name: str) -> str:
-    """A file as it is."""
-    language = name.rpartition(".")[2]
-    return f"```{language}\n{(ROOT / name).read_text(encoding='utf-8')}```"
-
-
-def gallery(name: str) -> str:
-    """A program of docs/gallery: what it is, its picture, and its text."""
-    source = (DOCS / "gallery" / f"{name}.py").read_text(encoding="utf-8")
-    _, about, code = source.split('"""', 2)
-    parts = [" ".join(about.split()), "", f"![{name}]({name}.png)", ""]
-    return "\n".join([*parts, "```python", code.strip(), "```"])
-
-
-def include(name: str) -> str:
-    """Another document of the repository, without its title."""
-    return (ROOT / name).read_text(encoding="utf-8").partition("\n")[2]
-
-
 def drawing(words: str) -> str:
     """A drawing by name, and what is written below it."""
     name, _, caption = words.partition(" ")
@@ -229,11 +195,7 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "calls": calls,
     "methods": methods,
     "commands": commands,
-    "api": api,
     "claims": claims,
-    "gallery": gallery,
-    "source": source,
-    "include": include,
     "drawing": drawing,
 }
 
@@ -280,7 +242,13 @@ def setup(app: Any) -> dict[str, bool]:
     def read(app: Any, name: str, source: list[str]) -> None:
         source[0] = fill(source[0])
 
+    def said(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+        """Who calls it, and what it does, are one sentence: summaries take the first."""
+        if lines:
+            lines[0] = re.sub(r"^(Collective|Local)\. ", r"*\1*: ", lines[0])
+
     app.connect("source-read", read)
+    app.connect("autodoc-process-docstring", said)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 

@@ -3,7 +3,7 @@
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=2
 #SBATCH --time=00:10:00
-# MPICH from PyPI (pip install "onesided[mpich]"), started by Slurm itself: one process manager, no
+# MPICH from PyPI (pip install ".[mpich]" in the folder of the sources), started by Slurm itself: one process manager, no
 # second launcher. A system MPI that knows your Slurm's PMI is started in the same way; see
 # `srun --mpi=list`.
 export OMP_NUM_THREADS=1

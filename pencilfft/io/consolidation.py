@@ -26,6 +26,15 @@ def consolidate(filename: str | os.PathLike[str]) -> None:
     is complete; when it is ended before, everything is as it was. Steps can be added later.
 
     Raises FileError for files that are missing or cut short.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> u = DistArray((4, 4), [0, 1], val=2.0)
+    >>> HDF5File(f"{folder}/u.h5", mode="w").write(0, {"u": [u]})
+    >>> if comm.rank == 0:
+    ...     consolidate(f"{folder}/u.h5")  # a single file from now on
     """
     store = Store(filename)
     with store.open() as file, naming(store.main):

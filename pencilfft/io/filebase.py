@@ -55,6 +55,11 @@ class FileBase(ABC):
     ``mode`` is "r" to read only, "a" (or "r+", if the file must be there) to add steps, "w" to
     begin anew. ``comm`` is the communicator of those who read and write, by default that of the
     arrays.
+
+    Examples
+    --------
+    >>> issubclass(HDF5File, FileBase)
+    True
     """
 
     def __init__(

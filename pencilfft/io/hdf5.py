@@ -51,6 +51,18 @@ class HDF5File(FileBase):
     The data of a step lie in one file for each node, which its ranks write side by side;
     ``ranks_per_node`` makes it a file for so many consecutive ranks of a node. Further arguments go
     to h5py.File for these files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> u = DistArray((4, 4), [0, 1], val=2.0)
+    >>> with HDF5File(f"{folder}/u.h5", mode="w") as file:
+    ...     file.write(0, {"u": [u]})
+    >>> again = DistArray((4, 4), [0, 1])
+    >>> HDF5File(f"{folder}/u.h5", mode="r").read(again, "u", step=0)
+    >>> bool((again == 2).all())
+    True
     """
 
     def __init__(

@@ -36,6 +36,11 @@ class NCFile(FileBase):
     Arguments as in mpi4py-fft. ``domain`` gives each axis as a pair, the first and the last
     coordinate, or as an array of all coordinates; None is (0, 2 pi). With ``clobber=False`` a file
     that is there is not begun anew. Further arguments go to netCDF4.Dataset when it is written.
+
+    Examples
+    --------
+    >>> NCFile("u.nc", mode="a").filename  # nothing is opened before it is written or read
+    'u.nc'
     """
 
     def __init__(

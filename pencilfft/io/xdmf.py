@@ -78,6 +78,15 @@ def generate_xdmf(
     read the same file.
 
     Returns the names of the files. Raises PatternError where there is nothing to show.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> u = DistArray((4, 4), [0, 1], val=2.0)
+    >>> HDF5File(f"{folder}/u.h5", mode="w").write(0, {"u": [u]})
+    >>> len(generate_xdmf(f"{folder}/u.h5")) if comm.rank == 0 else 1
+    1
     """
     if order.lower() not in ("paraview", "visit"):
         raise PatternError(f"order is {order!r}, not 'paraview' or 'visit'")

@@ -151,6 +151,12 @@ def export_wisdom(path: str | os.PathLike[str]) -> None:
 
     Raises :class:`UnsupportedError` where wisdom is off, :class:`OSError` where the file cannot
     be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> export_wisdom(f"{folder}/wisdom.json") if comm.rank == 0 else None
     """
     write_decisions(Path(path), _default().decisions())
 
@@ -160,6 +166,14 @@ def import_wisdom(path: str | os.PathLike[str]) -> None:
 
     Raises :class:`PatternError` for a file that is no wisdom, :class:`OSError` for one that
     cannot be read, :class:`UnsupportedError` where wisdom is off.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> if comm.rank == 0:
+    ...     export_wisdom(f"{folder}/wisdom.json")
+    ...     import_wisdom(f"{folder}/wisdom.json")
     """
     wisdom = _default()
     wisdom.add(read_decisions(Path(path)))
@@ -167,7 +181,12 @@ def import_wisdom(path: str | os.PathLike[str]) -> None:
 
 
 def forget_wisdom() -> None:
-    """Local. Remove the default wisdom, file and all; nothing where wisdom is off."""
+    """Local. Remove the default wisdom, file and all; nothing where wisdom is off.
+
+    Examples
+    --------
+    >>> forget_wisdom()
+    """
     wisdom = open_wisdom()
     if wisdom is not None:
         wisdom.forget()

@@ -248,6 +248,8 @@ MultiplySlices *slices_multiplier(int kind, int units)
 #ifdef VECTORS
     if (units)
         return kind == F4 ? f4_avx2 : units == 2 ? f8_avx512 : f8_avx2;
+#else
+    (void)units;
 #endif
     return kind == F4 ? f4_plain : f8_plain;
 }

@@ -350,18 +350,25 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "onesided.sparse.files._lines", .m_size = -1,
-    .m_methods = functions,
+static int add_constants(PyObject *module)
+{
+    return PyModule_AddIntConstant(module, "LEAST", LEAST) < 0 ||
+                   PyModule_AddIntConstant(module, "MOST", MOST) < 0
+               ? -1
+               : 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)add_constants},
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED}, /* nothing here is shared but what never changes */
+#endif
+    {0, NULL},
 };
 
-PyMODINIT_FUNC PyInit__lines(void)
-{
-    PyObject *module = PyModule_Create(&definition);
-    if (module != NULL && (PyModule_AddIntConstant(module, "LEAST", LEAST) < 0 ||
-                           PyModule_AddIntConstant(module, "MOST", MOST) < 0)) {
-        Py_DECREF(module);
-        return NULL;
-    }
-    return module;
-}
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "onesided.sparse.files._lines", .m_size = 0,
+    .m_methods = functions, .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__lines(void) { return PyModuleDef_Init(&definition); }

@@ -50,6 +50,17 @@ def write_matrixmarket(
     the same file. It holds the entries row by row, so the bytes do not depend on the number of
     ranks, and gets its name once it is whole. Values are written so that reading them gives the
     same numbers. Raises ``OSError``, ``TypeError`` or ``ValueError`` on every rank.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> import scipy.sparse
+    >>> rows = scipy.sparse.csr_array(np.eye(2, 2 * comm.size, 2 * comm.rank))
+    >>> write_matrixmarket(comm, f"{folder}/A.mtx", rows)
+    >>> with read(comm, f"{folder}/A.mtx") as A:
+    ...     A.nnz == 2 * comm.size
+    True
     """
     with agreed(comm, "write_matrixmarket"):
         if getattr(rows, "format", None) != "csr" or rows.ndim != 2:

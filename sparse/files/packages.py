@@ -168,6 +168,17 @@ def read_vector(
 
     ``partition`` None: even blocks. Raises the same error on every rank: ``OSError`` where a rank
     cannot read the file, :class:`MatrixFileError` where it holds no such array.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> x = DistVector(comm, A.row_partition, np.ones(A.row_range[1] - A.row_range[0]))
+    >>> write(x, f"{folder}/x.npy")
+    >>> bool((read_vector(comm, f"{folder}/x.npy").array == 1).all())
+    True
+    >>> A.Free()
     """
     name = os.fspath(path)
     if re.search(r"\.(mtx|mm)(\.gz)?\Z", name, re.IGNORECASE):

@@ -67,6 +67,17 @@ def read(
     file cannot be read, :class:`MatrixFileError` (:class:`MatrixMarketError`,
     :class:`HarwellBoeingError`) naming the line where it is not valid, not whole, or longer than
     it says, ``TypeError`` for a dtype that cannot hold the values.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> write(A, f"{folder}/A.h5")
+    >>> with read(comm, f"{folder}/A.h5") as again:
+    ...     again.nnz
+    22
+    >>> A.Free()
     """
     choices = Choices(method, info, dtype, partition, None, kernel)
     found = ""

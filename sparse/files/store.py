@@ -59,6 +59,17 @@ def write(thing: DistMatrix | DistVector, path: str | os.PathLike[str]) -> None:
     or where a rank does not see the folder; ``TypeError`` for what is neither; ``ValueError`` for
     the ending of another format (``.npz``, ``.mtx.gz``), which :func:`~onesided.sparse.read` would
     believe.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> write(A, f"{folder}/A.h5")
+    >>> with read(comm, f"{folder}/A.h5") as again:
+    ...     again.nnz
+    22
+    >>> A.Free()
     """
     if isinstance(thing, DistVector):
         with agreed(thing.comm, ("write", os.fspath(path))):

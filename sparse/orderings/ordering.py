@@ -28,6 +28,14 @@ class Ordering:
     Blocks are of shape ``(n,)`` or ``(n, k)``. The first time that a dtype and a ``k`` are used a
     persistent request is planned, which :meth:`Free` frees. ``comm`` is borrowed and must outlive
     the ordering.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> rows = scipy.sparse.eye_array(2, 2 * comm.size, k=2 * comm.rank, format="csr")
+    >>> mine, partition, ordering = partitioned(comm, rows, "rcm")
+    >>> isinstance(ordering, Ordering)
+    True
     """
 
     def __init__(
@@ -192,6 +200,14 @@ def partitioned(
     Raises the same error on every rank: ``UnsupportedError`` without pymetis, ``ResourceError``
     where the graph exceeds the budget, ``ValueError`` and ``TypeError`` for a ``how`` that does
     not fit, ``MismatchError`` where ranks pass different ones.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> rows = scipy.sparse.csr_array(np.eye(2, 2 * comm.size, 2 * comm.rank))
+    >>> mine, partition, ordering = partitioned(comm, rows, "rows")
+    >>> partition.size == 2 * comm.size, ordering is None
+    (True, True)
     """
     with agreed(comm, "partitioned"):
         if getattr(rows, "format", None) != "csr" or rows.ndim != 2:

@@ -55,6 +55,15 @@ class AMG(OfMatrix, Scoped):
     hardly depends on the number of ranks.
 
     ``apply`` is Collective. The hierarchy holds requests: ``Free`` it, or use ``with``.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, M=AMG(A), rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
 
     def __init__(

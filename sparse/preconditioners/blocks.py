@@ -151,6 +151,15 @@ class BlockILU(OfMatrix):
 
     With that M solves with ``L |D| L^H`` instead, D being the diagonal of U, which is
     Hermitian and positive definite whatever the signs of the pivots.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, M=BlockILU(A, hermitian=True), rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
 
     def __init__(
@@ -195,7 +204,17 @@ class BlockILU(OfMatrix):
 
 class BlockLU(OfMatrix):
     """Block Jacobi: M solves with the own block of each rank, by SuperLU; additive Schwarz's method
-    without overlap. Hermitian where the matrix is, and definite where that is."""
+    without overlap. Hermitian where the matrix is, and definite where that is.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, M=BlockLU(A), rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
+    """
 
     def _build(self) -> None:
         """Collective. ``ValueError`` on every rank where a block is singular, with its rows."""
@@ -258,6 +277,15 @@ class SSOR(OfMatrix):
     ``omega`` 1 is the symmetric Gauss-Seidel method. ``apply`` is Local: what couples the ranks is
     left out, so that the number of iterations depends on the number of ranks. M is Hermitian and
     positive definite where the matrix is, as cg needs it.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, M=SSOR(A), rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
 
     def __init__(self, A: DistMatrix, *, omega: float = 1.0) -> None:

@@ -135,9 +135,16 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "onesided.sparse.preconditioners._ilu", .m_size = -1,
-    .m_methods = functions,
+static PyModuleDef_Slot slots[] = {
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED}, /* nothing here is shared but what never changes */
+#endif
+    {0, NULL},
 };
 
-PyMODINIT_FUNC PyInit__ilu(void) { return PyModule_Create(&definition); }
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "onesided.sparse.preconditioners._ilu", .m_size = 0,
+    .m_methods = functions, .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__ilu(void) { return PyModuleDef_Init(&definition); }

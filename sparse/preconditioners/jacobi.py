@@ -26,6 +26,15 @@ class Jacobi(OfMatrix):
     """M is the inverse of the diagonal, this rank's block of which is ``inverse``.
 
     ``apply`` is Local; the rank count does not matter.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, M=Jacobi(A), rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
 
     def _build(self) -> None:

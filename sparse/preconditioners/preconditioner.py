@@ -13,7 +13,16 @@ from onesided.sparse.matrix import DistMatrix
 
 
 class Preconditioner(Protocol):
-    """An approximation M of the inverse of a matrix."""
+    """An approximation M of the inverse of a matrix.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> class Half(Preconditioner):
+    ...     def apply(self, r, out):
+    ...         out[:] = r / 2
+    >>> A.Free()
+    """
 
     def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
         """out = M r, for this rank's blocks, which do not overlap; says if it is Collective.

@@ -36,6 +36,15 @@ def bicgstab(
 
     Two products and three reductions an iteration. Stops as :func:`cg` does; scalar products that
     vanish are a breakdown: (r0, r), (r0, A M p), or (A M s, s) relative to the norms in them.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = bicgstab(A, b, rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
     run = Run("bicgstab", A, b, x0, rules, M)

@@ -46,6 +46,15 @@ def cg(
     (p, A p) <= 0, or a residual r with (r, M r) <= 0, is a breakdown. See :class:`Rules` for the
     other arguments, :class:`Run` for the errors. b may be a block of k right-hand sides, (n, k):
     those of a DistMatrix are solved for together where there is no callback, the matrix read once.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
     check_linear(A, "cg")
     rules = Rules(rtol, atol, maxiter, callback, nullspace)

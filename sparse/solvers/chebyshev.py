@@ -45,6 +45,15 @@ def chebyshev(
     is reduced during the next product, so that one product is done in vain at the end.
     Eigenvalues above the bounds make the residual grow: then the run ends by a breakdown as soon
     as the residual is not finite, or at the limit. ``ValueError`` for bounds that are none.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = chebyshev(A, b, rtol=1e-6, bounds=(0.1, 4.0))
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
     run = Run("chebyshev", A, b, x0, rules, M, hermitian=True)
@@ -67,6 +76,14 @@ def eigenvalue_bounds(
     of Lanczos' method; widened by 10 and 5 percent, because its values lie inside the spectrum.
     ``nullspace``: of vectors that are left out. Raises ``ValueError`` on every rank where cg breaks
     down.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> low, high = eigenvalue_bounds(A)
+    >>> bool(0 < low < high < 4.5)
+    True
+    >>> A.Free()
     """
     first = start_block(A.row_range, A.dtype)
     alphas, betas, reason = cg_coefficients(A, first, M, steps, nullspace)

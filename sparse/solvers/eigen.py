@@ -37,6 +37,14 @@ def power_iteration(
     absolute eigenvalues; where two different ones are equally large, not at all. ``x0`` None: a
     random vector, the same on any number of ranks. An x0 that is zero is a breakdown. x is a
     DistVector where x0 is one.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> found = power_iteration(A, rtol=1e-3, maxiter=2000)
+    >>> 3.8 < float(found.values[0]) < 4.0
+    True
+    >>> A.Free()
     """
     first = start_block(A.row_range, A.dtype) if x0 is None else x0
     run = Run("power_iteration", A, first, None, Rules(rtol, atol, maxiter, callback))
@@ -97,6 +105,14 @@ def lobpcg(
     Eigenvalues inside the spectrum, next to s: SciPy's ``eigsh`` on ``A.as_linear_operator()`` with
     shift and invert by a solver, as in the guide of solvers; or ``lobpcg`` of (A - s I)^2, a
     :class:`LinearOperator`, whose smallest eigenvectors they have.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> found = lobpcg(A, 1, rtol=1e-6)
+    >>> bool(np.isclose(found.values[0], 2 - 2 * np.cos(np.pi / 9), atol=1e-4))
+    True
+    >>> A.Free()
     """
     n_rows, comm = A.row_range[1] - A.row_range[0], A.comm
     rules = Rules(rtol, atol, maxiter, None, nullspace)

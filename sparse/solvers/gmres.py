@@ -44,6 +44,15 @@ def gmres(
     although the system is not solved, as with a singular matrix, is a breakdown; x is then the one
     with the least residual that was seen. Stops as :func:`cg` does; the memory is ``restart`` + 1
     vectors.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = gmres(A, b, rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
     run = Run("gmres", A, b, x0, rules, M)
@@ -68,6 +77,15 @@ def fgmres(
     """Collective. As :func:`gmres`, with an M that may be another one at every iteration.
 
     Such as some iterations of another solver. The memory is twice that of gmres.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = fgmres(A, b, rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
     run = Run("fgmres", A, b, x0, rules, M)

@@ -32,5 +32,14 @@ def inner(A: Linear, solver: Callable[..., Solution], **how: Any) -> Inner:
     """Local. A preconditioner that solves A x = r by ``solver(A, r, **how)``, as far as told.
 
     As in ``fgmres(A, b, M=inner(A, cg, maxiter=5))``. ``how`` is the same on every rank.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = fgmres(A, b, rtol=1e-8, M=inner(A, cg, rtol=0.1))
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
     return Inner(A, solver, how)

@@ -43,6 +43,15 @@ def lsqr(
     and r have the rows of the damping too, damp x = damp x0. ``residuals`` are norms of that r.
     Both are seen in r itself before they are told. Needs A.H; two products (A and A.H) and two
     reductions an iteration; no preconditioner.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = lsqr(A, b, rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback)
     return _least_squares("lsqr", A, b, x0, rules, damp, _lsqr)
@@ -60,7 +69,17 @@ def lsmr(
     callback: Callback = None,
     damp: float = 0.0,
 ) -> Solution:
-    """Collective. As :func:`lsqr`; norm(A.H r) falls in every iteration, so it stops earlier."""
+    """Collective. As :func:`lsqr`; norm(A.H r) falls in every iteration, so it stops earlier.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = lsmr(A, b, rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
+    """
     rules = Rules(rtol, atol, maxiter, callback)
     return _least_squares("lsmr", A, b, x0, rules, damp, _lsmr)
 

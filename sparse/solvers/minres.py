@@ -34,6 +34,15 @@ def minres(
     Two reductions an iteration. x has the least residual, in the norm of M, that its iteration can
     have. Stops as :func:`~.cg` does. An M that is not definite is a breakdown, and so is a basis
     that cannot be extended although the system is not solved, as with a singular matrix.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = minres(A, b, rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
     return Run("minres", A, b, x0, rules, M, hermitian=True).solve(_iterate)

@@ -34,6 +34,14 @@ def pagerank(
     (<= max(rtol, atol)); ``maxiter`` None: ten times the number of nodes. One product with A.T and
     one reduction an iteration. ``x0`` None: all nodes alike. Raises on every rank ``ValueError``
     for a complex matrix, values below zero or not finite, and a damping outside of 0 to 1.
+
+    Examples
+    --------
+    >>> links = from_triplets(comm, [0, 1, 2] * (comm.rank == 0), [1, 2, 0] * (comm.rank == 0),
+    ...                       [1.0] * 3 * (comm.rank == 0), (3, 3))
+    >>> np.allclose(pagerank(links).x, 1 / 3)
+    True
+    >>> links.Free()
     """
     comm = A.comm
     with agreed(comm, ("pagerank", damping)):

@@ -36,6 +36,15 @@ def pipelined_cg(
     than those of cg, so after every ``replacement`` iterations (0: never) the vectors are computed
     anew, by four products; badly conditioned systems need it more often, or a preconditioner. One
     product is done in vain at the end.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = pipelined_cg(A, b, rtol=1e-8)
+    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    True
+    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
     run = Run("pipelined_cg", A, b, x0, rules, M, hermitian=True)

@@ -28,6 +28,15 @@ class Solution:
     Of several right-hand sides ``columns`` has a Solution each; then ``converged`` says whether all
     are, ``iterations`` is the largest number, ``reason`` that of the first that is not converged,
     and the residuals have one column for each, the last one repeated where a run ended early.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> found = cg(A, b, rtol=1e-10)
+    >>> found.converged, bool(found.relative_residual < 1e-10)
+    (True, True)
+    >>> A.Free()
     """
 
     x: Any
@@ -53,6 +62,14 @@ class Eigenpairs:
     ``values`` in the order that was asked for; ``vectors``: this rank's block, (n, k), of
     orthonormal vectors, or a DistVector; ``residuals``: norm(A x - value x) of each, computed with
     these vectors; ``reason`` as of :class:`Solution`.
+
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> found = lobpcg(A, 2, rtol=1e-6)
+    >>> found.values.shape, found.converged
+    ((2,), True)
+    >>> A.Free()
     """
 
     values: NDArray[Any]

@@ -11,14 +11,10 @@ from cases_validation import agreed_error, on
 from mpi4py import MPI
 
 from onesided.collectives import (
-    Alltoallv_init,
     Bcast_init,
-    MethodError,
-    MismatchError,
     PatternError,
     ResourceError,
     UnsupportedError,
-    methods,
 )
 from onesided.collectives.arena import Control
 
@@ -30,42 +26,6 @@ def start(comm, buf=None, root=0, method="rma-binomial", info=None):
 
 def start_with(comm, buf):
     return Bcast_init(comm, buf, 0, method="rma-binomial")
-
-
-@parameters(method=names)
-def case_roots_that_do_not_exist(comm, method):
-    last = comm.size - 1
-    for root in (comm.size, -1, 10**9):
-        agreed_error(
-            comm, PatternError, lambda root=root: start(comm, root=root, method=method),
-            f"the root is {root}", f"0 to {last}",
-        )
-        wrong = on(comm, last, root, 0)
-        agreed_error(comm, PatternError, lambda wrong=wrong: start(comm, root=wrong), str(root))
-    agreed_error(comm, PatternError, lambda: start(comm, root=on(comm, last, "0", 0)), "not a rank")
-    agreed_error(comm, PatternError, lambda: start(comm, root=1.0), "not a rank")
-
-
-@ranks(at_least=2)
-@parameters(method=names)
-def case_roots_sizes_and_types_that_differ(comm, method):
-    last = comm.size - 1
-    agreed_error(
-        comm, PatternError, lambda: start(comm, root=on(comm, last, last, 0), method=method),
-        "rank 0 names root 0", f"rank {last} root {last}",
-    )
-    few = np.zeros(on(comm, last, 5, 6))
-    agreed_error(
-        comm, PatternError, lambda: start(comm, few, method=method),
-        "the root, rank 0, sends 6 elements of float64", f"rank {last} expects 5",
-    )
-    other = np.zeros(6, on(comm, last, "f4", "f8"))
-    agreed_error(
-        comm, PatternError, lambda: start(comm, other, method=method),
-        "float64", f"rank {last} expects 6 of float32",
-    )
-    swapped = np.zeros(6, on(comm, 0, ">f8", "<f8"))
-    agreed_error(comm, PatternError, lambda: start(comm, swapped, method=method), ">f8")
 
 
 @parameters(who=["first", "last"])
@@ -101,27 +61,6 @@ def case_read_only_is_for_the_root(comm):
     )
     for method in names():
         start(comm, on(comm, 0, fixed, np.zeros(6)), method=method).Free()
-
-
-def case_unknown_methods(comm):
-    known = [*methods("broadcast")]
-    agreed_error(comm, MethodError, lambda: start(comm, method="fastest"), "'fastest'", *known)
-    name = on(comm, comm.size - 1, "rma-fence", "p2p")  # a method of the exchange
-    agreed_error(comm, MethodError, lambda: start(comm, method=name), "'rma-fence'", *known)
-
-
-@ranks(at_least=2)
-def case_calls_that_differ(comm):
-    last = comm.size - 1
-    name = on(comm, last, "p2p", "rma-linear")
-    agreed_error(comm, MismatchError, lambda: start(comm, method=name), "p2p")
-
-    def call():
-        if comm.rank == last:
-            return Alltoallv_init(comm, np.zeros(comm.size), None, method="p2p")
-        return start(comm, method="p2p")
-
-    agreed_error(comm, MismatchError, call, "Bcast_init", "Alltoallv_init")
 
 
 def case_info_that_makes_no_sense(comm):

@@ -326,22 +326,6 @@ def case_bound_buffers_cannot_be_resized(comm, method):
         request.Wait()
 
 
-@parameters(method=names)
-def case_a_second_request_with_as_many_bytes_has_its_own_window(comm, method):
-    """A window cached by its size alone would write into the first buffer (reliability R17)."""
-    buffers = [np.full(comm.size, -1.0) for _ in range(2)]
-    sends = [np.full(comm.size, 10.0 * i + comm.rank) for i in range(2)]
-    requests = [
-        Alltoallv_init(comm, s, r, method=method) for s, r in zip(sends, buffers, strict=True)
-    ]
-    requests[1].Start()
-    requests[1].Wait()
-    assert np.all(buffers[0] == -1.0)
-    np.testing.assert_array_equal(buffers[1], 10.0 + np.arange(comm.size))
-    for request in requests:
-        request.Free()
-
-
 def case_free_refuses_other_arrays(comm):
     for wrong in (np.zeros(3), np.zeros(0)):
         try:

@@ -12,7 +12,6 @@ from onesided.collectives import (
     MismatchError,
     OnesidedError,
     PatternError,
-    RequestError,
     methods,
 )
 from onesided.collectives.testing import OPERATIONS, Trial
@@ -74,18 +73,6 @@ def case_what_cannot_be_in_place(comm):
             if name != "Alltoallw":
                 agreed(comm, OnesidedError, lambda row=row, place=place: row.init(comm, *place, 0),
                        "buffer is")
-    agreed(comm, RequestError, lambda: _misused(comm), "active request")
-
-
-def _misused(comm):
-    trial = Trial(comm, OPERATIONS["Allgather"], "p2p", in_place=True)
-    trial.round(1)
-    trial.request.Start()
-    try:
-        trial.request.Start()
-    finally:
-        trial.request.Wait()
-        trial.free()
 
 
 @parameters(method=lambda: list(methods()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import random
-import threading
 import time
 
 import numpy as np
@@ -148,22 +147,6 @@ def case_sizes_and_units_of_their_own(comm):
 
 
 @parameters(order=orders)
-def case_back_to_back(comm, order):
-    """The second is called before the first is done; relays are slow and differ."""
-    count = 12
-    with exposing(comm, 10 * count) as exposed, slow_relay(lambda: 0.003 * (comm.rank % 2)):
-        with OneSidedBroadcast(comm, child_order=order) as broadcast:
-            wid = broadcast.register(exposed.window)
-            for number in range(count):
-                if comm.rank == comm.size - 1:
-                    data = pattern(comm.rank, number, 10)
-                    broadcast.bcast(data, wid, 10 * number, comm.rank)
-        for number in range(count):  # leaving the block completes what is under way
-            here = exposed.memory[10 * number : 10 * number + 10]
-            assert np.array_equal(here, pattern(comm.size - 1, number, 10)), number
-
-
-@parameters(order=orders)
 def case_all_are_roots_at_once(comm, order):
     with exposing(comm, 50 * comm.size) as exposed, slow_relay(lambda: 0.002 * random.random()):
         with OneSidedBroadcast(comm, child_order=order) as broadcast:
@@ -235,22 +218,6 @@ def case_beside_an_exchange(comm):
             comm.Barrier()
 
 
-def case_long_sleeps_of_the_waiting_thread(comm):
-    """Where it looks less often than the Broadcaster, that one goes on looking."""
-    with exposing(comm, 9) as exposed:
-        with OneSidedBroadcast(comm, waiter_timeout=0.001, flush_timeout=0.2) as broadcast:
-            wid = broadcast.register(exposed.window)
-            looks, poll = [], broadcast._relay.poll
-            broadcast._relay.poll = lambda: looks.append(threading.current_thread().name) or poll()
-            if comm.rank == 0:
-                time.sleep(0.3)
-                broadcast.bcast(pattern(0, 1, 9), wid, 0, 0)
-            else:
-                broadcast.wait(wid, 1, 0)
-                assert "onesided-broadcaster" in looks
-            comm.Barrier()
-
-
 def case_the_buffer_may_be_the_window_itself(comm):
     root = comm.size - 1
     with exposing(comm, 64) as exposed, OneSidedBroadcast(comm) as broadcast:
@@ -263,18 +230,6 @@ def case_the_buffer_may_be_the_window_itself(comm):
             broadcast.wait(wid, number, root)
             assert np.array_equal(exposed.memory[place : place + 30], pattern(root, number, 30))
             comm.Barrier()
-
-
-@parameters(order=["C", "F"], dtype=["i2", "f8", "c16", "S3"])
-def case_any_type_and_layout(comm, order, dtype):
-    data = np.zeros((5, 4), dtype, order)
-    data.T.flat[:] = range(20) if dtype != "S3" else [b"%d" % k for k in range(20)]
-    with exposing(comm, data.nbytes) as exposed, OneSidedBroadcast(comm) as broadcast:
-        wid = broadcast.register(exposed.window)
-        if comm.rank == 0:
-            broadcast.bcast(data, wid, 0, 0)
-        broadcast.wait(wid, 1, 0)
-        assert exposed.memory.tobytes() == data.tobytes("A")
 
 
 @parameters(timeouts=[(0, 0), (0.02, 0.01)])
@@ -291,21 +246,6 @@ def case_timeouts(comm, timeouts):
             broadcast.wait(wid, number, 0)
             assert np.array_equal(exposed.memory, pattern(0, number, 9))
             comm.Barrier()
-
-
-def case_two_runtimes(comm):
-    """Each has its own windows, its own numbers and its own thread."""
-    with exposing(comm, 9) as one, exposing(comm, 9) as two:
-        with OneSidedBroadcast(comm) as first, OneSidedBroadcast(comm) as second:
-            wids = first.register(one.window), second.register(two.window)
-            assert wids == (0, 0)
-            if comm.rank == 0:
-                first.bcast(pattern(0, 1, 9), 0, 0, 0)
-                second.bcast(pattern(0, 2, 9), 0, 0, 0)
-            first.wait(0, 1, 0)
-            second.wait(0, 1, 0)
-            assert np.array_equal(one.memory, pattern(0, 1, 9))
-            assert np.array_equal(two.memory, pattern(0, 2, 9))
 
 
 def case_opened_and_closed_again_and_again(comm, options):
@@ -330,18 +270,6 @@ def case_the_callers_communicator_may_be_freed(comm):
             broadcast.bcast(pattern(0, 1, 9), wid, 0, 0)
         broadcast.wait(wid, 1, 0)
         assert np.array_equal(exposed.memory, pattern(0, 1, 9))
-
-
-def case_idle_cost(comm):
-    """A Broadcaster with nothing to do leaves the core alone."""
-    with OneSidedBroadcast(comm) as broadcast:
-        comm.Barrier()
-        time.sleep(0.1)
-        used, began = broadcast.cost(), time.perf_counter()
-        time.sleep(0.5)
-        share = (broadcast.cost() - used) / (time.perf_counter() - began)
-        comm.Barrier()
-    assert share < 0.1, share
 
 
 def case_linear(comm):

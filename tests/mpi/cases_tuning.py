@@ -287,21 +287,6 @@ def case_a_warning_that_is_an_error_is_one_on_all_ranks(comm):
         path.unlink(missing_ok=True)
 
 
-@ranks(at_least=2)
-def case_an_estimate_for_memory_of_different_kinds(comm):
-    """Rank 0 lets the request own its memory, the others receive into their own."""
-    with tuning_file(comm):
-        sent = np.arange(64.0 * comm.size) + comm.rank
-        received = None if comm.rank == 0 else np.zeros(64 * comm.size)
-        request = Alltoallv_init(comm, sent, received, method="auto", info={"effort": "estimate"})
-        request.Start()
-        got = request.Wait()
-        mine = np.arange(64.0) + 64 * comm.rank
-        assert np.array_equal(got, np.concatenate([mine + peer for peer in range(comm.size)]))
-        assert len(set(comm.allgather(request.method))) == 1
-        request.Free()
-
-
 def case_strict_order_has_more_candidates(comm):
     info = {"mpi_assert_strict_persistent_collective_ordering": "true"}
     strict = candidates(comm, strict=True)

@@ -3,7 +3,6 @@
 import atexit
 import sys
 import threading
-import time
 
 import mpi4py
 
@@ -87,32 +86,10 @@ def leaving(everyone):
         broadcast.wait(wid, 2, 0)
 
 
-def holding_the_lock():
-    """Python code without a call that releases the interpreter lock: a turn now and then."""
-    made, memory = window()
-    with OneSidedBroadcast(comm) as broadcast:
-        wid = broadcast.register(made)
-        comm.Barrier()
-        if comm.rank == 0:
-            time.sleep(0.05)
-            broadcast.bcast(data, wid, 0, 0)
-            broadcast.flush()
-        else:
-            turns = 0
-            while broadcast.received(wid, 0) < 1:
-                turns += 1
-        right = np.array_equal(memory.view(data.dtype), data)
-        print(f"rank {comm.rank}: {'right' if right else 'wrong'}", flush=True)
-    del memory
-    made.Free()
-
-
 if __name__ == "__main__":
     if KIND in LEVELS:
         without_threads()
     elif KIND in ("unclosed", "finalize"):
         unclosed(KIND == "finalize")
-    elif KIND in ("exception", "everyone"):
-        leaving(KIND == "everyone")
     else:
-        holding_the_lock()
+        leaving(KIND == "everyone")

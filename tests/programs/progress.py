@@ -3,7 +3,6 @@
 Each of them is a whole program, because what is looked at comes after its last line, or ends it.
 """
 
-import atexit
 import contextlib
 import gc
 import os
@@ -94,44 +93,6 @@ def interrupted_end(method):
     else:
         time.sleep(3)
     print(f"rank {COMM.rank} is at its end", flush=True)
-
-
-def end_of_child():
-    """The exit functions of Python, and the end.
-
-    Not sys.exit: mpi4py by itself, at the end of the interpreter, finalizes MPI in the child, which
-    on MPICH breaks the parent's connection and on Open MPI hangs, without any other library.
-    """
-    signal.alarm(20)
-    atexit._run_exitfuncs()
-    os._exit(5)
-
-
-def refused_in_child(request):
-    """Neither waits for anybody nor touches MPI."""
-    signal.alarm(20)
-    calls = [getattr(request, verb) for verb in
-             ("Start", "Wait", "Test", "Get_status", "Open", "Release", "Free")]
-    for call in [*calls, lambda: empty(COMM, 1)]:
-        try:
-            call()
-        except OnesidedError:
-            continue
-        print(f"{call} was not refused in a forked child", flush=True)
-        os._exit(6)
-    if request.advance(2):
-        os._exit(7)
-
-
-def forked(request):
-    """The exit code of a child is that of one that came to its end."""
-    child = os.fork()
-    if child == 0:
-        refused_in_child(request)
-        end_of_child()
-    _, status = os.waitpid(child, 0)
-    if os.waitstatus_to_exitcode(status) != 5:
-        raise AssertionError(f"the child ended with {os.waitstatus_to_exitcode(status)}")
 
 
 def fork_while_filling(method):
