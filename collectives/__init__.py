@@ -35,6 +35,7 @@ from onesided.collectives.exchanges import (
     Neighbor_alltoallw_init,
     Scatter_init,
     Scatterv_init,
+    alternate,
 )
 from onesided.collectives.halo.exchange import HaloExchange
 from onesided.collectives.halo.faces import Face
@@ -76,7 +77,7 @@ from onesided.collectives.reduction.operation import (
     sums,
 )
 from onesided.collectives.registry import Method, methods, register
-from onesided.collectives.request import Request, alternate
+from onesided.collectives.request import Request
 from onesided.collectives.transport import Transport
 
 __all__ = [

@@ -70,6 +70,20 @@ def nothing() -> Side:
     return Side(None, (0,), _BYTE, (), None)
 
 
+def read_rows(rows: Any, send: Side) -> NDArray[np.int64]:
+    """Local. The numbers of the rows of a send array; :class:`PatternError` where there is another
+    number of them, or a box is not of whole rows that lie one after the other."""
+    numbers = np.ascontiguousarray(rows, np.int64)
+    if numbers.shape != send.shape[:1]:
+        raise PatternError(f"rows is of shape {numbers.shape}, the send array of {send.shape}")
+    whole = all(block.shape[1:] == send.shape[1:] for block in send.blocks)
+    if send.array is None or not whole or not send.array.flags.c_contiguous:
+        raise PatternError("rows of a send array that are not sent as wholes, or lie apart")
+    if send.native is not None or send.before is not None:
+        raise PatternError("rows of a send array that is described by MPI's types, or in place")
+    return numbers
+
+
 # -- types ---------------------------------------------------------------------------------------
 
 

@@ -132,6 +132,7 @@ class Sides:
     cuts: Cuts | None = None
     by_boxes: bool = False
     sparse: bool = True  # there is nothing for some other rank
+    rows: NDArray[np.int64] | None = None
 
     @cached_property
     def words(self) -> tuple[dict[int, Words], Words]:
@@ -155,7 +156,8 @@ class Exchange(Operation):
     this one in either direction, without itself, in the order in which they are served: the next
     rank first, so that not all ranks turn to rank 0 at once. ``neighborhood``: the pattern follows
     the communicator's topology, ``by_boxes``: blocks are boxes. ``cuts`` are those of this rank's
-    send blocks. ``words`` are what the peers have said to this rank, ``said`` what it has said to
+    send blocks. ``rows`` tells which rows of the send array are always the same: they have the
+    same number. ``words`` are what the peers have said to this rank, ``said`` what it has said to
     them. ``mixed``: ``MPI.IN_PLACE`` on some ranks only, which MPI's own collectives do not take.
     """
 
@@ -172,6 +174,7 @@ class Exchange(Operation):
     cuts: Cuts | None = None
     most_chunks: int = 1
     mixed: bool = False
+    rows: NDArray[np.int64] | None = None
 
     @cached_property
     def _to(self) -> dict[int, list[Block]]:
@@ -251,7 +254,7 @@ class Exchange(Operation):
             for table in (self.words, self.said)
         )
         return replace(self, send=send, recv=recv, words=words, said=said, cuts=None,
-                       most_chunks=1)  # fmt: skip
+                       most_chunks=1, rows=None)  # fmt: skip
 
     def blocks_to(self, peer: int) -> list[Block]:
         """The send blocks for a peer, in the order of their keys."""
@@ -451,6 +454,7 @@ def match(
     return Exchange(
         method.name, method.any_order, context, hints, number, call, root, send, recv, theirs,
         mine, peers, slots, -most[1], sides.by_boxes, cuts, most[0], bool(most[2] and most[3]),
+        sides.rows,
     )  # fmt: skip
 
 
@@ -484,7 +488,7 @@ def _matched_before(before: Exchange, sides: Sides, method: Method) -> Exchange:
     return replace(
         before, method=method.name, any_order=method.any_order, number=number, send=sides.send,
         recv=recv, words=theirs, said=said, slots=slots, least_slots=-fewest,
-        mixed=bool(here and elsewhere),
+        mixed=bool(here and elsewhere), rows=sides.rows,
     )  # fmt: skip
 
 

@@ -30,12 +30,13 @@ from mpi4py import MPI
 from onesided.collectives import buffers
 from onesided.collectives.buffers import Side, Spec, in_place, nothing, simple, vector
 from onesided.collectives.context import Context
-from onesided.collectives.errors import PatternError
+from onesided.collectives.errors import PatternError, RequestError
 from onesided.collectives.exchange import Edges, Sides, match, neighbors
 from onesided.collectives.initialization import Call, Info, initialize
 from onesided.collectives.pattern import check_root, read_cuts
 from onesided.collectives.registry import EXCHANGE
 from onesided.collectives.request import Request
+from onesided.collectives.transport import Credit
 
 Chunks = tuple[int, Sequence[int]] | None
 Reader = Callable[[Any, int, str], Spec]
@@ -235,6 +236,7 @@ def Alltoallw_init(
     method: str = "auto",
     info: Info = None,
     chunks: Chunks = None,
+    rows: Any = None,
 ) -> Request:
     """Collective. A persistent exchange of boxes of n-dimensional arrays, or of a type for each.
 
@@ -253,6 +255,11 @@ def Alltoallw_init(
     the same). The chunks of a round that is opened with ``request.Open()`` are written and leave
     one by one. Ranks may cut their boxes in different ways; without it there is one chunk.
 
+    ``rows``, an integer for each row of this rank's send array, tells which of them are the same in
+    every round: those of one number. A method that sends to nodes sends such a row to a node once,
+    and out of another array than the one that is given: what travels is what is written to
+    :attr:`Request.packed`, by every method. The boxes are of whole rows then.
+
     MPI's own arguments are taken as well: ``[data, counts, displs, types]``, ``[data, (counts,
     displs), types]`` or ``[data, types]``, displacements in bytes; ``data`` may be ``MPI.BOTTOM``,
     and then offsets are addresses. ``sendbuf`` may be ``MPI.IN_PLACE`` as in :func:`Alltoall_init`.
@@ -262,6 +269,8 @@ def Alltoallw_init(
         _, ranks, keys = _everyone(context)
         sides = _typed_sides(sendbuf, recvbuf, (ranks, keys, ranks, keys))
         sides.cuts = read_cuts(chunks, sides.send.blocks, len(sides.send.shape))
+        if rows is not None:
+            sides.rows = buffers.read_rows(rows, sides.send)
         return sides
 
     return _initialize("Alltoallw", comm, read, (sendbuf, recvbuf), method, info)
@@ -357,6 +366,38 @@ def _typed_sides(
     else:
         send = buffers.send_boxes(sendbuf, destinations, send_keys)
     return Sides(send, recv, by_boxes=True)
+
+
+# -- several into one memory -----------------------------------------------------------------------
+
+
+def alternate(requests: Sequence[Request]) -> None:
+    """Local, but called on all ranks with the same requests in the same order.
+
+    Says that these requests receive into the same memory, or into parts of it: they are started
+    in one common order on all ranks, and only one of them is active at a time. They share one
+    round number and one credit, so :meth:`~.Request.Release` on any of them lets peers
+    write for whichever is started next. They may be of different methods.
+
+    Raises :class:`RequestError` where a request occurs twice, has been started, alternates
+    already, owns its receive memory in two slots, or is of another communicator than the first.
+    """
+    if len({id(request) for request in requests}) != len(requests):
+        raise RequestError("a request occurs twice in alternate()")
+    for request in requests:
+        if request.state != "inactive" or request.rounds or request.granted:
+            raise RequestError(f"{request!r} cannot alternate: it has been used or freed")
+        if request.alternates:
+            raise RequestError(f"{request!r} alternates with other requests already")
+        if request.transport.owns_slots:
+            raise RequestError(f"{request!r} cannot alternate: it has two slots of its own")
+        if request.operation.context is not requests[0].operation.context:
+            raise RequestError(f"{request!r} and {requests[0]!r} are of different communicators")
+    if not requests:
+        return
+    together = Credit(joint=True)
+    for request in requests:
+        request.alternate_in(together)
 
 
 # -- initialization ------------------------------------------------------------------------------

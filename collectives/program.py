@@ -7,6 +7,7 @@ is done for another. The steps:
 =======  ==========================================================================================
 COPY     bytes from one place to another
 BOX      the elements of a box, from and to arrays of any strides
+GATHER   rows of an array, by their numbers, one after the other
 REDUCE   two arrays into one, element by element, by a predefined operation
 RAISE    write the number of the round, times ``scale`` plus ``shift``, to a counter: whatever was
          written before is visible to whoever reads the counter (release)
@@ -48,11 +49,11 @@ try:
 except ImportError:  # no compiler was present
     _core = None  # type: ignore[assignment]
 
-COPY, BOX, RAISE, AWAIT, CALL, REDUCE = 0, 1, 3, 4, 5, 6
+COPY, BOX, GATHER, RAISE, AWAIT, CALL, REDUCE = range(7)
 INACTIVE, ACTIVE, BROKEN, FREED = range(4)
 
 #: Steps that only scripts have (:mod:`.scripts`).
-GATHER, KERNEL, SCALE, WORK = 2, 16, 17, 18
+KERNEL, SCALE, WORK = 16, 17, 18
 
 #: What a CALL is; :func:`call` has the words.
 SERVES, LATER, BLOCKS, ONCE = 1, 2, 4, 8
@@ -91,6 +92,15 @@ def copy(target: NDArray[Any], source: NDArray[Any]) -> Step:
     if target.dtype != source.dtype:
         source = source.view(target.dtype)  # an assignment would convert values
     return (COPY, target, source)
+
+
+def gather(target: NDArray[Any], source: NDArray[Any], index: NDArray[np.int64]) -> Step:
+    """The step ``target[i] = source[index[i]]``, of whole rows; contiguous arrays of one type."""
+    arrays = (target, source, index)
+    if target.shape != (len(index), *source.shape[1:]) or target.dtype != source.dtype or not all(
+            array.flags.c_contiguous for array in arrays):  # fmt: skip
+        raise ValueError(f"{len(index)} rows of {source.shape} to {target.shape}")
+    return (GATHER, *arrays)
 
 
 def reduce(
@@ -140,15 +150,12 @@ def _lowered(step: Step) -> list[Step]:
     kind = step[0]
     if kind == COPY:
         return lowered_copy(step[1], step[2])
-    if kind == REDUCE:
-        _, target, left, right, loop, _ = step
-        if not target.size:
-            return []
-        places = (address(array) for array in (target, left, right))
-        return [(REDUCE, *places, target.size, target.itemsize, *loop)]
-    if kind == CALL:
-        return [step]
-    return [(kind, address(step[1]), step[2], step[3])]
+    if kind in (GATHER, REDUCE):
+        target, places = step[1], [address(array) for array in step[1:4]]
+        rows, items = (len(target), target[:1].nbytes), (target.size, target.itemsize)
+        each = rows if kind == GATHER else (*items, *step[4])
+        return [(kind, *places, *each)] if target.size else []
+    return [step] if kind == CALL else [(kind, address(step[1]), step[2], step[3])]
 
 
 def lowered_copy(target: NDArray[Any], source: NDArray[Any]) -> list[Step]:
@@ -478,6 +485,8 @@ class PythonRounds:
             kind = step[0]
             if kind == COPY:
                 step[1][...] = step[2]
+            elif kind == GATHER:
+                np.take(step[2], step[3], axis=0, out=step[1], mode="clip")
             elif kind == REDUCE:
                 with np.errstate(all="ignore"):
                     step[5](step[2], step[3], out=step[1])

@@ -44,7 +44,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from mpi4py import MPI
@@ -283,6 +283,7 @@ class Request(Persistent):
         self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
         self._written = bytearray(transport.chunks)
         self._filled = False  # the programs of filled rounds are there
+        self._orderless = self.any_order
         self._before: Callable[[], object] | None = None
         self._after: Callable[[Any], object] | None = None
         if not transport.as_given:
@@ -304,6 +305,18 @@ class Request(Persistent):
     def sendbuf(self) -> Any:
         """Local. The send data as the caller gave them."""
         return self.operation.sent
+
+    @property
+    def packed(self) -> tuple[Any, Any]:
+        """Local. The array that is sent, and the numbers of its rows as ``rows`` of
+        :func:`Alltoallw_init` has them: what a caller who gave these writes before a round. The
+        same in all rounds; the caller's until ``Free``."""
+        if self._state == FREED:
+            self._refuse("asked for its rows")
+        operation: Any = self.operation
+        if getattr(operation, "rows", None) is None:
+            raise UnsupportedError("the rows of the send array have no numbers")
+        return self.transport.packed or (operation.send.array, operation.rows)
 
     @property
     def recvbuf(self) -> Any:
@@ -450,7 +463,7 @@ class Request(Persistent):
             self.watch.before_open()
         chunks = len(self._written)
         try:
-            if not transport.try_open(self):
+            if not (transport.may_open(self.rounds) if self._orderless else self._may_open()):
                 return False
             self._open(chunks)
             for chunk in range(chunks):
@@ -487,6 +500,13 @@ class Request(Persistent):
             self._break(error)
             raise
 
+    def mark(self, chunk: int) -> Callable[[], object]:
+        """Local. ``Ready(chunk)`` as a call for scripts; the core's own where that is all."""
+        if len(self._written) == 1 and not self.transport.sends_chunks():
+            found: Callable[[], object] = self._fill_chunk
+            return found
+        return functools.partial(self.Ready, chunk)
+
     def Release(self) -> None:
         """Local. The receive memory has been read for the last time: peers may write to it.
 
@@ -500,6 +520,14 @@ class Request(Persistent):
         self._give_up("released")
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _may_open(self) -> bool:
+        """Where that waits for others: another thread's ``Free`` sees that the request is in it."""
+        self._opening = True
+        try:
+            return self.transport.may_open(self.rounds)
+        finally:
+            self._opening = False
 
     def alternate_in(self, credit: Credit) -> None:
         """Local, in the same order on all ranks. Count rounds, and give credit, with a memory."""
@@ -537,9 +565,9 @@ class Request(Persistent):
 
     def _give_up(self, verb: str) -> None:
         """Grant the next round, unless that has been done."""
-        self._check_process(verb)
         credit = self.transport.credit
-        if self._state != INACTIVE or (credit is not None and credit.busy):
+        if in_forked_child() or self._state != INACTIVE or (credit is not None and credit.busy):
+            self._check_process(verb)
             self._refuse(verb)
         if self._before is not None:
             return  # what Start reads may be in the receive memory
@@ -675,32 +703,3 @@ def check_progress(request: Request) -> None:
                 "needs MPI_THREAD_MULTIPLE; use mpi-persistent, or promise by info progress=manual "
                 "that no rank waits for another outside of this library's calls"
             )
-
-
-def alternate(requests: Sequence[Request]) -> None:
-    """Local, but called on all ranks with the same requests in the same order.
-
-    Says that these requests receive into the same memory, or into parts of it: they are started
-    in one common order on all ranks, and only one of them is active at a time. They share one
-    round number and one credit, so :meth:`~.Request.Release` on any of them lets peers
-    write for whichever is started next. They may be of different methods.
-
-    Raises :class:`RequestError` where a request occurs twice, has been started, alternates
-    already, owns its receive memory in two slots, or is of another communicator than the first.
-    """
-    if len({id(request) for request in requests}) != len(requests):
-        raise RequestError("a request occurs twice in alternate()")
-    for request in requests:
-        if request.state != "inactive" or request.rounds or request.granted:
-            raise RequestError(f"{request!r} cannot alternate: it has been used or freed")
-        if request.alternates:
-            raise RequestError(f"{request!r} alternates with other requests already")
-        if request.transport.owns_slots:
-            raise RequestError(f"{request!r} cannot alternate: it has two slots of its own")
-        if request.operation.context is not requests[0].operation.context:
-            raise RequestError(f"{request!r} and {requests[0]!r} are of different communicators")
-    if not requests:
-        return
-    together = Credit(joint=True)
-    for request in requests:
-        request.alternate_in(together)

@@ -490,6 +490,9 @@ class OneSided(ExchangeTransport):
             put.send()
         return bool(puts)
 
+    def sends_chunks(self) -> bool:
+        return any(puts for of_slot in self.filling().puts for puts in of_slot)
+
 
 class Filling(Outlets):
     """A round that the caller fills: what leaves with every chunk, and what with the last one.

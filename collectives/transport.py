@@ -88,6 +88,8 @@ class Transport:
         self.credit: Credit | None = None  # where rounds need one
         self.chunks = 1  # in which the caller of a filled round writes
         self.owns_slots = False
+        #: What is sent, and which rows that are, where it is not the send array as it was given.
+        self.packed: tuple[NDArray[Any], NDArray[np.int64]] | None = None
 
     # -- the short way ---------------------------------------------------------------------------
 
@@ -123,14 +125,6 @@ class Transport:
         for that. ``rounds``: those of this request that have been started."""
         return False
 
-    def try_open(self, request: Any) -> bool:
-        """Local. :meth:`may_open`; another thread's ``Free`` sees that the request is in it."""
-        request._opening = True
-        try:
-            return self.may_open(request.rounds)
-        finally:
-            request._opening = False
-
     def outlets(self) -> list[list[list[Outlet]]]:
         """Local. By slot and chunk; asked for once, where they are first wanted."""
         raise UnsupportedError(f"{type(self).__name__} has no outlets")
@@ -138,6 +132,10 @@ class Transport:
     def send_chunk(self, slot: int, chunk: int) -> bool:
         """Local. A chunk is ready: issue what has to be; false where that is nothing."""
         return False
+
+    def sends_chunks(self) -> bool:
+        """Local. Whether :meth:`send_chunk` may have something to issue."""
+        return True
 
     # -- the rest --------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Number
 from operator import index
 from typing import Any, Protocol, Self
@@ -34,8 +34,7 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
 
     Collective over the communicator where it has to make communicators (``subcomm`` is None or a
     sequence of integers), else local. Operations are local, as those of any ndarray are:
-    ``u.sum()`` is the sum of the block. Where all ranks take part the name says so:
-    ``u.global_sum()``. Dropping an array needs nothing collective.
+    ``u.sum()`` is the sum of the block. Dropping an array needs nothing collective.
 
     Parameters
     ----------
@@ -286,50 +285,6 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         for there, values in filter(None, pieces):
             part[there] = values.reshape(part[there].shape)
         return part
-
-    # Numbers of all ranks are the same bits on every rank: the parts of the ranks are gathered and
-    # combined in the order of the ranks, because MPI may combine them in any order and need not
-    # carry a NaN through MPI.MAX.
-
-    def global_sum(self) -> Any:
-        """Collective. The sum of all elements on all ranks; the same bits on every rank."""
-        return np.sum(agree(self.comm, what="global_sum", value=np.sum(self.v)), axis=0)
-
-    def global_mean(self) -> Any:
-        """Collective. The mean of all elements of the global array."""
-        return self.global_sum() / max(1, int(np.prod(self.global_shape)))
-
-    def global_min(self) -> Any:
-        """Collective. The least element of the global array; NaN where one is. PatternError on
-        every rank where it has no elements."""
-        return self._extreme(np.min)
-
-    def global_max(self) -> Any:
-        """Collective. The largest element of the global array; NaN where one is. PatternError on
-        every rank where it has no elements."""
-        return self._extreme(np.max)
-
-    def _extreme(self, function: Callable[..., Any]) -> Any:
-        mine = function(self.v) if self.size else None
-        parts = [part for part in agree(self.comm, what="extreme", value=mine) if part is not None]
-        if not parts:
-            raise PatternError("an array without elements has no least and no largest one")
-        return function(parts)
-
-    def global_dot(self, other: NDArray[Any]) -> Any:
-        """Collective. The sum of conj(self) * other over all elements of the global arrays.
-        PatternError on every rank where shapes differ on one."""
-        error: Exception | None = None
-        part, right = None, np.asarray(other)
-        if self.shape != right.shape:
-            error = PatternError(f"blocks of shapes {self.shape} and {right.shape} have no product")
-        else:
-            part = np.vdot(self.v, right)
-        return np.sum(agree(self.comm, error, "global_dot", part), axis=0)
-
-    def global_norm(self) -> float:
-        """Collective. The square root of the sum of squared absolute values."""
-        return float(np.sqrt(self.global_dot(self).real))
 
     def write(
         self,

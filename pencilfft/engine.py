@@ -12,8 +12,7 @@ from onesided.collectives.agreement import agreed
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.decomposition import PencilGeometry, array_in, memory_order
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.legs import Builder, Leg
-from onesided.pencilfft.passes import End
+from onesided.pencilfft.legs import Builder, Flight, Leg
 from onesided.pencilfft.pencil import Pencil
 from onesided.pencilfft.settings import NORMS, PLAN_ORDER, Settings
 from onesided.pencilfft.stages import Stage, plan_stages
@@ -62,15 +61,12 @@ class Engine:
             with agreed(comm):
                 self._workspace.connect(builder.chunks, method, info)
                 first, last = (array_in(None, *form) for form in self._forms)  # only as layouts
-                if self.ends is not None:
-                    first, last = self.ends[0].room(first), self.ends[1].room(last)
                 for forward, scale in zip((True, False), NORMS[settings.norm], strict=True):
                     self._legs[forward] = builder.legs(forward)
-                    for leg in self._legs[forward]:
-                        # kernels are planned, each rank's own
-                        source, target = (first, last) if forward else (last, first)
-                        leg.prepare(End.of(source), End.of(target), scale)
-                del first, last, source, target
+                    flight = Flight(self, forward)  # kernels are planned, each rank's own
+                    flight.load(*((first, last) if forward else (last, first)), scale)
+                    flight.prepare()
+                del first, last, flight
             self._workspace.share()
         except Exception:
             self.free()

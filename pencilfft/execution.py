@@ -79,12 +79,13 @@ class Execution:
         # over all ranks errors, and fields with their squares: a counter in shared memory takes a
         # fifth of MPI's time. Those of the communicator's own could be left broken by others
         self._sums: Sums | None = None
+        self._said = (False, 0)  # what the last of these were about
         if comm.size > 1:
             self._sums = Sums(comm, 3, np.dtype(np.int64))
         selection.settle()
         self._keep(selection)
 
-    def run(self, forward: bool, flight: Flight) -> None:
+    def run(self, flight: Flight) -> None:
         """Collective. Transform, or raise on every rank what one of them has to say.
 
         Ranks agree once, at the end, when the arguments and what the kernels did are known.
@@ -92,31 +93,31 @@ class Execution:
         flight.error = flight.error or self._left
         self.flight = flight
         try:
-            flight.begin(self.engine, forward)
-            flight.wait()
-            failed, error = self._sum(flight)
+            flight.begin()
+            flight.run()
+            failed = self._sum(flight)
         except BaseException as problem:
             flight.break_off(problem)
             raise
         self.flight = None
-        self._agree(failed, error)
+        if failed:
+            self._agree(flight)
 
-    def start(self, forward: bool, flight: Flight) -> None:
+    def start(self, flight: Flight) -> None:
         """Collective. Begin a transform; raise on every rank what one of them has to say of the
         arguments, or of what the kernels did in one that was begun before."""
         flight.error = flight.error or self._left
         self.flight = flight
         try:
-            failed, error = self._sum(flight)
-            if not failed:
-                flight.begin(self.engine, forward)
+            if not self._sum(flight):
+                flight.begin()
                 flight.leave()
                 return
         except BaseException as problem:
             flight.break_off(problem)
             raise
         self.flight = None
-        self._agree(failed, error)
+        self._agree(flight)
 
     def refuse(self, name: str) -> None:
         """Local. RequestError where a transform is under way, or where one was broken off."""
@@ -154,24 +155,30 @@ class Execution:
         both = (*self.engine.exchanges(True), *self.engine.exchanges(False))
         return all(each.request.any_order for each in both)
 
-    def _sum(self, flight: Flight) -> tuple[bool, Exception | None]:
-        """Collective. Whether any rank has an error, and what this one has to say."""
-        error, fields = flight.error, flight.fields
-        if self._sums is None:
-            return error is not None, error
-        self._sums.own[:] = error is not None, fields, fields * fields
-        self._sums.start()
-        flight.complete(self._sums.request.Test, self._sums.finish)
-        failed, total, squares = self._sums.total.tolist()
+    def _sum(self, flight: Flight) -> bool:
+        """Collective. Whether any rank has an error; that of this one is in the flight."""
+        sums, said = self._sums, (flight.error is not None, flight.fields)
+        if sums is None:
+            return said[0]
+        if said != self._said:
+            sums.own[:] = (*said, said[1] ** 2)
+            self._said = said
+        sums.start()
+        if flight.under_way:
+            flight.complete(sums.request.Test, sums.finish)
+        else:
+            sums.finish()
+        failed, total, squares = sums.total.tolist()
         if total * total != squares * self._comm.size and not failed:
-            return True, PatternError("ranks have different numbers of fields")
-        return bool(failed), error
+            flight.error = PatternError("ranks have different numbers of fields")
+            return True
+        return bool(failed)
 
-    def _agree(self, failed: bool, error: Exception | None) -> None:
-        """Collective where one has failed: it raises on all."""
-        if failed:
-            self._left = None
-            agree(self._comm, error, "a transform")
+    def _agree(self, flight: Flight) -> None:
+        """Collective. Some rank has an error: raise it on all."""
+        error, self._left = flight.error, None
+        flight.fail(None)  # it keeps nothing of the caller's
+        agree(self._comm, error, "a transform")
 
     def _keep(self, selection: Selection) -> None:
         """Collective. What has been measured, by any rank, into the file of rank 0."""
@@ -185,11 +192,14 @@ class Execution:
     # -- the end ---------------------------------------------------------------------------------
 
     def free(self) -> None:
-        """Collective. Give everything back; a second call does nothing. RequestError while a
-        transform is under way that was not broken off."""
-        if self.flight is not None and self.flight.broken is None:
-            raise RequestError("a plan cannot be destroyed while a transform is under way")
+        """Collective. Give everything back; a second call does nothing. RequestError on every rank
+        while a transform is under way on any, and none was broken off."""
         if self.alive:
+            flight = self.flight
+            begun, broken = flight is not None, flight is not None and flight.broken is not None
+            any_begun, any_broken = largest(self._comm, None, "destroy", [int(begun), int(broken)])
+            if any_begun and not any_broken:
+                raise RequestError("a plan cannot be destroyed while a transform is under way")
             self.alive = False
             self._remains().free()
             self._commons.collect()

@@ -6,19 +6,34 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import RequestError
+from onesided.collectives.program import address
+from onesided.collectives.scripts import ALIGNMENT as KERNEL_ALIGNMENT
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.operations import Operation, chains
-from onesided.pencilfft.passes import End, Pass, Scratch
+from onesided.pencilfft.passes import Pass, Scratch, Script
 from onesided.pencilfft.stages import Stage
 from onesided.pencilfft.transpose import DIRECT, STAGED, Transpose
 from onesided.pencilfft.workspace import Workspace
+
+#: An array that a pass reads or writes, and where it begins.
+End = tuple[NDArray[Any], int]
+
+
+def end_of(array: NDArray[Any]) -> End:
+    """Local. Of an array."""
+    return array, address(array)
+
+
+#: What is given to a transform that will not compute anything.
+NOTHING: End = end_of(np.empty(0))
 
 
 @dataclass
@@ -27,7 +42,8 @@ class Leg:
 
     ``source`` is the transpose that filled ``reads``; its memory is released after the pass.
     ``follows``: what the leg before has written to the user's output is read. ``stays``: the
-    result takes the place of what is read. ``before`` changes what is read, in place.
+    result takes the place of what is read. ``before`` changes what is read, in place. ``scripts``
+    are those of arrays that have been there, by their layouts.
     """
 
     local: Pass
@@ -38,21 +54,21 @@ class Leg:
     follows: bool = False
     stays: bool = False
     before: Callable[[NDArray[Any]], None] | None = None
+    scripts: dict[Any, Script] = field(default_factory=dict)
 
     def begin(self, flight: Flight) -> None:
         """Local. Transform the blocks of this rank and hand them on."""
         transpose = self.transpose
-        opened = transpose is not None and transpose.open()
+        opened = transpose is None or transpose.open()
         if flight.error is None:
             try:
-                reads, writes = self._ends(flight.source, flight.target)
+                reads, writes = self.ends(flight)
                 if self.before is not None:
-                    self.before(reads.array)
-                if transpose is None:
-                    self.local(reads, writes, flight.scale, flight.fields)
-                else:
-                    route = DIRECT if opened else STAGED
-                    self.local.deliver(reads, flight.scale, route, flight.fields)
+                    self.before(reads[0])
+                call = self.scripts.get(flight.layouts) if opened else None
+                if call is None:
+                    call = self.prepare(flight, DIRECT if opened else STAGED)
+                call((reads[0], writes[0]), (reads[1], writes[1]))
             except Exception as problem:
                 flight.error = problem
         if self.source is not None:
@@ -67,63 +83,87 @@ class Leg:
         """Local. Whether other ranks have handed on what this leg waits for."""
         return self.transpose is None or bool(self.transpose.test())
 
-    def prepare(self, source: End, target: End, scale: int) -> None:
-        """Local. Plan the pass for user's arrays of these memory layouts."""
-        reads, writes = self._ends(source, target)
-        self.local.prepare(reads, scale, writes if self.transpose is None else None, DIRECT)
+    def prepare(self, flight: Flight, route: str) -> Script:
+        """Local. What runs for arrays of these layouts, by this route where others take it."""
+        key = flight.layouts if route == DIRECT else (route, flight.layouts)
+        if key not in self.scripts:
+            (reads, _), (writes, _) = self.ends(flight)
+            to = None if self.transpose is None else route
+            self.scripts[key] = self.local.script(reads, writes, flight.scale, to, flight.fields)
+        return self.scripts[key]
 
-    def _ends(self, source: End, target: End) -> tuple[End, End]:
-        reads = source if self.reads is None else self.reads
-        if self.follows:
-            reads = target
-        if self.stays:
-            return reads, reads
-        return reads, target if self.writes is None else self.writes
+    def ends(self, flight: Flight) -> tuple[End, End]:
+        """Local. What it reads and what it writes."""
+        reads = flight.target if self.follows else self.reads or flight.source
+        return reads, reads if self.stays else self.writes or flight.target
 
     def forget(self) -> None:
         """Local. Drop every view of the plan's memory."""
         self.local.forget()
+        self.scripts.clear()
         self.reads = self.writes = self.source = self.transpose = self.before = None
 
 
 class Flight:
-    """A transform: its ends, the power of its factor, how many ``fields`` of the first axis (0 is
-    all), and this rank's first ``error``.
+    """One direction of a plan under way, from :meth:`load` on: its ends, the power of its factor,
+    how many ``fields`` of the first axis (0 is all), and this rank's first ``error``.
 
     A rank that has one computes nothing more, but gives the others what they wait for. ``broken``
     is what has ended it in its middle: nobody can go on with it.
     """
 
     __slots__ = (
-        "_end", "_leg", "_legs", "_lock", "_result", "_waiter", "broken", "error", "fields",
-        "scale", "source", "target",
+        "_ends", "_leg", "_legs", "_lock", "_result", "_waiter", "broken", "error", "fields",
+        "layouts", "scale", "source", "target",
     )  # fmt: skip
 
     #: Those that were begun and are not complete: any wait of this process goes on with them, as
     #: other ranks may wait for another one first.
     under_way: ClassVar[dict[Flight, None]] = {}
 
-    def __init__(
-        self, source: NDArray[Any], target: NDArray[Any], scale: int, fields: int = 0
-    ) -> None:
-        self.source, self.target = End.of(source), End.of(target)
-        self.scale, self.fields = scale, fields
-        self.error: Exception | None = None
+    def __init__(self, engine: Any, forward: bool) -> None:
+        self._legs: list[Leg] = engine.legs(forward)
+        self._ends: tuple[Any, Any] | None = None
+        if engine.ends is not None:
+            self._ends = engine.ends[not forward], engine.ends[forward]
         self.broken: BaseException | None = None
-        self._end: Any = None
+        self._leg = 0
         self._lock = threading.Lock()  # another thread may wait, and go on with this one
         self._waiter = 0
+        self.fail(None)
 
-    def begin(self, engine: Any, forward: bool) -> None:
+    def fail(self, error: Exception | None) -> None:
+        """Local. There are no arrays, because of this error."""
+        self.source = self.target = NOTHING
+        self.scale = self.fields = 0
+        self.layouts: tuple[Any, ...] = ()
+        self._result: Any = None  # where that goes which the last leg has left in another array
+        self.error = error
+
+    def load(
+        self, source: NDArray[Any], target: NDArray[Any], scale: int, fields: int = 0
+    ) -> None:
+        """Local. What it is about from now on; arrays that fit."""
+        self.error = None
+        self.scale, self.fields = scale, fields
+        if self._ends is not None:
+            self._result = target
+            source, target = self._ends[0].load(source), self._ends[1].room(target)
+        here, there = address(source), address(target)
+        self.source, self.target = (source, here), (target, there)
+        self.layouts = (
+            scale, fields, source.strides, target.strides, here % KERNEL_ALIGNMENT,
+            there % KERNEL_ALIGNMENT, target is source,
+        )  # fmt: skip
+
+    def prepare(self) -> None:
+        """Local. Plan for arrays of these layouts; otherwise the first call does."""
+        for leg in self._legs:
+            leg.prepare(self, DIRECT)
+
+    def begin(self) -> None:
         """Local. Begin the first leg."""
-        self._legs, self._leg = engine.legs(forward), 0
-        if engine.ends is not None and self.error is None:
-            try:
-                self._end, self._result = engine.ends[forward], self.target.array
-                self.source = End.of(engine.ends[not forward].load(self.source.array))
-                self.target = End.of(self._end.room(self._result))
-            except Exception as problem:
-                self.error = problem
+        self._leg = 0
         self._legs[0].begin(self)
 
     def leave(self) -> None:
@@ -135,10 +175,9 @@ class Flight:
         if not self._lock.acquire(blocking=False):
             return False  # somebody is at it
         try:
-            legs = self._legs
-            while self._leg < len(legs) and legs[self._leg].test():
+            while self in self.under_way and self._legs[self._leg].test():
                 self._next()
-            return self._leg == len(legs)
+            return self not in self.under_way
         except BaseException as problem:
             self.break_off(problem)
             raise
@@ -152,18 +191,25 @@ class Flight:
                 raise RequestError("a signal handler waits for the transform that it interrupts")
         try:
             self._waiter = threading.get_ident()
-            legs = self._legs
-            while self._leg < len(legs):
-                transpose = legs[self._leg].transpose
-                if transpose is not None:
-                    self.complete(transpose.test, transpose.wait)
-                self._next()
+            return self.run()
         except BaseException as problem:
             self.break_off(problem)
             raise
         finally:
             self._waiter = 0
             self._lock.release()
+
+    def run(self) -> Exception | None:
+        """Collective. As :meth:`wait`, of one that nobody else goes on with."""
+        legs = self._legs
+        while self._leg < len(legs):
+            transpose = legs[self._leg].transpose
+            if transpose is not None:
+                if self.under_way:
+                    self.complete(transpose.test, transpose.wait)
+                else:
+                    transpose.wait()
+            self._next()
         return self.error
 
     def complete(self, test: Callable[[], object], wait: Callable[[], object]) -> None:
@@ -191,11 +237,13 @@ class Flight:
             self._legs[self._leg].begin(self)
             return
         self.under_way.pop(self, None)
-        if self._end is not None and self.error is None:
+        if self._ends is not None and self.error is None:
             try:
-                self._end.store(self._result)
+                self._ends[1].store(self._result)
             except Exception as problem:
                 self.error = problem
+        self.source = self.target = NOTHING  # they are the caller's alone from now on
+        self._result = None
 
 
 @dataclass
@@ -252,11 +300,11 @@ class Builder:
             if len(legs) < len(passes) - 1:
                 transpose = self.workspace.transpose(k, forward)
                 routes = transpose.routes()
-                local.add_route(DIRECT, routes[DIRECT], transpose.ready)
+                local.add_route(DIRECT, routes[DIRECT], transpose.marks())
                 local.add_route(STAGED, routes[STAGED])
             legs.append(Leg(local, reads, None, source, transpose))
             if transpose is not None:
-                reads, source = End.of(self.workspace.received(k, forward)), transpose
+                reads, source = end_of(self.workspace.received(k, forward)), transpose
         return legs
 
     def _local_legs(self, forward: bool) -> list[Leg]:
@@ -285,7 +333,7 @@ class Builder:
                 leg.stays = ours and (shape, dtype) == before
                 if leg.stays:
                     continue
-                leg.writes = End.of(self.workspace.intermediate(shape, dtype))
+                leg.writes = end_of(self.workspace.intermediate(shape, dtype))
             reads, ours, follows = leg.writes, True, leg.writes is None
         return legs
 

@@ -13,16 +13,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.program import address
-from onesided.collectives.scripts import ALIGNMENT as KERNEL_ALIGNMENT
 from onesided.collectives.scripts import Part, Place, Step, copy_array, script
 from onesided.pencilfft.blocking import Blocking, chunks, cut, ranges
 from onesided.pencilfft.decomposition import array_in, memory_order, nbytes_of
@@ -40,8 +36,11 @@ LONG_ROW = 256
 #: Power of 1/sqrt(N) in both directions with which cosine and sine transforms are orthogonal.
 ORTHONORMAL = 1
 
-#: Told that a chunk of the result has been delivered.
-Ready = Callable[[int], None]
+#: Called when a chunk of the result has been delivered.
+Mark = Callable[[], object]
+
+#: A pass over arrays of known layouts: called with them, and where they begin.
+Script = Callable[..., object]
 
 #: Part of a result, as slices of the whole local array, and the array of that shape it goes to.
 Outlet = tuple[tuple[slice, ...], NDArray[Any]]
@@ -50,19 +49,6 @@ Outlet = tuple[tuple[slice, ...], NDArray[Any]]
 _SOURCE, _TARGET = 0, 1
 _Place = NDArray[Any] | int
 _BlockStep = tuple[Run, _Place, _Place]
-
-
-class End(NamedTuple):
-    """Local. An array that a pass reads or writes, and where it begins."""
-
-    array: NDArray[Any]
-    place: int
-
-    @classmethod
-    def of(cls, array: NDArray[Any]) -> End:
-        """Local. What NumPy says of the place takes ten times as long."""
-        quick = array.flags.c_contiguous
-        return cls(array, MPI.Get_address(array) if quick else address(array))
 
 
 class Scratch:
@@ -150,47 +136,26 @@ class Pass:
                 dtype = step.dtypes[1]
                 scratch.reserve(nbytes_of(_apart(each, dtype, self._order), dtype))
         self._chosen: dict[Operation, set[str]] = {}  # kernels and their ways
-        self._scripts: dict[Any, Callable[..., object]] = {}
-        self._routes: dict[str, tuple[Sequence[Sequence[Outlet]], Ready | None]] = {}
+        self._routes: dict[str, tuple[Sequence[Sequence[Outlet]], Sequence[Mark]]] = {}
 
     def add_route(
-        self, name: str, outlets: Sequence[Sequence[Outlet]], ready: Ready | None = None
+        self, name: str, outlets: Sequence[Sequence[Outlet]], marks: Sequence[Mark] = ()
     ) -> None:
-        """Local. Where to :meth:`deliver` the result: by chunk, parts of it and their arrays.
+        """Local. Where the result may go: by chunk, parts of it and their arrays, and what is
+        called when it is there."""
+        self._routes[name] = outlets, marks
 
-        ``ready(k)`` follows chunk k.
-        """
-        self._routes[name] = outlets, ready
+    def script(
+        self, source: NDArray[Any], target: NDArray[Any], scale: int, route: str | None, fields: int
+    ) -> Script:
+        """Local. What runs for arrays of these memory layouts.
 
-    def __call__(self, source: End, target: End, scale: int, fields: int = 0) -> None:
-        """Local. From ``source`` to ``target``; each axis is divided by sqrt(modes)**scale.
-
-        The two may be one array where operations change neither shape nor dtype. ``fields``: of the
+        Each axis is divided by sqrt(modes)**scale. The result goes to ``target``, which may be the
+        source where operations change neither shape nor dtype, or by a route. ``fields``: of the
         first axis only so many, 0 is all.
         """
-        if not self._empty:
-            self._run(source, target, scale, None, fields)
-
-    def deliver(self, source: End, scale: int, route: str, fields: int = 0) -> None:
-        """Local. From ``source`` to the arrays of a route."""
-        if not self._empty:
-            self._run(source, source, scale, route, fields)
-            return
-        _, ready = self._routes[route]
-        for chunk in range(len(self.stops)):
-            if ready is not None:
-                ready(chunk)
-
-    def prepare(self, source: End, scale: int, target: End | None, route: str) -> None:
-        """Local. Plan for these memory layouts; otherwise the first call does.
-
-        Without a target for :meth:`deliver` by this route.
-        """
-        if not self._empty:
-            if target is None:
-                self._script(source, source, scale, route, 0)
-            else:
-                self._script(source, target, scale, None, 0)
+        ends = source, target
+        return script(self._plan(ends, scale, route, fields), ends)
 
     def describe(self) -> list[str]:
         """Local. Each operation, with the kernels that do it, as far as it has been planned."""
@@ -204,30 +169,9 @@ class Pass:
 
     def forget(self) -> None:
         """Local. Drop the views of all routes."""
-        self._routes, self._scripts = {}, {}
+        self._routes = {}
 
     # -- planning ------------------------------------------------------------------------------
-
-    def _run(
-        self, source: End, target: End, scale: int, route: str | None, fields: int
-    ) -> None:
-        call = self._script(source, target, scale, route, fields)
-        call((source.array, target.array), (source.place, target.place))
-
-    def _script(
-        self, source: End, target: End, scale: int, route: str | None, fields: int
-    ) -> Callable[..., object]:
-        """What runs for ends of these memory layouts."""
-        (reads, here), (writes, there) = source, target
-        key = (
-            scale, route, fields, reads.strides, writes.strides,
-            here % KERNEL_ALIGNMENT, there % KERNEL_ALIGNMENT, writes is reads,
-        )  # fmt: skip
-        found = self._scripts.get(key)
-        if found is None:
-            ends = reads, writes
-            found = self._scripts[key] = script(self._plan(ends, scale, route, fields), ends)
-        return found
 
     def _plan(
         self, ends: tuple[NDArray[Any], NDArray[Any]], scale: int, route: str | None, fields: int
@@ -235,7 +179,9 @@ class Pass:
         """The steps of all blocks."""
         made: dict[tuple[int, int], tuple[Sequence[_BlockStep], _Place]] = {}
         source, target = ends[0], ends[1] if route is None else None
-        outlets, ready = ((), None) if route is None else self._routes[route]
+        outlets, marks = ((), ()) if route is None else self._routes[route]
+        if self._empty:
+            return list(marks)
         steps: list[Step | Callable[[], object]] = []
         begin = 0
         some = slice(0, fields) if fields else slice(None)  # of the first axis
@@ -270,8 +216,8 @@ class Pass:
                     steps.append(self._copy_of(left, spans, some, *outlet))
             if stop == self.stops[chunk]:
                 begin = stop
-                if ready is not None:
-                    steps.append(partial(ready, chunk))
+                if marks:
+                    steps.append(marks[chunk])
         return steps
 
     def _steps(

@@ -319,15 +319,16 @@ def seconds_of(comm: MPI.Intracomm, engine: Engine, lead: float = 0.0) -> float:
     sides = [array_in(None, *engine.form(side)) for side in (False, True)]
     for array in sides:
         array.fill(0)
+    flights = [Flight(engine, forward) for forward in (True, False)]
     first = math.inf
     times: list[float] = []
     total = 0.0
     while len(times) < ROUNDS and total < SECONDS:
         comm.Barrier()
         began = time.perf_counter()
-        for forward in (True, False):
-            flight = Flight(sides[not forward], sides[forward], 0)
-            flight.begin(engine, forward)
+        for flight, source, target in zip(flights, sides, sides[::-1], strict=True):
+            flight.load(source, target, 0)
+            flight.begin()
             error = flight.wait()
             if error is not None:
                 raise error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,11 @@ from onesided.pencilfft.settings import Settings
 #: Options of FFTW's plans that mpi4py-fft passes on at a call; here they mean nothing.
 FFTW_OPTIONS = frozenset({"implicit", "threads", "flags", "overwrite_input", "planner_effort"})
 
+#: What a call returns, and what is copied there; while none is under way.
+NOWHERE: tuple[Any, Any] = None, None
+
 #: References to an array that only the plan has, that of the question among them.
 OURS = 2
-
-#: What is given to a transform that will not compute anything.
-_NOTHING: NDArray[Any] = np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +74,13 @@ class SharedArrays:
     """
 
     def __init__(self, sides: Sequence[Side], arrays: Sequence[Any] = ()) -> None:
-        self._sides = sides
-        self._arrays: dict[int, Any] = dict(enumerate(arrays))
-        self._taken: dict[int, weakref.ref[Any]] = {}  # results that the plan's array has not
+        self._arrays: dict[Side, Any] = dict(zip(sides, arrays, strict=False))
+        self._taken: dict[Side, weakref.ref[Any]] = {}  # results that the plan's array has not
 
     def get(self, side: Side) -> Any:
         """Local. The array of a side."""
-        place = self._sides.index(side)
-        array = self._made(place)
-        taken = self._taken.pop(place, None)
+        array = self._made(side)
+        taken = self._taken.pop(side, None)
         if taken is not None:
             last = taken()
             some = slice(None if last is None else len(last))  # it may have had fewer fields
@@ -92,7 +90,7 @@ class SharedArrays:
     def source(self, side: Side) -> Any:
         """Local. The array of a side, to be read. RequestError where what should be in it is gone.
         """
-        taken = self._taken.get(self._sides.index(side))
+        taken = self._taken.get(side)
         if taken is not None and taken() is None:
             raise RequestError(
                 "the last result went to an array of the caller's that is gone; give the input"
@@ -101,34 +99,35 @@ class SharedArrays:
 
     def fresh(self, side: Side) -> Any:
         """Local. The array of a side, to be written to: what should be in it does not matter."""
-        place = self._sides.index(side)
-        self._taken.pop(place, None)
-        return self._made(place)
+        if self._taken:
+            self._taken.pop(side, None)
+        return self._made(side)
 
     def took(self, side: Side, output: NDArray[Any]) -> None:
-        """Local. A result is in ``output``, which is not the plan's own array."""
-        place = self._sides.index(side)
-        if place in self._arrays and self._kept(place):
-            np.copyto(self._arrays[place][: len(output)], output)
+        """Local. A result is in ``output``, which a caller has given."""
+        if output is self._arrays.get(side):
+            self._taken.pop(side, None)
+        elif side in self._arrays and self._kept(side):
+            np.copyto(self._arrays[side][: len(output)], output)
         else:
-            self._taken[place] = weakref.ref(output)
+            self._taken[side] = weakref.ref(output)
 
     def forget(self) -> None:
         """Local. Drop the arrays."""
         self._arrays, self._taken = {}, {}
 
-    def _kept(self, place: int) -> bool:
+    def _kept(self, side: Side) -> bool:
         """Whether somebody has the array, or a view of it: a view of its own class refers to the
         array that owns the memory."""
         return (
-            sys.getrefcount(self._arrays[place]) > OURS
-            or sys.getrefcount(self._arrays[place].base) > OURS
+            sys.getrefcount(self._arrays[side]) > OURS
+            or sys.getrefcount(self._arrays[side].base) > OURS
         )
 
-    def _made(self, place: int) -> Any:
-        if place not in self._arrays:
-            self._arrays[place] = self._sides[place].array(0)
-        return self._arrays[place]
+    def _made(self, side: Side) -> Any:
+        if side not in self._arrays:
+            self._arrays[side] = side.array(0)
+        return self._arrays[side]
 
 
 def in_one_memory(sides: Sequence[Side], axis: int, transposes: bool) -> list[Any]:
@@ -172,11 +171,13 @@ class Transform:
         self.input, self.output = sides
         self._arrays, self._execution, self._scale = arrays, execution, scale
         self._overwrites, self._real_axis = settings.overwrite_input, settings.real_axis
-        self._forward = name == "forward"
-        self._alike = [None, None]  # the last other pencil of the same blocks as input and output
+        self._flight = Flight(execution.engine, name == "forward")
+        # the last other pencil of the same blocks as input and output
+        self._alike: dict[Side, Any] = dict.fromkeys(sides)
         self._fewer = bool(settings.batch) and len(settings.shape) > 1
         self._broadcasts = self._fewer and _may_broadcast(self.input.pencil)
-        self._begun: tuple[Any, NDArray[Any], bool] | None = None  # by Start: where results go
+        self._goes = NOWHERE
+        self._begun = False
 
     @property
     def input_array(self) -> Any:
@@ -197,16 +198,6 @@ class Transform:
     def output_pencil(self) -> Any:
         """Which part of the global output this rank holds."""
         return self.output.pencil
-
-    @property
-    def input_dtype(self) -> np.dtype[Any]:
-        """Dtype of the input."""
-        return self.input.dtype
-
-    @property
-    def output_dtype(self) -> np.dtype[Any]:
-        """Dtype of the output."""
-        return self.output.dtype
 
     def __call__(
         self,
@@ -236,9 +227,12 @@ class Transform:
         every rank, and so does an error in the middle of the transform its own class; what is in
         the output then is not defined.
         """
-        flight, target, taken = self._flight(input_array, output_array, normalize, options)
-        self._execution.run(self._forward, flight)
-        return self._result(output_array, target, taken)
+        self._load(input_array, output_array, normalize, options)
+        try:
+            self._execution.run(self._flight)
+            return self._result()
+        finally:
+            self._goes = NOWHERE
 
     def Start(
         self,
@@ -257,20 +251,24 @@ class Transform:
         Raises as a call does, on every rank; UnsupportedError where the method of the transposes
         is one that ranks have to use in one order.
         """
-        execution = self._execution
-        flight, target, taken = self._flight(input_array, output_array, normalize, {})
+        execution, flight = self._execution, self._flight
+        self._load(input_array, output_array, normalize, {})
         if flight.error is None and not execution.any_order:
-            flight.error = UnsupportedError(
+            flight.fail(UnsupportedError(
                 f"the transposes of this plan ({execution.choice.method}) go on in one order on "
                 "all ranks; a transform can be begun with others, as rma-notify"
-            )
-        execution.start(self._forward, flight)
-        self._begun = output_array, target, taken
+            ))  # fmt: skip
+        try:
+            execution.start(flight)
+        except BaseException:
+            self._goes = NOWHERE
+            raise
+        self._begun = True
 
     def Test(self) -> bool:
         """Local. Go on with the transform that was begun; true where it is complete, or where none
         is under way: :meth:`Wait` returns at once then."""
-        return self._begun is None or self._execution.test()
+        return not self._begun or self._execution.test()
 
     def Wait(self) -> Any:
         """Collective, in the sense of MPI. Complete the transform that was begun; the output.
@@ -279,37 +277,38 @@ class Transform:
         next transform of the plan. RequestError where none is under way, and where one was
         broken off by an interrupt: the plan is of no use then.
         """
-        begun = self._begun
-        if begun is None:
+        if not self._begun:
             raise RequestError(f"no {self.name} transform is under way")
         error = self._execution.wait()
-        self._begun = None
-        if error is not None:
-            raise error
-        return self._result(*begun)
+        self._begun = False
+        try:
+            if error is not None:
+                raise error
+            return self._result()
+        finally:
+            self._goes = NOWHERE
 
-    def _flight(
+    def _load(
         self, given: Any, output: Any, normalize: bool | None, options: Mapping[str, Any]
-    ) -> tuple[Flight, NDArray[Any], bool]:
-        """What a call is about, what it writes to, and whether that is the caller's array."""
-        execution = self._execution
+    ) -> None:
+        """What a call is about: ``_flight`` has it, or an error, and ``_goes`` what is returned."""
+        execution, flight = self._execution, self._flight
         if not execution.alive:
             raise RequestError(f"{self.name} of a plan that was destroyed")
-        execution.refuse(self.name)
+        if execution.flight is not None:
+            execution.refuse(self.name)
         try:
             if options and not FFTW_OPTIONS.issuperset(options):
                 raise PatternError(f"{self.name} does not take {', '.join(map(repr, options))}")
             fields = self._fields(given, output) if self._fewer else 0
             source = self._source(given, fields)
-            target, taken = self._target(output, fields)
+            target = self._target(output, fields)
             if not execution.transposes:
                 self._check_overlap(source, target)
             scale = self._scale if normalize is None else 2 * bool(normalize)
-            return Flight(source, target, scale, fields), target, taken
+            flight.load(source, target, scale, fields)
         except Exception as problem:
-            nothing = Flight(_NOTHING, _NOTHING, 0)
-            nothing.error = problem
-            return nothing, _NOTHING, False
+            flight.fail(problem)
 
     def _fields(self, given: Any, output: Any) -> int:
         """How many fields the arrays have, where that is less than the plan's; else 0.
@@ -326,26 +325,22 @@ class Transform:
             return 0
         return found.pop() if len(found) == 1 else 0
 
-    def _result(self, output: NDArray[Any] | None, target: NDArray[Any], taken: bool) -> Any:
-        """What a caller gets who gave this output."""
-        if output is None:
-            own = self.output_array
-            return own if len(own) == len(target) else own[: len(target)]
-        if taken:
-            self._arrays.took(self.output, output)
-        else:
-            output[...] = target
-        return output
+    def _result(self) -> Any:
+        """What the caller gets."""
+        result, copied = self._goes
+        if copied is None:
+            self._arrays.took(self.output, result)
+        elif copied is not result:
+            result[...] = copied
+        return result
 
     def _source(self, given: Any, fields: int) -> NDArray[Any]:
-        side = self.input
         if given is None:
-            return _plain(self._arrays.source(side))
-        if fields:
-            side = replace(side, shape=(fields, *side.shape[1:]))
-        if isinstance(given, np.ndarray) and self._fits(given, side):
-            if not self._overwrites or _can_be_overwritten(given):
-                return _plain(given)
+            return _plain(self._arrays.source(self.input))
+        shape = self.input.shape if not fields else (fields, *self.input.shape[1:])
+        block = self._block(given, self.input, shape)
+        if block is not None and (not self._overwrites or _can_be_overwritten(block)):
+            return block
         own, array = self._arrays.fresh(self.input), np.asarray(given)
         own = own[:fields] if fields else own
         try:
@@ -353,57 +348,49 @@ class Transform:
         except (ValueError, TypeError) as problem:
             raise PatternError(
                 f"the input has shape {array.shape} and dtype {array.dtype}, which cannot be "
-                f"assigned to this rank's block of {side.shape} (of {side.global_shape}), "
-                f"{side.dtype}"
+                f"assigned to this rank's block of {shape} (of {self.input.global_shape}), "
+                f"{self.input.dtype}"
             ) from problem
         return _plain(own)
 
-    def _target(self, given: Any, fields: int) -> tuple[NDArray[Any], bool]:
-        """What is written, and whether that is the caller's array."""
+    def _target(self, given: Any, fields: int) -> NDArray[Any]:
+        """What is written."""
         side = self.output
-        if fields:
-            side = replace(side, shape=(fields, *side.shape[1:]))
-        if given is None:
-            return self._own(fields), False
-        if not isinstance(given, np.ndarray):
-            raise PatternError(f"the output is a {type(given).__name__}, not a NumPy array")
-        if not given.flags.writeable:
-            raise PatternError(f"the output of {self.name} is read-only")
-        if self._fits(given, side):
-            return _plain(given), True
-        block = side.shape
-        while len(block) > given.ndim and block[0] == 1:
-            block = block[1:]
-        try:
-            fits = np.broadcast_shapes(block, given.shape) == given.shape
-        except ValueError:
-            fits = False
-        if not fits or not np.can_cast(side.dtype, given.dtype, "unsafe"):
-            raise PatternError(
-                f"the output has shape {given.shape} and dtype {given.dtype}, to which this rank's "
-                f"block of {side.shape} (of {side.global_shape}), {side.dtype}, cannot be assigned"
-            )
-        return self._own(fields), False
+        shape = side.shape if not fields else (fields, *side.shape[1:])
+        if given is not None:
+            if not isinstance(given, np.ndarray):
+                raise PatternError(f"the output is a {type(given).__name__}, not a NumPy array")
+            if not given.flags.writeable:
+                raise PatternError(f"the output of {self.name} is read-only")
+            block = self._block(given, side, shape)
+            if block is not None:
+                self._goes = given, None
+                return block
+            _check_assignment(given, side, shape)
+        own = self._arrays.fresh(side)
+        own = own[:fields] if fields else own
+        self._goes = own if given is None else given, own
+        return _plain(own)
 
-    def _own(self, fields: int) -> NDArray[Any]:
-        own = _plain(self._arrays.fresh(self.output))
-        return own[:fields] if fields else own
-
-    def _fits(self, array: NDArray[Any], side: Side) -> bool:
-        """Whether an array has the form of this rank's block; PatternError for another plan's."""
+    def _block(self, array: Any, side: Side, shape: tuple[int, ...]) -> NDArray[Any] | None:
+        """An array that has the form of this rank's block, as a plain one, else None; PatternError
+        for one of another plan's."""
+        if not isinstance(array, np.ndarray):
+            return None
         pencil = getattr(array, "_p0", None)
-        place = side.pencil is self.output.pencil
-        if pencil is not None and pencil is not side.pencil and pencil is not self._alike[place]:
+        if pencil is not None and pencil is not side.pencil and pencil is not self._alike[side]:
             here, wanted = pencil.local_slice(), side.pencil.local_slice()
             alike = here == wanted and pencil.shape == side.pencil.shape
-            if array.shape == side.shape and not alike:
+            if array.shape == shape and not alike:
                 raise PatternError(
                     f"the array belongs to another plan: it is the block {here} of "
                     f"{pencil.shape}, not {wanted} of {side.pencil.shape}"
                 )
             if alike:
-                self._alike[place] = pencil
-        return array.shape == side.shape and array.dtype == side.dtype
+                self._alike[side] = pencil
+        if array.shape != shape or array.dtype != side.dtype:
+            return None
+        return array if type(array) is np.ndarray else array.view(np.ndarray)
 
     def _check_overlap(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         if not np.may_share_memory(source, target):
@@ -423,6 +410,22 @@ class Transform:
             here == there
             for k, (here, there) in enumerate(zip(source.strides, target.strides, strict=True))
             if k != axis
+        )
+
+
+def _check_assignment(given: NDArray[Any], side: Side, shape: tuple[int, ...]) -> None:
+    """Raise where a block of this shape cannot be assigned to an array."""
+    block = shape
+    while len(block) > given.ndim and block[0] == 1:
+        block = block[1:]
+    try:
+        fits = np.broadcast_shapes(block, given.shape) == given.shape
+    except ValueError:
+        fits = False
+    if not fits or not np.can_cast(side.dtype, given.dtype, "unsafe"):
+        raise PatternError(
+            f"the output has shape {given.shape} and dtype {given.dtype}, to which this rank's "
+            f"block of {shape} (of {side.global_shape}), {side.dtype}, cannot be assigned"
         )
 
 
@@ -451,6 +454,8 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
 
 def _can_be_overwritten(array: NDArray[Any]) -> bool:
     """Whether it can be written to, each element for itself."""
+    if array.flags.c_contiguous:
+        return array.flags.writeable
     span = array.itemsize
     steps = zip(map(abs, array.strides), array.shape, strict=True)
     for step, extent in sorted(steps):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mpi4py import MPI
@@ -89,12 +89,20 @@ class Transpose:
             routes[STAGED].append(_around(axis, send, kept, along, span) + mine)
         return routes
 
+    def marks(self) -> list[Callable[[], object]]:
+        """Local. By chunk, :attr:`ready` as a call without arguments."""
+        return [self._request.mark(chunk) for chunk in self._every_chunk]
+
     def ready_all(self) -> None:
         """Local. Whatever the chunks of an opened round hold that are not ready, they leave now."""
-        # where nothing is sent, there is one chunk all the same: of the round
-        for chunk in range(len(self._chunks[1]) if self._send.size else 1):
+        for chunk in self._every_chunk:
             with contextlib.suppress(RequestError):
                 self.ready(chunk)
+
+    @property
+    def _every_chunk(self) -> range:
+        """Where nothing is sent, there is one chunk all the same: of the round."""
+        return range(len(self._chunks[1]) if self._send.size else 1)
 
     @property
     def request(self) -> Any:

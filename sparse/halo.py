@@ -88,7 +88,8 @@ class Halo:
     """The ghosts of one partition of x, refreshed by one persistent request.
 
     ``request`` sends from a packed buffer straight into the neighbors' ghosts, which lie in its own
-    window memory; so ``finish`` returns another array every second time.
+    window memory; so ``finish`` returns another array every second time. A method that sends to
+    nodes sends an entry that several ranks of a node want to that node once.
 
     ``k`` vectors travel at once: x is (n,) for one, (n, k) for more. The numbers of the
     :class:`HaloPattern` count rows of k elements.
@@ -109,15 +110,18 @@ class Halo:
         self.send_counts, self.recv_counts = pattern.send_counts, pattern.recv_counts
         self.send_index = pattern.send_index
         with agreed(comm):
-            self._pack = Gather(np.ascontiguousarray(self.send_index, np.int64))
-            self.sendbuf: NDArray[Any] = np.zeros(shaped(len(self.send_index), k), dtype)
+            index = np.ascontiguousarray(self.send_index, np.int64)
+            entries = np.zeros(shaped(len(index), k), dtype)
         self.request: Request = Alltoallw_init(
             comm,
-            [self.sendbuf, _boxes(self.send_counts)],
+            [entries, _boxes(self.send_counts)],
             [(shaped(len(pattern.ghosts), k), dtype), _boxes(self.recv_counts)],
             method=method,
             info=info,
+            rows=index,
         )
+        self.sendbuf, index = self.request.packed
+        self._pack = Gather(index)
         self._direct = self.request.direct and _worth_storing(self.sendbuf, self.send_counts)
         self._routes: dict[int, list[tuple[NDArray[np.intp], NDArray[Any]]]] = {}
 

@@ -332,6 +332,7 @@ ORDERINGS = [*on(1), *on(3, 4, alike=True), *full(2, 7)]
 SPARSE = {
     "cases_sparse": [
         *on(1), *on(2, 3, 4, alike=True, thin=True), *full(7),
+        *emulated(4, "2", select="halo_brings"), *emulated(5, "4", select="halo_brings"),
         *on(5, thin=True, select=["kernel=scipy", "name=square", "name=few rows", "bad_input",
                                   "halo", "overlapping"]),
     ],

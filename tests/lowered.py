@@ -9,7 +9,7 @@ import numpy as np
 from exploration import Name, Participant, Step
 from mpi4py import MPI
 
-from onesided.collectives.program import AWAIT, CALL, COPY, RAISE, REDUCE, address
+from onesided.collectives.program import AWAIT, CALL, COPY, GATHER, RAISE, REDUCE, address
 
 #: Who sends to whom, under which tag.
 Between = tuple[int, int, int]
@@ -65,6 +65,9 @@ class Names:
             return (KINDS[step[0]], self.cell(step[1]), *step[2:])
         if step[0] == CALL:
             return self._combination(step[1])
+        if step[0] == GATHER:
+            _, target, source, index = step
+            return ("copy", self.of(target), [p for i in index for p in self.of(source[i])])
         arrays = {COPY: step[1:3], REDUCE: step[1:4]}.get(step[0])
         return None if arrays is None else (KINDS[step[0]], *map(self.of, arrays))
 

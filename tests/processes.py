@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -131,3 +133,16 @@ def remove_segments(before: set[Path]) -> list[str]:
         except OSError:
             continue
     return removed
+
+
+@functools.cache
+def unshared(size):
+    """Words that run a command where /dev/shm has this size, or the reason why there are none."""
+    mount = f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$@"'
+    words = ["unshare", "-m", "sh", "-c", mount, "sh"]
+    try:
+        done = subprocess.run([*words, "true"], capture_output=True, text=True, timeout=20,
+                              check=False)
+    except OSError as error:
+        return [], f"no unshare: {error}"
+    return (words, "") if done.returncode == 0 else ([], f"unshare: {done.stderr.strip()}")

@@ -146,12 +146,14 @@ class Drawing:
 
     def step(self) -> tuple[Any, ...]:
         rng = self.rng
-        kind = rng.choice(("copy", "copy", "box", "reduce", "reduce", "raise", "raise",
+        kind = rng.choice(("copy", "copy", "box", "gather", "reduce", "reduce", "raise", "raise",
                            "await", "await", "call"))
         if kind == "copy":
             return self.copy(rng.choice((0, 1, 1, 1)), strided=False)
         if kind == "box":
             return self.copy(rng.randint(1, 8), strided=True)
+        if kind == "gather":
+            return self.gather()
         if kind == "reduce":
             return self.reduce()
         if kind == "call":
@@ -200,6 +202,15 @@ class Drawing:
             offset = start + first + rng.randint(0, max(0, SIZE // 2 - 1 - step))
             views.append(View(-1, rng.choice(kinds), offset, tuple(shape), tuple(strides)))
         return ("copy", *views)
+
+    def gather(self) -> tuple[Any, ...]:
+        """Rows of any size and alignment, each as often as it comes."""
+        rng, starts = self.rng, self.halves()
+        row, count, rows = rng.choice((1, 3, 4, 8, 16, 24)), rng.choice((0, 1, 5, 20)), 17
+        index = tuple(rng.randrange(rows) for _ in range(count))
+        views = [View(-1, "u1", start + rng.randint(0, 64), (n, row), (row, 1))
+                 for start, n in zip(starts, (count, rows), strict=True)]
+        return ("gather", *views, index)
 
     def reduce(self) -> tuple[Any, ...]:
         rng = self.rng
@@ -304,6 +315,9 @@ class World:
         kind = step[0]
         if kind == "copy":
             return program.copy(step[1].bound(self), step[2].bound(self))
+        if kind == "gather":
+            index = np.array(step[3], np.int64)
+            return program.gather(step[1].bound(self), step[2].bound(self), index)
         if kind == "reduce":
             arrays = [view.bound(self) for view in step[1:4]]
             return program.reduce(*arrays, (step[4], step[5]), OPERATIONS[step[4]])

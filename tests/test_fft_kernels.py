@@ -15,7 +15,7 @@ import scipy.fft
 
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.kernels import pocketfft, registry
-from onesided.pencilfft.kernels.mkl_library import find_libraries
+from onesided.pencilfft.kernels.mkl import find_libraries
 from onesided.pencilfft.kernels.protocol import REAL_KINDS, Layout, Task
 from onesided.pencilfft.kernels.ways import WAYS
 

@@ -6,11 +6,10 @@ table of tests/mpi, and random programs of the same kind are in test_legal_progr
 
 from __future__ import annotations
 
-import functools
 import json
-import subprocess
 
 import mpi_harness
+import processes
 import pytest
 
 PROGRAM = mpi_harness.TESTS / "programs" / "progress.py"
@@ -89,19 +88,6 @@ def test_many_communicators_with_attributes(ranks):
     assert passes(ranks, "attributes").stdout.count("has freed all") == ranks
 
 
-@functools.cache
-def unshared(size):
-    """Words that run a command where /dev/shm has this size, or the reason why there are none."""
-    mount = f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$@"'
-    words = ["unshare", "-m", "sh", "-c", mount, "sh"]
-    try:
-        done = subprocess.run([*words, "true"], capture_output=True, text=True, timeout=20,
-                              check=False)
-    except OSError as error:
-        return [], f"no unshare: {error}"
-    return (words, "") if done.returncode == 0 else ([], f"unshare: {done.stderr.strip()}")
-
-
 @pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("how", "ranks"), [("twice", 2), ("at once", 4), ("slots", 2), ("plain", 2), ("no windows", 2)])
@@ -110,7 +96,7 @@ def test_small_shared_memory(monkeypatch, how, ranks):
 
     The job has a /dev/shm of its own, which MPI needs some of; the program fills it as wanted.
     """
-    words, reason = unshared("512m")
+    words, reason = processes.unshared("512m")
     if not words:
         pytest.skip(reason)
     plain = mpi_harness.command

@@ -43,7 +43,7 @@ def test_random_rounds_visit_everything():
     often = {"start None", "start RequestError", "wait slot 0", "wait slot 1", "wait StuckError",
              "test True", "test False", "advance False", "open None", "fill None",
              "call", "breaks", "_enlist", "_drive", "_fill", "_before_start", "_after_start",
-             "_before_wait", "_after_wait", "copy", "reduce", "raise", "await"}
+             "_before_wait", "_after_wait", "copy", "gather", "reduce", "raise", "await"}
     assert not {what for what in rare if not seen[what]}
     assert not {what for what in often if seen[what] < 10}
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import mpi_harness
 import pytest
 import scale
 
 full = pytest.mark.full
+FOUR = ["dblp-2010", "brack2", "NotreDame_www", "cnr-2000"]
 FAULTS = mpi_harness.TESTS / "programs" / "scale_faults.py"
 
 
@@ -27,6 +31,30 @@ def test_messages_that_leave_a_node(ranks):
         for method, wanted in (("rma-p2p", ranks - each), ("rma-node", ranks // each - 1)):
             name = f"Alltoall_init {method}, {each} ranks a node, later round"
             assert calls[name]["messages"] == wanted, name
+
+
+@pytest.mark.parametrize("ranks", [8, pytest.param(16, marks=full), pytest.param(64, marks=full)])
+def test_entries_that_leave_a_node(ranks):
+    """Of a product: what the matrix wants, once a rank or once a node; of all ranks, and of the
+    busiest. ONESIDED_MATRICES has larger ones."""
+    folder = os.environ.get("ONESIDED_MATRICES", "")
+    paths = [mpi_harness.TESTS / "matrices" / "wiki-Vote.mtx.gz"]
+    if folder and ranks > 8:
+        paths += [Path(folder) / f"{name}.mtx.gz" for name in FOUR]
+    assert all(path.exists() for path in paths)
+    env = (("SCALE_MATRICES", os.pathsep.join(map(str, paths))),)
+    calls = scale.counted("entries", ranks, timeout=500, env=env)
+    wanted = {name: of for name, of in calls.items() if name.endswith("wanted")}
+    assert len(wanted) == 2 * len(paths) * len({4, ranks // 4})
+    for name, of in wanted.items():
+        found = calls[name.removesuffix(", wanted")]
+        for what in ("messages", "bytes", "all messages", "all bytes"):
+            assert found[what] == of[what] > 0, f"{name}: {what} {found[what]}, not {of[what]}"
+    for path in paths:
+        name = path.name[:-7]
+        far = {method: wanted[f"{name}, {method}, 4 ranks a node, wanted"]["all bytes"]
+               for method in ("rma-p2p", "rma-node")}
+        assert far["rma-node"] < far["rma-p2p"], name
 
 
 def test_rounds_stand_beside_their_bound():

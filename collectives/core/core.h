@@ -19,7 +19,7 @@
 #include <structmember.h>
 
 /* Steps of a round. */
-enum { COPY = 0, BOX = 1, RAISE = 3, AWAIT = 4, CALL = 5, REDUCE = 6 };
+enum { COPY = 0, BOX = 1, GATHER = 2, RAISE = 3, AWAIT = 4, CALL = 5, REDUCE = 6 };
 
 /* What a CALL is: others wait for what it does; it is not made in Start; it waits for other ranks;
    it never says "not yet". */
@@ -29,7 +29,7 @@ enum { SERVES = 1, LATER = 2, BLOCKS = 4, ONCE = 8 };
 enum { NO_CALLS = 0, LOCAL_CALLS = 1, ALL_CALLS = 2, STARTING = 3 };
 
 /* Steps of a script that a round has not. */
-enum { GATHER = 2, KERNEL = 16, SCALE = 17, WORK = 18 };
+enum { KERNEL = 16, SCALE = 17, WORK = 18 };
 
 /* States of a request. */
 enum { INACTIVE = 0, ACTIVE = 1, BROKEN = 2, FREED = 3 };
@@ -71,6 +71,10 @@ typedef struct {
 } Box;
 
 void copy_box(const Box *box, char *to, const char *from);
+
+/* to[i] = from[index[i]], of so many bytes each (scripts.c). */
+void gather_items(char *to, const char *from, const int64_t *index, Py_ssize_t count,
+                  Py_ssize_t item);
 
 /* Of tuples of equal length; NULL with an exception. */
 Box *new_box(Py_ssize_t item, PyObject *shape, PyObject *to, PyObject *from);

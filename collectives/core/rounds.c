@@ -20,11 +20,11 @@ enum { LINE = 64, SHORT_ROW = 256, LONG_ROW = 4096 };
 typedef struct {
     int op;
     int flags;               /* of CALL */
-    char *to;                /* COPY, BOX, REDUCE; the cell of RAISE and AWAIT */
+    char *to;                /* COPY, BOX, GATHER, REDUCE; the cell of RAISE and AWAIT */
     const char *from;
-    Py_ssize_t count;        /* bytes of COPY and BOX, items of REDUCE */
-    int64_t scale, shift;    /* of RAISE and AWAIT; the item size of REDUCE */
-    const char *right;       /* of REDUCE, which has its left side in `from` */
+    Py_ssize_t count;        /* bytes of COPY and BOX, items of GATHER and REDUCE */
+    int64_t scale, shift;    /* of RAISE and AWAIT; the item size of GATHER and REDUCE */
+    const char *right;       /* of REDUCE, which has its left side in `from`; GATHER's index */
     Fold fold;
     PyObject *call;
     Box *box;
@@ -175,6 +175,10 @@ static int run_chain(Rounds *self, Chain *chain, int level, PyThreadState **rele
             break;
         case BOX:
             copy_box(step->box, step->to, step->from);
+            break;
+        case GATHER:
+            gather_items(step->to, step->from, (const int64_t *)step->right, step->count,
+                         (Py_ssize_t)step->scale);
             break;
         case REDUCE:
             step->fold(step->to, step->from, step->right, step->count);
@@ -1049,6 +1053,17 @@ static int read_step(Step *step, PyObject *fields)
         break;
     case BOX:
         return read_box(step, fields);
+    case GATHER: {
+        Py_ssize_t item;
+        PyObject *index;
+        if (!PyArg_ParseTuple(fields, "iOOOnn", &op, &to, &from, &index, &step->count, &item))
+            return -1;
+        step->to = as_pointer(to);
+        step->from = as_pointer(from);
+        step->right = as_pointer(index);
+        step->scale = item;
+        break;
+    }
     case REDUCE: {
         Py_ssize_t item;
         int operation, type;
@@ -1157,7 +1172,7 @@ static int read_plan(Plan *plan, PyObject *chains)
             const Step *step = &plan->chains[i].steps[s];
             if (step->op == COPY || step->op == BOX)
                 plan->bytes += step->count;
-            else if (step->op == REDUCE)
+            else if (step->op == REDUCE || step->op == GATHER)
                 plan->bytes += step->count * (Py_ssize_t)step->scale;
         }
     }

@@ -51,8 +51,7 @@ static inline char *resolved(Place place, char *const *ends)
     return place.end < 0 ? (char *)place.at : ends[place.end] + place.at;
 }
 
-/* to[i] = from[index[i]], of so many bytes each. */
-static void gather_items(char *to, const char *from, const int64_t *index, Py_ssize_t count,
+void gather_items(char *to, const char *from, const int64_t *index, Py_ssize_t count,
                   Py_ssize_t item)
 {
 #define GATHERED(type) \

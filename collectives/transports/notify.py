@@ -54,6 +54,7 @@ class Stored(OneSided):
         exchange = self.exchange
         self._near_by = [d for d in self.deliveries if d.shared]
         self._direct = [d for d in self._near_by if d.direct]
+        self._awaited = [self.credits[d.peer] for d in self._direct]
         self._granted = self._grants()
         if self._granted:
             self.credit = Credit()
@@ -104,8 +105,9 @@ class Stored(OneSided):
 
     def may_open(self, rounds: int) -> bool:
         number = rounds + 1 if self.credit is None else self.credit.number + 1
-        if any(self.credits[d.peer][0] < number for d in self._direct):
-            return False
+        for credit in self._awaited:
+            if credit[0] < number:
+                return False
         fence()
         return True
 
@@ -202,6 +204,9 @@ class StoreAndSend(Stored):
 
     def send_chunk(self, slot: int, chunk: int) -> bool:
         return self._messages.send_chunk(chunk)
+
+    def sends_chunks(self) -> bool:
+        return bool(self._far) or super().sends_chunks()
 
     def waiting_for(self, number: int) -> str:
         far = ", ".join(f"rank {peer}" for peer in self._far)

@@ -119,6 +119,7 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
     words, most, truth = _place(wanted, [
         sum(near), sum(far), own, len(near), len(far), total, received, kind,
         boxes, flat, -wanted.most_factor(), wanted.recv.native is not None, len(node.ranks),
+        wanted.rows is not None,
     ], what, error)  # fmt: skip
     everything = np.array([float(total)])
     comm.Allreduce(MPI.IN_PLACE, everything, MPI.SUM)
@@ -129,6 +130,7 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
         f"{most[3]} on the node, {size(most[1])} in {most[4]} off it, {size(most[2])} to itself; "
         f"skew {size(most[5] / mean if mean else 1.0)}; {memory}, {wanted.least_slots} slots, "
         f"{wanted.most_chunks} chunks{', in place on some ranks' if wanted.mixed else ''}"
+        f"{', equal rows once a node' if most[4] and most[13] else ''}"
     )
     far_away = bool(most[4])
     longest, room = max(most[5], most[6], most[8]), MOST_FAR if far_away else MOST

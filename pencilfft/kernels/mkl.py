@@ -1,13 +1,22 @@
-"""Kernel: Intel's MKL, from its Python package or the system, called through ctypes; no cosine or
-sine transforms."""
+"""Kernel: Intel's MKL, from its Python package or the system, found and loaded once and called
+through ctypes; no cosine or sine transforms.
+
+No package finds it: the one of the name mkl has no Python module, mkl-service loads ``libmkl_rt``,
+which must not be loaded (see :func:`load_library`), and threadpoolctl knows only what is loaded
+already.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import sys
 import weakref
 from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import PackageNotFoundError, files
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +24,10 @@ from numpy.typing import NDArray
 
 from onesided.collectives.program import address
 from onesided.collectives.scripts import Kernel as CFunction
-from onesided.pencilfft.kernels.mkl_library import load_library
 from onesided.pencilfft.kernels.protocol import Run, Task
+
+#: Parts of MKL that are needed: computing, without threads, and the interface to it.
+LAYERS = ("core", "sequential", "intel_lp64")
 
 # Names and numbers of MKL's own header, mkl_dfti.h.
 FORWARD_SCALE, BACKWARD_SCALE, NUMBER_OF_TRANSFORMS = 4, 5, 7
@@ -24,6 +35,53 @@ CONJUGATE_EVEN_STORAGE, PLACEMENT = 10, 11
 INPUT_STRIDES, OUTPUT_STRIDES, INPUT_DISTANCE, OUTPUT_DISTANCE = 12, 13, 14, 15
 THREAD_LIMIT = 27
 COMPLEX, REAL, COMPLEX_COMPLEX, IN_PLACE, NOT_IN_PLACE = 32, 33, 39, 43, 44
+
+
+@cache
+def find_libraries() -> list[Path]:
+    """Local. Files of :data:`LAYERS`; empty where MKL is not installed.
+
+    They are looked for among the files of the Python package, in the environment's folder, and
+    where the environment variable ``MKLROOT`` points.
+    """
+    folders = [Path(sys.prefix) / "lib"]
+    try:
+        found = [Path(str(file.locate())) for file in files("mkl") or () if _is_core(file.name)]
+        folders = [path.resolve().parent for path in found] + folders
+    except PackageNotFoundError:
+        pass
+    if os.environ.get("MKLROOT"):
+        folders.append(Path(os.environ["MKLROOT"]) / "lib")
+    for folder in folders:
+        cores = sorted(path for path in folder.glob("libmkl_core.*") if _is_core(path.name))
+        for core in reversed(cores):
+            layers = [core.with_name(core.name.replace("core", layer)) for layer in LAYERS]
+            if all(path.is_file() for path in layers):
+                return layers
+    return []
+
+
+@cache
+def load_library() -> ctypes.CDLL:
+    """Local. The interface; raises :class:`ImportError` where MKL cannot be used.
+
+    MKL brings functions of FFTW's names that do less than FFTW's own. Its run-time library
+    ``libmkl_rt`` shows them to the whole process, and FFTW's users that are loaded later call
+    them: so the layers are loaded one by one, and the one with these names for us alone.
+    """
+    layers = find_libraries()
+    if not layers:
+        raise ImportError("MKL is not installed")
+    try:
+        for path in layers[:-1]:
+            ctypes.CDLL(str(path), mode=os.RTLD_LAZY | os.RTLD_GLOBAL)
+        return ctypes.CDLL(str(layers[-1]), mode=os.RTLD_LAZY | os.RTLD_LOCAL)
+    except OSError as error:
+        raise ImportError(f"MKL in {layers[0].parent} cannot be used: {error}") from error
+
+
+def _is_core(name: str) -> bool:
+    return name.startswith("libmkl_core.") and not name.endswith(".a")
 
 
 @cache

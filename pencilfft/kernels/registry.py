@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.kernels.mkl_library import find_libraries
+from onesided.pencilfft.kernels.mkl import find_libraries
 from onesided.pencilfft.kernels.protocol import Kernel
 
 

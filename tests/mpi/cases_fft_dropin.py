@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 import warnings
+import weakref
 from functools import partial
 from importlib import import_module
 
@@ -12,6 +14,7 @@ from cases import need, parameters, ranks
 
 from onesided.collectives import PatternError, RequestError, UnsupportedError, arena
 from onesided.collectives.context import Context
+from onesided.collectives.program import COMPILED
 from onesided.pencilfft import (
     PFFT,
     DistArray,
@@ -100,6 +103,58 @@ def case_results_in_arrays_of_the_caller(comm):
             assert np.all(np.isnan(array))
 
 
+@parameters(way=["call", "start", "refused call", "refused start"], given=[False, True])
+def case_a_plan_keeps_no_array_of_the_callers(comm, way, given):
+    refused = way.startswith("refused")
+    with PFFT(comm, SHAPE, **OPTIONS) as plan:
+        u, out = newDistArray(plan, False), newDistArray(plan) if given else None
+        if refused and comm.rank == comm.size - 1:
+            out = np.zeros(3)
+        try:
+            if way.endswith("start"):
+                plan.forward.Start(u, out)
+                plan.forward.Wait()
+            else:
+                plan.forward(u, out)
+        except PatternError:
+            assert refused
+        else:
+            assert not refused
+        left = [weakref.ref(array) for array in (u, out) if array is not None]
+        del u, out
+        gc.collect()
+        assert [each() for each in left] == [None] * len(left)
+
+
+@parameters(given=[False, True], start=[False, True])
+def case_a_call_is_a_few_calls_of_python(comm, given, start):
+    """What a small transform costs beside its arithmetic; polls while it waits apart."""
+    if not COMPILED:
+        return
+    with PFFT(comm, (16, 16, 16), method="rma-notify", effort="estimate", grid=(-1,)) as plan:
+        u, out = np.ones(plan.shape(False)), np.ones(plan.shape(), complex) if given else None
+        calls = []
+
+        def note(frame, event, argument):
+            if event == "call" and frame.f_code.co_name not in ("_drive", "drive"):
+                calls.append(frame.f_code.co_name)
+
+        def transform():
+            if start:
+                plan.forward.Start(u, out)
+                plan.forward.Wait()
+            else:
+                plan.forward(u, out)
+
+        transform()
+        sys.setprofile(note)
+        try:
+            transform()
+        finally:
+            sys.setprofile(None)
+        assert 0 < len(calls) <= (50 if start else 35), calls
+
+
 def case_one_call_without_an_output_costs_nothing_later(comm):
     with PFFT(comm, SHAPE, **OPTIONS) as plan:
         u = random(plan.shape(False), "d", comm.rank)
@@ -107,13 +162,16 @@ def case_one_call_without_an_output_costs_nothing_later(comm):
         plan.forward(u)
         assert plan.forward.output_array.any()
         plan.forward(2 * u, u_hat)  # nobody looks at the plan's array, so it stays as it was
-        own = plan._arrays._arrays[1]
+        own = plan._arrays._arrays[plan._sides[1]]
         assert not np.array_equal(own, u_hat)
         assert np.array_equal(plan.forward.output_array, u_hat)
         kept = plan.forward.output_array
         plan.forward(3 * u, u_hat)  # somebody does
         assert np.array_equal(kept, u_hat)
         assert kept is own
+        plan.forward(u, kept)  # the plan's own, given
+        assert plan.forward.output_array is kept
+        close(3 * kept, u_hat)
     with PFFT(comm, SHAPE, batch=(2,), **OPTIONS) as plan:  # somebody has a part of it
         u, out = random(plan.shape(False), "d", comm.rank), newDistArray(plan)
         part = plan.forward.output_array[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 
 import numpy as np
 from cases import parameters, ranks
@@ -17,7 +18,6 @@ from onesided.collectives import (
     sums,
 )
 from onesided.pencilfft import PFFT, newDistArray
-from onesided.pencilfft.passes import Pass
 
 METHOD = "rma-notify"
 WRONG = {
@@ -55,6 +55,22 @@ WRONG = {
     "norm": ({"norm": "euclid"}, PatternError, "'euclid'"),
     "backend": ({"backend": "fftpack"}, PatternError, "'fftpack'"),
 }
+
+
+@contextmanager
+def failing(leg, here, pause=0.0):
+    """The kernels of a leg raise on this rank, late."""
+    kept, leg.scripts = leg.scripts, {}
+
+    def fail(*arguments):
+        time.sleep(pause)
+        raise ZeroDivisionError("a kernel")
+
+    if here:
+        leg.prepare = lambda *arguments: fail
+    yield
+    leg.scripts = kept
+    vars(leg).pop("prepare", None)
 
 
 def outcome(comm, function):
@@ -205,27 +221,14 @@ def case_an_error_of_a_kernel_is_every_ranks(comm, grid, method, call):
         legs = [leg for forward in (True, False) for leg in plan._execution.engine.legs(forward)]
         leg = legs[call % len(legs)]
         forward = call % len(legs) < len(legs) // 2
-        kept = leg.local
-
-        class Failing:
-            def fail(self, *arguments):
-                if comm.rank == comm.size - 1:
-                    time.sleep(0.01)
-                    raise ZeroDivisionError("a kernel")
-                return (kept if leg.transpose is None else kept.deliver)(*arguments)
-
-            __call__ = deliver = fail
-            forget = kept.forget
-
-        leg.local = Failing()
-        try:
-            plan.forward(u, u_hat) if forward else plan.backward(u_hat, u)
-        except ZeroDivisionError as error:
-            words = str(error)
-        else:
-            words = "nothing"
+        with failing(leg, comm.rank == comm.size - 1, 0.01):
+            try:
+                plan.forward(u, u_hat) if forward else plan.backward(u_hat, u)
+            except ZeroDivisionError as error:
+                words = str(error)
+            else:
+                words = "nothing"
         assert "a kernel" in words, words
-        leg.local = kept
         u[...] = comm.rank + 1.0
         plan.forward(u, u_hat)
         back = plan.backward(u_hat, newDistArray(plan, False))
@@ -249,9 +252,8 @@ def case_an_interrupt_breaks_one_plan(comm, where):
         if comm.rank == comm.size - 1:
             agreement.start = lambda: interrupted(start())
     else:
-        execution.engine.legs(True)[-1].local.__class__ = type(
-            "Interrupted", (Pass,), {"__call__": interrupted}
-        )
+        last = execution.engine.legs(True)[-1]
+        last.scripts, last.prepare = {}, lambda *_: interrupted
     begun = where == "flight"
     if begun:
         plan.forward.Start(u)

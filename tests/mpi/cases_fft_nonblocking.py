@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 
 import numpy as np
 import scipy.fft
 from cases import parameters, ranks
+from cases_fft_errors import failing
 
 from onesided.collectives import RequestError, UnsupportedError
 from onesided.pencilfft import PFFT, newDistArray
@@ -129,6 +131,36 @@ def case_misuse(comm):
         close(plan.backward(plan.forward.Wait()), u)
 
 
+def case_destroy_while_one_rank_is_not_through(comm):
+    """It raises on all, and goes on."""
+    with PFFT(comm, SHAPE, **OPTIONS) as plan:
+        plan.forward.Start(newDistArray(plan, False, val=1))
+        if comm.rank:
+            plan.forward.Wait()
+        try:
+            plan.destroy()
+        except RequestError as error:
+            assert "under way" in str(error)
+        else:
+            raise AssertionError("it was done")
+        if not comm.rank:
+            plan.forward.Wait()
+
+
+@parameters(start=[False, True], char="dD")
+def case_in_one_memory(comm, start, char):
+    values = whole(char, 3)
+    with PFFT(comm, SHAPE, dtype=char, in_place=True, **OPTIONS) as plan:
+        for _ in range(2):
+            plan.forward.input_array[...] = values[plan.local_slice(False)]
+            for transform in (plan.forward, plan.backward):
+                transform.Start() if start else transform()
+                found = transform.Wait() if start else transform.output_array
+                if transform is plan.forward:
+                    close(found, spectrum(values)[plan.local_slice()])
+            close(found, values[plan.local_slice(False)])
+
+
 @ranks(at_least=2)
 @parameters(method=["rma-fence", "rma-fence-hier"])
 def case_methods_of_one_order(comm, method):
@@ -152,29 +184,18 @@ def case_an_error_of_a_kernel(comm, leg):
     with PFFT(comm, SHAPE, **OPTIONS) as plan:
         u = newDistArray(plan, False, val=1)
         legs = plan._execution.engine.legs(True)
-        broken = legs[leg % len(legs)]
-        kept = broken.local
-
-        class Failing:
-            def fail(self, *arguments):
-                if comm.rank == comm.size - 1:
-                    raise ZeroDivisionError("a kernel")
-                return (kept if broken.transpose is None else kept.deliver)(*arguments)
-
-            __call__ = deliver = fail
-
-        broken.local = Failing()
-        found = []
-        for call in (lambda: plan.forward.Start(u), plan.forward.Wait, lambda: plan.forward(u)):
-            try:
-                call()
-            except ZeroDivisionError as error:
-                found.append(str(error))
-            else:
-                found.append("")
-            if call == plan.forward.Wait:
-                broken.local = kept
-        last = comm.rank == comm.size - 1
+        last, found = comm.rank == comm.size - 1, []
+        with ExitStack() as stack:
+            stack.enter_context(failing(legs[leg % len(legs)], last))
+            for call in (lambda: plan.forward.Start(u), plan.forward.Wait, lambda: plan.forward(u)):
+                try:
+                    call()
+                except ZeroDivisionError as error:
+                    found.append(str(error))
+                else:
+                    found.append("")
+                if call == plan.forward.Wait:
+                    stack.close()
         assert found[0] == ""
         assert ("a kernel" in found[1]) == last
         assert "a kernel" in found[2]

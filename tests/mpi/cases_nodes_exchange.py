@@ -6,7 +6,14 @@ import numpy as np
 from cases import parameters, ranks, skip
 from exchange_data import MEMORY, Vector, tables
 
-from onesided.collectives import UnsupportedError, progress
+from onesided.collectives import (
+    Alltoallw_init,
+    PatternError,
+    UnsupportedError,
+    empty,
+    free,
+    progress,
+)
 from onesided.collectives.context import Context
 from onesided.collectives.program import CALL, COPY
 from onesided.collectives.schedule import Put
@@ -139,3 +146,124 @@ def case_what_needs_a_thread_is_refused_without(comm, options):
     exchange = Vector(comm, table, "rma-p2p", info=info)
     exchange.round(1)
     exchange.free()
+
+
+# -- rows that several ranks of a node want --------------------------------------------------------
+
+#: Of the nine rows of a source, those that a target wants.
+WANTED = {
+    "some": lambda rng, source, target: rng.permutation(9)[: rng.integers(1, 9)],
+    "all": lambda rng, source, target: np.arange(9),
+    "none twice": lambda rng, source, target: np.arange(target * 2, target * 2 + 2),
+    "twice": lambda rng, source, target: np.array([3, 3, 1]),
+    "to higher ranks": lambda rng, source, target: np.arange(9)[:: -1 if target % 2 else 1][
+        : 9 * (target > source)],
+    "from one rank": lambda rng, source, target: np.arange(target % 3, 9 * (source == 1), 2),
+    "nothing": lambda rng, source, target: np.arange(0),
+}
+
+
+class Rows:
+    """An exchange of rows of x, of so many elements each; a row of x is its number in thousands."""
+
+    def __init__(self, comm, wanted, method, memory, width, info, dtype):
+        rng, self.comm, size, rank = np.random.default_rng(5), comm, comm.size, comm.rank
+        table = [[WANTED[wanted](rng, s, t) for t in range(size)] for s in range(size)]
+        self.table = table
+        numbers, came = np.concatenate(table[rank]), [table[s][rank] for s in range(size)]
+        self.came = np.concatenate([1000 * s + each for s, each in enumerate(came)])
+        rest = (width,) * (width > 1)
+        self.window = None
+        shape = (len(self.came), *rest)
+        if memory == "own":
+            recv = (shape, dtype)
+        elif memory == "window":
+            recv = self.window = empty(comm, shape, dtype)
+        else:
+            recv = np.zeros(shape[::-1], dtype).T
+        self.buffers = [np.zeros((len(numbers), *rest), dtype), boxes(table[rank])], [
+            recv, boxes(came)]
+        self.request = Alltoallw_init(
+            comm, *self.buffers, method=method, info=info, rows=numbers)
+
+    def round(self, turn):
+        array, rows = self.request.packed
+        array.T[...] = rows + 1000 * self.comm.rank + 10**5 * turn
+        self.request.Start()
+        got = self.request.Wait()
+        np.testing.assert_array_equal(got.T, np.broadcast_to(
+            self.came + 10**5 * turn, got.T.shape).astype(got.dtype))
+
+    def free(self):
+        self.request.Free()
+        if self.window is not None:
+            free(self.window)
+
+
+def boxes(rows):
+    ends = np.cumsum([len(each) for each in rows])
+    return [(slice(end - len(each), end),) if len(each) else None
+            for each, end in zip(rows, ends.tolist(), strict=True)]
+
+
+@ranks(at_least=2)
+@parameters(wanted=WANTED, layout=LAYOUTS, memory=MEMORY, width=[1, 3], dtype=["f8", "u4", "c16"])
+def case_no_row_leaves_a_node_twice(comm, wanted, layout, memory, width, dtype):
+    """A message has the rows that its node wants, each once; to this node go all blocks."""
+    if not Context.of(comm).node().alone:
+        skip("what shares no memory cannot be one node")
+    within, rank, size = comm.Dup(), comm.rank, comm.size
+    firsts = np.array([LAYOUTS[layout](each, size) for each in range(size)], np.int32)
+    Context.of(within)._firsts = firsts
+    rows = Rows(within, wanted, "rma-node", memory, width, None, dtype)
+    for turn in range(4):
+        rows.round(turn)
+    mine, node = rows.table[rank], firsts == firsts[rank]
+    once = [np.unique(np.concatenate([mine[t] for t in np.flatnonzero(firsts == first)]))
+            for first in np.unique(firsts) if first != firsts[rank]]
+    sent = sum(len(each) for t, each in enumerate(mine) if node[t]) + sum(map(len, once))
+    assert len(rows.request.packed[0]) == sent
+    again = rows.request.like(*rows.buffers)
+    rows.request.Free()
+    rows.request = again
+    for turn in range(2):
+        rows.round(turn)
+    rows.free()
+    within.Free()
+
+
+@parameters(method=["auto", "p2p", "rma-notify", "rma-p2p", "mpi-persistent"], width=[1, 3])
+def case_rows_by_every_method(comm, method, width, options):
+    """Who sends to ranks alone takes them from the send array."""
+    rows = Rows(comm, "some", method, "own", width, info_of(options), "f8")
+    for turn in range(3):
+        rows.round(turn)
+    rows.free()
+
+
+def case_rows_that_are_none(comm):
+    """Refused on all ranks, whoever has a mistake."""
+    square, all_rows = np.zeros((4, 4)), [(slice(0, 4),)] * comm.size
+    for send, each, rows in (
+        (square, all_rows, np.arange(3)), (square, all_rows, np.zeros((4, 4), int)),
+        (square, [(slice(0, 4), slice(0, 2))] * comm.size, np.arange(4)),
+        (square.T[:, :2], all_rows, np.arange(4)),
+    ):  # fmt: skip
+        mistaken = comm.rank == comm.size - 1
+        recv = [(slice(4 * s, 4 * s + 4),) for s in range(comm.size)]
+        text = ""
+        try:
+            Alltoallw_init(comm, [send if mistaken else square, each if mistaken else all_rows],
+                           [((4 * comm.size, 4), float), recv], method="rma-node",
+                           rows=rows if mistaken else np.arange(4))
+        except PatternError as error:
+            text = str(error)
+        assert "rows" in text, text
+    request = Alltoallw_init(comm, [square, all_rows], [((4 * comm.size, 4), float), recv],
+                             method="p2p")
+    try:
+        text = str(request.packed)
+    except UnsupportedError as error:
+        text = str(error)
+    assert "no numbers" in text, text
+    request.Free()

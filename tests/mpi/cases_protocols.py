@@ -205,6 +205,33 @@ def case_messages_of_nodes(comm, pattern, kind):
     request.Free()
 
 
+@ranks(at_least=3, at_most=3)
+@parameters(kind=["own", "plain"])
+def case_rows_of_nodes(comm, kind):
+    """Two rows for both ranks of a node, the second of which gathers them the other way round."""
+    rank, context = comm.rank, Context.of(comm)
+    numbers = np.array([0, 1, 1, 0] if rank == 2 else [], np.int64)
+    boxes = [(slice(0, 2),), (slice(2, 4),), None] if rank == 2 else [None] * 3
+    into = [None, None, (slice(0, 2),) if rank < 2 else None]
+    shape = 2 * (rank < 2)
+    recv = (shape, np.uint8) if kind == "own" else np.zeros(shape, np.uint8)
+    ends = Ends(context)
+    request = Alltoallw_init(
+        comm, [np.zeros(len(numbers), np.uint8), boxes], [recv, into], method="rma-node",
+        info={"ranks_per_node": "2"}, rows=numbers)
+    names = names_of(comm, context, ends=ends)
+    me, array = participant(names, request.transport), request.packed[0]
+    assert len(array) == 2 * (rank == 2)
+    me.sends = names.of(array)
+    sources = comm.bcast(names.of(array), 2)
+    mine = {0: sources, 1: sources[::-1], 2: []}[rank]
+    arrays = request.transport.arrays
+    me.reads = [dict(zip(names.of(arrays[t % len(arrays)]), mine, strict=True))
+                for t in range(request.transport.turns)]
+    examine(comm, me, [0], "all", ends.named(names))
+    request.Free()
+
+
 @parameters(method=["rma-linear", "rma-binomial"], kind=["plain", "empty"], nbytes=[64, 70_000])
 def case_broadcast(comm, method, kind, nbytes):
     if comm.size == 1:

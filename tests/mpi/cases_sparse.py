@@ -219,10 +219,12 @@ def case_matrices_in_turn_on_overlapping_communicators(comm, method, seed):
     part.Free()
 
 
-def case_halo_brings_each_ghost_from_its_owner(comm, seed):
+@parameters(method=["p2p", "rma-node"])
+def case_halo_brings_each_ghost_from_its_owner(comm, method, seed, options):
     rng = np.random.default_rng(seed)
     whole = sparse.random_array((70, 50), density=0.05, rng=rng).tocsr()
-    with from_scipy(comm, whole if comm.rank == 0 else None, method="p2p") as matrix:
+    info = {"ranks_per_node": options["ranks_per_node"]} if options else None
+    with from_scipy(comm, whole if comm.rank == 0 else None, method=method, info=info) as matrix:
         start, stop = matrix.col_range
         used = np.unique(whole[slice(*matrix.row_range)].indices)
         ghosts = used[(used < start) | (used >= stop)]
@@ -230,6 +232,10 @@ def case_halo_brings_each_ghost_from_its_owner(comm, seed):
         for turn in range(3):
             came = matrix.halo.update(np.arange(start, stop) + 1000.0 * turn)
             assert np.array_equal(came, ghosts + 1000.0 * turn)
+        x = rng.standard_normal((50, 3))
+        for block in (x[:, 0], x):
+            came = matrix @ np.ascontiguousarray(block[start:stop])
+            np.testing.assert_allclose(came, (whole @ block)[slice(*matrix.row_range)], atol=1e-12)
         sent = comm.allreduce(len(matrix.halo.send_index))
         assert sent == comm.allreduce(len(ghosts))
 

@@ -17,6 +17,7 @@ import counting
 counting.start()  # before the package is imported
 
 import numpy as np  # noqa: E402
+import scipy.io  # noqa: E402
 from mpi4py import MPI  # noqa: E402
 
 from onesided import collectives, pencilfft, sparse  # noqa: E402
@@ -24,6 +25,7 @@ from onesided.collectives import Grid, HaloExchange  # noqa: E402
 
 LENGTH = 64
 INFO = {"effort": "estimate"}
+SHIPPED = Path(__file__).resolve().parents[1] / "matrices" / "wiki-Vote.mtx.gz"
 
 
 class Table:
@@ -177,8 +179,44 @@ def nodes(comm, table):
                 info={"ranks_per_node": str(each)}))  # fmt: skip
 
 
-PARTS = {"nodes": nodes, "exchanges": exchanges, "halos": halos, "transforms": transforms,
-         "matrices": matrices, "solvers": solvers}  # fmt: skip
+def entries(comm, table):
+    """The same of products, beside what the matrix wants: (entry, rank) and (entry, node)."""
+    given = os.environ.get("SCALE_MATRICES", "")
+    for path in map(Path, given.split(os.pathsep) if given else [SHIPPED]):
+        whole = scipy.io.mmread(path).tocoo() if comm.rank == 0 else None
+        for each in sorted({4, comm.size // 4}):
+            for method in ("rma-p2p", "rma-node"):
+                info = {"ranks_per_node": str(each)}
+                a = sparse.read(comm, path, method=method, info=info, kernel="csr")
+                x, y = np.ones(len(range(*a.col_range))), np.empty(len(range(*a.row_range)))
+                name = f"{path.name[:-7]}, {method}, {each} ranks a node"
+                a.multiply(x, y)
+                table.call(name, a.multiply, x, y)
+                starts = comm.gather((a.row_range[0], a.col_range[0]))
+                told = None if whole is None else leaving(
+                    whole, starts, each, 1 if method == "rma-p2p" else each)
+                table.found[f"{name}, wanted"] = comm.scatter(told)
+                a.Free()
+
+
+def leaving(whole, starts, each, together):
+    """By rank, the messages and bytes that leave its node where an entry goes once to so many
+    ranks ``together``, and the owners' first rows and columns are these."""
+    by_row, by_column = (
+        np.searchsorted([start[i] for start in starts], place, side="right") - 1
+        for i, place in enumerate((whole.row, whole.col)))
+    away = by_row // each != by_column // each
+    target, column = (by_row[away] // together).astype(np.int64), whole.col[away].astype(np.int64)
+    keys = np.unique(target * whole.shape[1] + column)
+    owner = np.searchsorted([start[1] for start in starts], keys % whole.shape[1], side="right") - 1
+    pairs = np.unique(owner * len(starts) + keys // whole.shape[1]) // len(starts)
+    count = len(starts)
+    return [{"messages": int(m), "bytes": 8 * int(n)} for m, n in zip(
+        np.bincount(pairs, minlength=count), np.bincount(owner, minlength=count), strict=True)]
+
+
+PARTS = {"nodes": nodes, "entries": entries, "exchanges": exchanges, "halos": halos,
+         "transforms": transforms, "matrices": matrices, "solvers": solvers}
 
 
 def main():
@@ -193,6 +231,9 @@ def main():
     if world.rank == 0:
         most = {name: {what: max(found[name][what] for found in everyone) for what in used}
                 for name, used in table.found.items()}  # fmt: skip
+        for name, used in most.items():
+            used["all messages"], used["all bytes"] = (
+                sum(found[name][what] for found in everyone) for what in ("messages", "bytes"))
         print("@scale " + json.dumps({"ranks": world.size, "calls": most}), flush=True)
 
 
