@@ -33,6 +33,8 @@ ROOMS = {
     "miniapps": {"cli", "report", "bench", "tools"},
     "papers": {"cli", "report", "bench", "tools"},
 }
+FILE_LINES = 700
+MOST_FILES = {"collectives": 74, "apps": 85}  # what a reader can hold in the head
 #: What builds the core is beside it, and no part of the package.
 BACKEND = ROOT / "collectives" / "core" / "backend.py"
 SOURCES = sorted(
@@ -67,6 +69,11 @@ def imported(path: Path) -> list[str]:
     return names
 
 
+def test_there_is_something_to_check():
+    assert len(SOURCES) > 8
+    assert {path.relative_to(ROOT).parts[0] for path in SOURCES} == set(PACKAGES)
+
+
 @OURS
 def test_imports_point_one_way(path):
     mine = path.relative_to(ROOT).parts[0]
@@ -92,6 +99,15 @@ def test_rooms_of_the_applications_import_one_way(path):
     assert not rooms_crossed(path)
 
 
+def test_nothing_but_the_entry_point_lies_outside_a_room():
+    loose = {path.name for path in (ROOT / "apps").glob("*.py")}
+    assert loose == {"__init__.py", "__main__.py"}
+    rooms = {path.parent.name for path in (ROOT / "apps").glob("*/__init__.py")}
+    assert rooms == set(ROOMS)
+    deeper = {path.parent.name for path in (ROOT / "apps").glob("*/*/*.py")}
+    assert deeper <= {"programs"}  # of others, among the data
+
+
 def test_the_check_of_rooms_sees_wrong_arrows(tmp_path, monkeypatch):
     wrong = tmp_path / "apps" / "bench" / "wrong.py"
     wrong.parent.mkdir(parents=True)
@@ -109,6 +125,12 @@ def test_the_arrow_check_sees_wrong_arrows(tmp_path, monkeypatch):
     assert imported(wrong) == ["onesided.pencilfft.plan", "onesided.sparse.matrix", "numpy"]
     with pytest.raises(AssertionError, match="must not import"):
         test_imports_point_one_way(wrong)
+
+
+def test_pencilfft_and_sparse_are_apart():
+    for mine, other in (("pencilfft", "sparse"), ("sparse", "pencilfft")):
+        assert other not in MAY_IMPORT[mine]
+        assert any(path.relative_to(ROOT).parts[0] == mine for path in SOURCES)
 
 
 def graph(paths: list[Path]) -> dict[str, set[str]]:
@@ -180,6 +202,13 @@ def test_the_search_for_circles_sees_them(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize(("package", "most"), MOST_FILES.items())
+def test_a_package_has_few_files(package, most):
+    places = [path.relative_to(ROOT).parts for path in SOURCES]
+    files = [place for place in places if place[0] == package and "data" not in place]
+    assert 0 < len(files) <= most
+
+
 @OURS
 def test_no_assert_statements(path):
     lines = [node.lineno for node in ast.walk(tree(path)) if isinstance(node, ast.Assert)]
@@ -201,6 +230,11 @@ def test_no_choice_of_a_method_by_name(path):
             assert not (literal and re.fullmatch(r"(.*\.)?method(_name)?", text)), (
                 f"line {node.lineno}: {ast.unparse(node)[:80]}"
             )
+
+
+@OURS
+def test_files_are_short(path):
+    assert len(path.read_text().splitlines()) <= FILE_LINES
 
 
 @OURS

@@ -8,7 +8,6 @@ a run leaves behind are compared with those of the program as it is.
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import ExitStack
 from functools import partial
@@ -26,6 +25,7 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.program_job import AS_IS, MODES
+from onesided.collectives.hardware import usable_cores
 
 FOLDER = Path(__file__).parents[1] / "data" / "programs"
 TOLERANCE = 1e-9  # of an array, relative to its largest number
@@ -60,7 +60,7 @@ class Job(Foreign):
         """Collective. :class:`ForeignError` on every rank where the program cannot run."""
         launcher, version = from_rank_0(comm, find_mpiexec)
         line = [sys.executable, "-m", "onesided.apps.tools.program_job", *words]
-        cores = len(os.sched_getaffinity(0))
+        cores = len(usable_cores())
         embedded = launcher.parent == Path(sys.executable).parent
         needed = launcher_environment(version, comm.size, cores, root=False, embedded=embedded)
         super().__init__(comm, lambda _: Program(launcher, line, needed | {"MPLBACKEND": "Agg"}))
