@@ -195,9 +195,10 @@ def _nameless() -> int:
 
 def _take(file: int, place: int, size: int) -> None:
     """Local. Take the pages of a part of a file; OSError where there are none left."""
-    if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, "pages cannot be taken ahead")
-    os.posix_fallocate(file, place, size)
+    if sys.platform == "linux":
+        os.posix_fallocate(file, place, size)
+    else:
+        os.pwrite(file, bytes(size), place)
 
 
 def _made(nbytes: int, closing: contextlib.ExitStack) -> tuple[int, str]:

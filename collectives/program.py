@@ -23,9 +23,8 @@ grows. A chain with a RAISE, or a CALL that serves others, still ahead of it is 
 *late*: some rank may be waiting for it. Who can help it follows from the steps: the thread of the
 compiled interpreter (:mod:`.progress`) unless a CALL is on the way to the last such step.
 
-Two interpreters run programs, with the same verbs, states and errors: the compiled one
-(``collectives/core/``) and the one below, which is the reference, and the fallback where nothing
-could be compiled. ``ONESIDED_CORE=python`` in the environment chooses the latter.
+Two interpreters run programs, with the same verbs, states and errors: the compiled one in
+``core/``, and the one below, the reference and the fallback, which ``ONESIDED_CORE=python`` chooses.
 """
 
 from __future__ import annotations
