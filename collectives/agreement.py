@@ -27,7 +27,7 @@ from numpy.typing import DTypeLike, NDArray
 from onesided.collectives.errors import MismatchError, OnesidedError, class_of
 
 #: Words of an agreement that has fewer numbers: ranks that are in different calls may agree then.
-WORDS = 6
+WORDS = 8
 
 #: The word of a rank that has failed: no sum of a name is as large.
 _FAILED = np.iinfo(np.int64).max

@@ -181,6 +181,7 @@ class Context:
     """
 
     _all: ClassVar[dict[int, Context]] = {}  # by number: in the order of creation
+    _torn: ClassVar[list[Context]] = []  # closed ones to which messages may be under way
     _numbers = itertools.count(1)
 
     def __init__(self, comm: MPI.Intracomm) -> None:
@@ -301,6 +302,10 @@ class Context:
             resources = next(reversed(self.live))
             resources.retire()
             resources.release()
+        if self.torn:  # messages may still come into its memory
+            Context._torn.append(self)
+            if self.arena is not None:
+                self._lost += [region.own() for region in self.arena.regions.values()]
         if self.arena is not None:
             self.arena.close()
         self.detach()

@@ -24,7 +24,7 @@ grows. A chain with a RAISE, or a CALL that serves others, still ahead of it is 
 compiled interpreter (:mod:`.progress`) unless a CALL is on the way to the last such step.
 
 Two interpreters run programs, with the same verbs, states and errors: the compiled one in
-``core/``, and the one below, the reference and the fallback, which ``ONESIDED_CORE=python`` chooses.
+``core/``, and the one below, reference and fallback, which ``ONESIDED_CORE=python`` chooses.
 """
 
 from __future__ import annotations

@@ -183,8 +183,8 @@ class Persistent(Rounds, Scoped):
         """Collective. Raise on every rank where the round is active on any, and lost on none.
 
         It is lost where it is broken, or was opened and not filled. Returns whether it is lost,
-        whether any rank is in the middle of its steps, so that epochs may be open and data on their
-        way, and the largest number that a round of this request had.
+        whether any rank is in the middle of its steps, or has not started a round that another one
+        has, so that epochs may be open and data on their way, and the largest number of a round.
         """
         self._check_process("freed")
         lost = self._state == BROKEN or (self._state == ACTIVE and bool(self._unready))
@@ -197,11 +197,12 @@ class Persistent(Rounds, Scoped):
                 self._refuse("freed while another thread waits in it for other ranks")
         except RequestError as problem:
             inside = problem
-        words = [lost, active, unfinished, self._number]
-        any_lost, any_active, torn, reached = largest(comm, inside, name, words)
+        words = [lost, active, unfinished, self._number, self.rounds, -self.rounds]
+        any_lost, any_active, torn, reached, most, least = largest(comm, inside, name, words)
         if any_active and not any_lost:
             agree(comm, self._misuse("freed") if active else None, name)  # it raises on all
-        return bool(any_lost), bool(torn), reached
+        # what has left for a rank that has not started the round is on its way
+        return bool(any_lost), bool(torn or (any_lost and most != -least)), reached
 
     # -- what the interpreter asks ----------------------------------------------------------------
 

@@ -341,7 +341,10 @@ class DistMatrix(Linear, Scoped):
             indptr = local.indptr.astype(columns.indices.dtype)
             local = Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
         rows = moving.product(self.comm, _scipy(local, data), pattern, b)
-        return self.derived(rows, self.row_partition, other.col_partition)
+        made = self.derived(rows, self.row_partition, other.col_partition)
+        if isinstance(other, Adjoint) and other.transposed and other.matrix is self:
+            made.ordering = self.ordering  # rows and columns are numbered as the rows here
+        return made
 
     def galerkin(self, P: DistMatrix) -> DistMatrix:
         """Collective. P.H A P, without the matrix A P: the matrix of a coarser space whose vectors

@@ -75,7 +75,11 @@ class Job:
         names: dict[str, Any] = {"__name__": "__main__", "__file__": self._path}
         self._comm.Barrier()
         began = time.perf_counter()
-        exec(self._code, names)
+        try:
+            exec(self._code, names)
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise RuntimeError(f"the program leaves with {end.code}") from end
         taken = time.perf_counter() - began
         self._left = names
         return float(self._comm.allreduce(taken, op=MPI.MAX))

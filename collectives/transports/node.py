@@ -353,6 +353,7 @@ class NodeAware(Stored):
             messages = messages_of(operation)
             if operation.rows is not None:
                 once = Distinct(operation, messages)
+                resources.keep.append(once.array)  # MPI may read it after a round was given up
         except Exception as problem:
             error = problem
         agree(operation.context.comm, error, f"messages of request {operation.number}")

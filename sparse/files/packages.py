@@ -199,6 +199,8 @@ def read_vector(
             start, stop = rows.range(comm.rank)
             native = whole.dtype.newbyteorder("=")
             block = np.array(whole[start:stop], native, order="C")
+            if block.ndim == 2 and block.shape[1] == 1:
+                block = block[:, 0]  # a vector, as in Matrix Market files
     return DistVector(comm, rows, block)
 
 
