@@ -305,7 +305,7 @@ class DistMatrix(Linear, Scoped):
             kind = np.result_type(self.dtype, value)
             ones = np.full(stop - start, value, kind)
             rows = moving.added(self.local_rows(), sparse.csr_array((ones, places), shape=shape))
-        return self._alike(rows)
+        return self.derived(rows, self.row_partition, self.col_partition)
 
     def times(self, other: Linear, transposed: bool, conjugated: bool) -> DistMatrix:
         """Collective. A B, A.T B, A.H B or conj(A) B, with B's rows brought, or results sent.
@@ -386,9 +386,6 @@ class DistMatrix(Linear, Scoped):
         made._shares = True
         return made
 
-    def _alike(self, rows: sparse.csr_array) -> DistMatrix:
-        return self.derived(rows, self.row_partition, self.col_partition)
-
     def _with(self, values: Callable[[], NDArray[Any]]) -> DistMatrix:
         """Collective. A matrix of the same pattern; only requests and kernels are made."""
         with agreed(self.comm, "a copy of a matrix"):
@@ -432,7 +429,7 @@ class DistMatrix(Linear, Scoped):
         theirs = other.local_rows()
         with agreed(self.comm):
             rows = sparse.csr_array(join(self.local_rows(), theirs))
-        return self._alike(rows)
+        return self.derived(rows, self.row_partition, self.col_partition)
 
     def __repr__(self) -> str:
         start, stop = self.row_range
@@ -664,7 +661,7 @@ class DistMatrix(Linear, Scoped):
         with agreed(self.comm, "eliminate_zeros"):
             rows = self.local_rows()
             rows.eliminate_zeros()
-        return self._alike(rows)
+        return self.derived(rows, self.row_partition, self.col_partition)
 
     def _factors(self, factors: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         array = np.asarray(factors.array if isinstance(factors, DistVector) else factors)
