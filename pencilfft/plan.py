@@ -221,12 +221,16 @@ class PFFT:
         self._arrays = SharedArrays(sides)
         if in_place:
             transposes = execution.transposes
-            with agreed(whole):
-                padded = any(step.physical != step.length for step in settings.transforms)
-                if padded and not transposes:
-                    raise UnsupportedError("padded transforms in one memory need a transpose")
-                axis = settings.real_axis
-                arrays = in_one_memory(sides, -1 if axis is None else axis, transposes)
+            try:
+                with agreed(whole):
+                    padded = any(step.physical != step.length for step in settings.transforms)
+                    if padded and not transposes:
+                        raise UnsupportedError("padded transforms in one memory need a transpose")
+                    axis = settings.real_axis
+                    arrays = in_one_memory(sides, -1 if axis is None else axis, transposes)
+            except Exception:  # that of all ranks
+                execution.free()
+                raise
             self._arrays = SharedArrays(sides, arrays)
         scales = NORMS[settings.norm]
         #: The transform from physical to spectral space.

@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives import methods
-from onesided.collectives.agreement import from_root
+from onesided.collectives.agreement import agree, agreed, from_root
 from onesided.collectives.context import Context
 from onesided.collectives.errors import MPIError, ResourceError, UnsupportedError
 from onesided.collectives.hints import Hints
@@ -305,7 +305,11 @@ def fastest(
         except (UnsupportedError, ResourceError, MPIError) as error:
             refusal = error
             continue
-        cost = seconds_of(comm, engine, 0.0 if size < SMALL else LEAD)
+        try:
+            cost = seconds_of(comm, engine, 0.0 if size < SMALL else LEAD)
+        except Exception:  # that of all ranks
+            engine.free()
+            raise
         engine.free()
         if cost < bound:
             best, bound = choice, (1 - MARGIN) * cost
@@ -316,9 +320,10 @@ def fastest(
 
 def seconds_of(comm: MPI.Intracomm, engine: Engine, lead: float = 0.0) -> float:
     """Collective. Seconds of a forward and a backward transform, on the slowest rank."""
-    sides = [array_in(None, *engine.form(side)) for side in (False, True)]
-    for array in sides:
-        array.fill(0)
+    with agreed(comm, "a measurement"):
+        sides = [array_in(None, *engine.form(side)) for side in (False, True)]
+        for array in sides:
+            array.fill(0)
     flights = [Flight(engine, forward) for forward in (True, False)]
     first = math.inf
     times: list[float] = []
@@ -326,14 +331,15 @@ def seconds_of(comm: MPI.Intracomm, engine: Engine, lead: float = 0.0) -> float:
     while len(times) < ROUNDS and total < SECONDS:
         comm.Barrier()
         began = time.perf_counter()
+        error: Exception | None = None
         for flight, source, target in zip(flights, sides, sides[::-1], strict=True):
             flight.load(source, target, 0)
             flight.begin()
-            error = flight.wait()
-            if error is not None:
-                raise error
-        mine = time.perf_counter() - began
+            error = flight.wait() or error
+        mine = time.perf_counter() - began if error is None else math.inf
         taken = float(comm.allreduce(mine, MPI.MAX))
+        if taken == math.inf:
+            agree(comm, error, "a measurement")
         total += taken
         first = min(first, taken)
         if total > lead:

@@ -8,7 +8,9 @@ import tempfile
 from contextlib import contextmanager
 
 import numpy as np
+import pytest
 from cases import parameters
+from io_data import same_error
 
 from onesided.collectives import UnsupportedError
 from onesided.collectives.tuning.race import Race
@@ -196,6 +198,32 @@ def case_only_what_was_measured_counts_as_measured(comm, grid):
             with plan_of(comm, path, grid=grid):
                 pass
         assert tried or comm.size == 1
+
+
+@parameters(where=["memory", "kernel"])
+def case_an_error_of_one_rank_in_a_measurement_is_that_of_all(comm, where):
+    """And what was made for it is given back."""
+    if comm.size == 1:
+        pytest.skip("one rank has one choice")
+    last, wait, array_in = comm.rank == comm.size - 1, legs.Flight.wait, planner.array_in
+
+    def fails(*arguments):
+        if where == "memory" and last:
+            raise MemoryError("no room for this")
+        return array_in(*arguments)
+
+    def failed(flight):
+        error = wait(flight)
+        return MemoryError("no room for this") if where == "kernel" and last else error
+
+    with patched(planner, "array_in", fails), patched(legs.Flight, "wait", failed):
+        words = same_error(
+            comm, lambda: PFFT(comm, SHAPE, grid="auto", effort="measure", wisdom=False),
+            MemoryError,
+        )  # fmt: skip
+    assert f"rank {comm.size - 1}: no room for this" in words
+    with PFFT(comm, SHAPE) as plan:
+        works(comm, plan)
 
 
 def case_an_estimate_measures_nothing(comm):
