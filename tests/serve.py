@@ -28,14 +28,19 @@ import numpy as np
 from cases import LEFT_MARK, say
 from mpi4py import MPI
 
+from onesided.collectives import registry
+from onesided.collectives.registry import methods
+
 
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
-    """Put back environment, folder, import path, hooks, warnings and NumPy's error handling."""
+    """Put back environment, folder, import path, hooks, warnings, NumPy's error handling, and the
+    methods that there are: the cells of the table are those of the run that asks for them."""
     environ, folder, argv, path = dict(os.environ), os.getcwd(), sys.argv, list(sys.path)
     hooks, errors = (sys.excepthook, threading.excepthook), np.geterr()
     filters = warnings.filters[:]
     threads = set(threading.enumerate())
+    known = {operation: methods(operation) for operation in registry._METHODS}
     try:
         yield
     finally:
@@ -48,6 +53,9 @@ def restored() -> Iterator[None]:
             sys.excepthook, threading.excepthook = hooks
             sys.modules["onesided.collectives.errors"].__dict__["_installed"] = False
         np.seterr(**errors)
+        for operation, named in known.items():
+            registry._METHODS[operation].clear()
+            registry._METHODS[operation].update(named)
         gc.collect()
         for thread in set(threading.enumerate()) - threads:
             if not thread.daemon:
