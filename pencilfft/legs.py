@@ -113,8 +113,8 @@ class Flight:
     """
 
     __slots__ = (
-        "_ends", "_leg", "_legs", "_lock", "_result", "_waiter", "broken", "error", "fields",
-        "layouts", "scale", "source", "target",
+        "_ends", "_leg", "_legs", "_lock", "_result", "broken", "error", "fields", "layouts",
+        "scale", "source", "target",
     )  # fmt: skip
 
     #: Those that were begun and are not complete: any wait of this process goes on with them, as
@@ -128,8 +128,9 @@ class Flight:
             self._ends = engine.ends[not forward], engine.ends[forward]
         self.broken: BaseException | None = None
         self._leg = 0
-        self._lock = threading.Lock()  # another thread may wait, and go on with this one
-        self._waiter = 0
+        # another thread may wait, and go on with this one. Whether this one has it is asked of the
+        # lock: an interrupt may come just before it is taken, and just after
+        self._lock: Any = threading.RLock()
         self.fail(None)
 
     def fail(self, error: Exception | None) -> None:
@@ -172,32 +173,36 @@ class Flight:
 
     def test(self) -> bool:
         """Local. Go on as far as can be without waiting; whether it is complete."""
-        if not self._lock.acquire(blocking=False):
-            return False  # somebody is at it
+        if self._lock._is_owned():
+            return False  # a signal handler asks, and what it interrupts is at it
         try:
+            if not self._lock.acquire(blocking=False):
+                return False  # another thread is at it
             while self in self.under_way and self._legs[self._leg].test():
                 self._next()
             return self not in self.under_way
         except BaseException as problem:
-            self.break_off(problem)
+            if self._lock._is_owned():
+                self.break_off(problem)
             raise
         finally:
-            self._lock.release()
+            if self._lock._is_owned():
+                self._lock.release()
 
     def wait(self) -> Exception | None:
         """Collective. Complete it; the first error of this rank."""
-        while not self._lock.acquire(timeout=1.0):
-            if self._waiter == threading.get_ident():
-                raise RequestError("a signal handler waits for the transform that it interrupts")
+        if self._lock._is_owned():
+            raise RequestError("a signal handler waits for the transform that it interrupts")
         try:
-            self._waiter = threading.get_ident()
+            self._lock.acquire()
             return self.run()
         except BaseException as problem:
-            self.break_off(problem)
+            if self._lock._is_owned():
+                self.break_off(problem)
             raise
         finally:
-            self._waiter = 0
-            self._lock.release()
+            if self._lock._is_owned():
+                self._lock.release()
 
     def run(self) -> Exception | None:
         """Collective. As :meth:`wait`, of one that nobody else goes on with."""
@@ -243,7 +248,7 @@ class Flight:
             except Exception as problem:
                 self.error = problem
         self.source = self.target = NOTHING  # they are the caller's alone from now on
-        self._result = None
+        self.layouts, self._result = (), None
 
 
 @dataclass

@@ -55,7 +55,9 @@ class Side:
         for axis in reversed(order[:-1]):
             strides[axis] = step
             step *= self.shape[axis]
-        block = np.ndarray(self.shape, self.dtype, memory, 0, strides)
+        # of its own class, so that views refer to it or to its base, not to what both sides have
+        base = memory.view(DistArray)
+        block = np.ndarray.__new__(DistArray, self.shape, self.dtype, base, 0, strides)
         return DistArray.over(block, self.pencil, len(self.batch))
 
     def local_slice(self) -> tuple[slice, ...]:
@@ -77,9 +79,15 @@ class SharedArrays:
         self._arrays: dict[Side, Any] = dict(zip(sides, arrays, strict=False))
         self._taken: dict[Side, weakref.ref[Any]] = {}  # results that the plan's array has not
 
+    def own(self, side: Side) -> Any:
+        """Local. The array of a side, with whatever is in it."""
+        if side not in self._arrays:
+            self._arrays[side] = side.array(0)
+        return self._arrays[side]
+
     def get(self, side: Side) -> Any:
-        """Local. The array of a side."""
-        array = self._made(side)
+        """Local. The array of a side, with the last result."""
+        array = self.own(side)
         taken = self._taken.pop(side, None)
         if taken is not None:
             last = taken()
@@ -101,7 +109,7 @@ class SharedArrays:
         """Local. The array of a side, to be written to: what should be in it does not matter."""
         if self._taken:
             self._taken.pop(side, None)
-        return self._made(side)
+        return self.own(side)
 
     def took(self, side: Side, output: NDArray[Any]) -> None:
         """Local. A result is in ``output``, which a caller has given."""
@@ -123,11 +131,6 @@ class SharedArrays:
             sys.getrefcount(self._arrays[side]) > OURS
             or sys.getrefcount(self._arrays[side].base) > OURS
         )
-
-    def _made(self, side: Side) -> Any:
-        if side not in self._arrays:
-            self._arrays[side] = side.array(0)
-        return self._arrays[side]
 
 
 def in_one_memory(sides: Sequence[Side], axis: int, transposes: bool) -> list[Any]:
@@ -350,10 +353,11 @@ class Transform:
         block = self._block(given, self.input, shape)
         if block is not None and (not self._overwrites or _can_be_overwritten(block)):
             return block
-        own, array = self._arrays.fresh(self.input), np.asarray(given)
+        own, array = self._arrays.own(self.input), np.asarray(given)
         own = own[:fields] if fields else own
         try:
             own[...] = array
+            self._arrays.fresh(self.input)  # where it was refused the last result is still there
         except (ValueError, TypeError) as problem:
             raise PatternError(
                 f"the input has shape {array.shape} and dtype {array.dtype}, which cannot be "

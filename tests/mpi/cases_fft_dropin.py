@@ -181,6 +181,29 @@ def case_one_call_without_an_output_costs_nothing_later(comm):
         close(plan.backward()[1], 2 * u[1])
 
 
+@parameters(in_place=[False, True], seen=["itself", "plain", "part"])
+def case_what_somebody_keeps_of_a_plans_array_is_the_last_result(comm, in_place, seen):
+    with PFFT(comm, SHAPE, in_place=in_place, **OPTIONS) as plan:
+        u, out = random(plan.shape(False), "d", comm.rank), newDistArray(plan)
+        kept = plan.forward.output_array
+        kept = {"itself": kept, "plain": np.asarray(kept), "part": kept[:1]}[seen]
+        plan.forward(u, out)
+        assert out.any()
+        assert np.array_equal(kept, out[: len(kept)])
+
+
+@parameters(in_place=[False, True], wrong=["shape", "what it holds"])
+def case_a_refused_input_leaves_the_last_result(comm, in_place, wrong):
+    with PFFT(comm, SHAPE, in_place=in_place, **OPTIONS) as plan:
+        u, out = random(plan.shape(False), "d", comm.rank), newDistArray(plan)
+        plan.forward(u, out)
+        given = np.zeros(1000) if wrong == "shape" else np.full(plan.shape(), "no number")
+        found = outcome(comm, lambda: plan.backward(given))
+        assert found[0] is not None
+        assert "cannot be assigned" in found[0][1]
+        close(plan.backward(), u)
+
+
 @parameters(axes=[None, ((0,), (1, 2))], dtype="dD", collapse=[False, True])
 def case_transfers_of_a_plan(comm, axes, dtype, collapse):
     theirs, ours = both(comm, axes=axes, dtype=dtype, collapse=collapse)

@@ -162,6 +162,30 @@ def case_in_one_memory(comm, start, char):
 
 
 @ranks(at_least=2)
+@parameters(inside=["Test", "Wait"], asked=["Test", "Wait"])
+def case_a_signal_handler_asks_for_the_transform_that_it_interrupts(comm, inside, asked):
+    """It is told so, at once, and the transform goes on."""
+    with PFFT(comm, SHAPE, **OPTIONS) as plan:
+        u, heard = newDistArray(plan, False, val=1), []
+
+        def handler(_):
+            try:
+                heard.append(getattr(plan.forward, asked)())
+            except RequestError as error:
+                heard.append(str(error))
+
+        last = plan._execution.engine.legs(True)[-1]
+        last.before = handler
+        plan.forward.Start(u)
+        while inside == "Test" and not plan.forward.Test():
+            pass
+        close(plan.backward(plan.forward.Wait()), u)
+        last.before = None
+        assert len(heard) == 1
+        assert heard[0] is False if asked == "Test" else "that it interrupts" in heard[0]
+
+
+@ranks(at_least=2)
 @parameters(method=["rma-fence", "rma-fence-hier"])
 def case_methods_of_one_order(comm, method):
     with PFFT(comm, SHAPE, **{**OPTIONS, "method": method}) as plan:
