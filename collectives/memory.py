@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import math
-import mmap
 import operator
 import os
 import time
@@ -35,7 +34,16 @@ from onesided.collectives.errors import (
     ResourceError,
     UnsupportedError,
 )
-from onesided.collectives.node_memory import FINE, FOLDER, NAMED, SHORT, WAYS, Outcome, shared
+from onesided.collectives.node_memory import (
+    FINE,
+    FOLDER,
+    NAMED,
+    SHORT,
+    WAYS,
+    Mapping,
+    Outcome,
+    shared,
+)
 from onesided.collectives.program import ENTRIES, ROOM
 
 #: Partitioned sends that may store into one array from :func:`empty` at a time.
@@ -50,8 +58,8 @@ BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT
 #: Seconds for which somebody else may be allocating memory of a node.
 PATIENCE = 2.0
 
-#: Memory of a rank that is alone on its node.
-ALONE = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS
+#: More bytes than anybody has, and a number that MPI and the system can be given.
+MOST = 1 << 62
 
 _regions: dict[str, Region] = {}
 
@@ -116,12 +124,11 @@ class Region:
         comm, node = self.node.comm, self.node
         if comm.size == 1:
             try:
-                self._segments = [memoryview(mmap.mmap(-1, nbytes, ALONE))]
-            except (OSError, OverflowError) as error:
-                why = getattr(error, "strerror", None) or error
-                raise ResourceError(f"{nbytes:,} bytes of memory: {why}") from error
+                self._segments = [np.asarray(Mapping(None, min(nbytes, MOST))).data]
+            except OSError as error:
+                raise ResourceError(f"{nbytes:,} bytes of memory: {error.strerror}") from error
             return
-        nbytes = min(nbytes, 1 << 62)
+        nbytes = min(nbytes, MOST)
         of_all = words_of_all(comm.size, np.int64)
         comm.Allgather(np.array([nbytes], np.int64), of_all)
         sizes: list[int] = of_all.tolist()

@@ -97,17 +97,18 @@ def _unmap(address: int, nbytes: int) -> None:
 
 
 class Mapping:
-    """A file mapped into this process, as long as this lives: an array of it holds it. It begins
-    where a large page may begin, which ``mmap`` of Python's library cannot promise, and keeps no
-    descriptor, which that one does."""
+    """A file, or for None memory of its own, mapped into this process, as long as this lives: an
+    array of it holds it. It begins where a large page may begin, which ``mmap`` of Python's library
+    cannot promise, keeps no descriptor, which that one does, and outlives Python."""
 
-    def __init__(self, file: int, nbytes: int) -> None:
+    def __init__(self, file: int | None, nbytes: int) -> None:
         """Local."""
         self._size = 0
         self._start = _map(None, nbytes + LARGE, _NO_RIGHTS, _NOWHERE, -1)
         first = -(-self._start // LARGE) * LARGE
         try:
-            _map(first, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, _HERE, file)
+            flags, number = (_HERE | mmap.MAP_ANONYMOUS, -1) if file is None else (_HERE, file)
+            _map(first, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, number)
         except OSError:
             self._size = nbytes + LARGE
             raise

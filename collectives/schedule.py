@@ -220,7 +220,8 @@ class OneSided(ExchangeTransport):
         bytes between the two ranks."""
         if self._near(peer):
             spare = 0 if self.operation.by_boxes else self.spare
-            direct = owned or (visible and total > spare)
+            two_slots = owned and self.operation.hints.slots > 1
+            direct = two_slots or ((owned or visible) and total > spare)
             as_sent = wanted is None or wanted.shape == sent
             return STORE if direct and as_sent else STORE_STAGED
         if not self.puts_off_node:

@@ -9,11 +9,11 @@ the peer's counter of round k - 1, which the peer raised after it had given up t
 k - 2. That holds only between ranks that notify each other, so a pair with data in one direction
 exchanges empty notifications the other way.
 
-*The caller's memory.* Where peers see it (memory from ``empty``), long blocks are stored straight
-into it, and a *credit* runs the other way (:class:`~..transport.Credit`). A receiver grants it when
-it releases its memory or starts a round; a block whose credit has not come leaves when it does,
-from Wait, Test or the progress thread. Short blocks, and any into plain memory, go into two staging
-slots like the request's own, out of which Wait copies.
+*One memory*, a single slot or the caller's. Where peers see it (memory from ``empty``), long blocks
+are stored straight into it, and a *credit* runs the other way (:class:`~..transport.Credit`). A
+receiver grants it when it releases its memory or starts a round; a block whose credit has not come
+leaves when it does, from Wait, Test or the progress thread. Short blocks, and any into plain
+memory, go into two staging slots like the request's own, out of which Wait copies.
 
 *Off the node*, what carries the data is one of two classes below, and nothing else differs:
 :class:`Notify` Puts into slots or staging areas, flushes, Accumulates the counter, and flushes
@@ -37,8 +37,8 @@ from onesided.collectives.schedule import STORE, Delivery, Filling, OneSided
 from onesided.collectives.transport import Cell, Credit, Outlet
 from onesided.collectives.transports.p2p import Messages
 
-#: Bytes between two ranks up to which blocks into memory from ``empty`` are staged: a copy costs
-#: less than waiting for a credit.
+#: Bytes between two ranks up to which blocks into one memory are staged: a copy costs less than
+#: waiting for a credit.
 SPARE = 1 << 10
 
 

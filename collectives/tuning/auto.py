@@ -68,13 +68,14 @@ def _choose(wanted: Any, kind: str, found: Callable[..., Situation]) -> Request:
         if method.candidate and (method.any_order or hints.strict) and method.name not in without:
             able.append(method)
     names = ", ".join(method.name for method in able)
+    loaded = f"{kind}: {names}"
     try:
-        for method in able if names not in context.loaded else ():
+        for method in able if loaded not in context.loaded else ():
             method.load()  # where it cannot be loaded on some rank, no rank makes it
     except Exception as problem:
         error = problem
     situation = found(wanted, f"auto among {names}", error)
-    context.loaded.add(names)
+    context.loaded.add(loaded)
     place = {name: i for i, name in enumerate(situation.order)}
     able = [method for method in able if method.name not in situation.without]
     able.sort(key=lambda method: place.get(method.name, len(place)))

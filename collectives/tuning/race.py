@@ -28,14 +28,16 @@ SECONDS, SECONDS_FAR = 0.2, 0.5
 #: The same for who measures ahead (``onesided tune``).
 AHEAD_OF_TIME = 10.0
 
-#: The turns of each in a duel, and those between two looks at who is ahead.
-TURNS, GLANCES = 24, 4
+#: The turns of each in a duel, where something leaves a node, and those between two looks at who is
+#: ahead. Between nodes what disturbs one turn disturbs the next ones, too.
+TURNS, TURNS_FAR, GLANCES = 24, 96, 4
 
 #: Seconds of the rounds that are timed in a row, and the most of them.
 IN_A_ROW, MOST_IN_A_ROW = 1.5e-4, 64
 
-#: A duel is decided when one takes so many times as long, or has lost so many turns more.
-HOPELESS, AHEAD = 1.5, 8
+#: A duel is decided when one takes so many times as long, after this part of its turns, or has lost
+#: more turns than the other one by that part.
+HOPELESS, LEAST, AHEAD = 1.5, 6, 3
 
 #: Of the rounds that the caller expects, the share whose time measuring may take; where that is
 #: less than the rounds of a first look nothing is measured.
@@ -59,6 +61,7 @@ class Race:
         that is not known."""
         self._comm, self._iterations = comm, iterations
         self._seconds = SECONDS_FAR if far else SECONDS
+        self._turns = TURNS_FAR if far else TURNS
         self._began, self._spent = time.perf_counter(), 0.0
         self._setups: dict[str, float] = {}  # seconds on this rank, of those that are freed
         self.complete = True  # the record may be kept, as long as it says itself
@@ -143,7 +146,8 @@ class Race:
         until = self._spent + max(self._seconds - self._spent, 0.0) / left
         repeats, turns = self._first_look(pair, left)
         times = self._times(pair, repeats, turns)
-        while not _decided(times) and times.shape[1] < TURNS and self._spent < until:
+        while (not self._decided(times) and times.shape[1] < self._turns
+               and self._spent < until):  # fmt: skip
             times = np.hstack([times, self._times(pair, repeats, turns)])
         ratio = float(np.median(times[1] / times[0]))
         round_of_champion = float(np.median(times[0]))
@@ -152,6 +156,16 @@ class Race:
         winner, loser = (champion, entrant) if ratio >= 1 else (entrant, champion)
         self._leave(loser)
         return winner
+
+    def _decided(self, times: NDArray[np.float64]) -> bool:
+        """Local. Whether it is clear which of two is the faster one."""
+        if times.shape[1] < GLANCES:
+            return True  # there is no time for more
+        ratios = times[1] / times[0]
+        ratio, lost = float(np.median(ratios)), int(np.count_nonzero(ratios > 1))
+        won = len(ratios) - lost
+        clear = max(ratio, 1 / ratio) >= HOPELESS and len(ratios) >= self._turns // LEAST
+        return clear or abs(lost - won) >= self._turns // AHEAD
 
     def _first_look(self, entrants: list[Entrant], left: int) -> tuple[int, int]:
         """Collective. Rounds to be timed in a row, and turns between two looks; the first rounds of
@@ -180,13 +194,3 @@ class Race:
         self._comm.Allreduce(MPI.IN_PLACE, times, MPI.MAX)
         self._spent = float(times[0])
         return found
-
-
-def _decided(times: NDArray[np.float64]) -> bool:
-    """Local. Whether it is clear which of two is the faster one."""
-    if times.shape[1] < GLANCES:
-        return True  # there is no time for more
-    ratios = times[1] / times[0]
-    ratio, lost = float(np.median(ratios)), int(np.count_nonzero(ratios > 1))
-    won = len(ratios) - lost
-    return max(ratio, 1 / ratio) >= HOPELESS or abs(lost - won) >= AHEAD

@@ -70,7 +70,7 @@ def usual_order(far: bool, window: bool, received: int) -> list[str]:
     """Local. What usually wins, first: between nodes, or on one; into memory that peers see, or so
     many bytes into plain memory."""
     if far:
-        return ["rma-p2p", "p2p", "mpi-persistent", "rma-node", "rma-notify"]
+        return ["rma-p2p", BY_NODE, "p2p", "mpi-persistent", "rma-notify"]
     if window or received <= PLAIN:
         return ["rma-notify", "p2p", "mpi-persistent"]
     return ["p2p", "rma-notify", "mpi-persistent"]
@@ -118,7 +118,7 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
     words, most, truth = _place(wanted, [
         sum(near), sum(far), own, len(near), len(far), total, received, kind,
         boxes, flat, -wanted.most_factor(), wanted.recv.native is not None, len(node.ranks),
-        wanted.rows is not None, -total,
+        wanted.rows is not None, -total, _once_a_node(wanted),
     ], what, error)  # fmt: skip
     memory = ("own", "window", "plain")[most[7]]
     key = (
@@ -126,12 +126,13 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
         f"{most[3]} on the node, {size(most[1])} in {most[4]} off it, {size(most[2])} to itself; "
         f"{size(-most[14])} to {size(most[5])} of a rank; {memory}, {wanted.least_slots} slots, "
         f"{wanted.most_chunks} chunks{', in place on some ranks' if wanted.mixed else ''}"
-        f"{', equal rows once a node' if most[4] and most[13] else ''}"
+        f"{f', {size(most[15])} without equal rows' if most[4] and most[13] else ''}"
     )
-    far_away = bool(most[4])
-    longest, room = max(most[5], most[6], most[8]), MOST_FAR if far_away else MOST
+    far_away, numbered = bool(most[4]), bool(most[13])
+    longest, room = max(most[5], most[6], most[8]), MOST_FAR if far_away and not numbered else MOST
     factor = max(1, -(-longest // room))
-    tried = truth and factor <= -most[10]
+    # shorter blocks would have other rows in common
+    tried = truth and factor <= (1 if numbered else -most[10])
     without: tuple[str, ...] = () if far_away else (FAR_ONLY,)
     if (not far_away or most[12] < CROWD or wanted.most_chunks > 1
             or wanted.hints.progress == MANUAL):  # fmt: skip
@@ -139,7 +140,7 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
 
     def elsewhere(number: int) -> Exchange:
         with agreed(comm, "memory for a trial"):
-            shorter = factor > 1 or most[9] > room
+            shorter = factor > 1 or (most[9] > room and not numbered)
             short = wanted.shortened(factor) if shorter else wanted
             return _scratch(short, number, wanted.root is not None or not most[11])
 
@@ -147,6 +148,20 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
         key, usual_order(far_away, most[7] < 2, most[6]), far_away, elsewhere if tried else None,
         without,
     )  # fmt: skip
+
+
+def _once_a_node(wanted: Exchange) -> int:
+    """Local. Bytes that leave this rank's node where equal rows go once to another; 0 where none
+    have numbers."""
+    if wanted.rows is None:
+        return 0
+    node, row = wanted.node, 0
+    rows: dict[int, list[NDArray[np.int64]]] = {}
+    for block in wanted.send.blocks:
+        if block.peer not in node.rank_of:
+            rows.setdefault(int(node.firsts[block.peer]), []).append(wanted.rows[block.box[0]])
+            row = block.size * wanted.send.dtype.itemsize // max(1, block.shape[0])
+    return row * sum(len(np.unique(np.concatenate(each))) for each in rows.values())
 
 
 def _scratch(wanted: Exchange, number: int, in_place: bool) -> Exchange:
@@ -174,12 +189,15 @@ def _as_slot(words: Any) -> Any:
 
 
 def of_broadcast(wanted: Broadcast, what: str, error: Exception | None) -> Situation:
-    """Collective. The length, whether all ranks have window memory, and how it travels."""
-    words, (plain, window), truth = _place(
-        wanted, [not wanted.in_window_memory, wanted.in_window_memory], what, error
+    """Collective. The length, whether the root and the others have window memory, and how it
+    travels."""
+    here, root = wanted.in_window_memory, wanted.sends
+    words, (plain, window, sent), truth = _place(
+        wanted, [not here and not root, here and not root, here and root], what, error
     )
     hints, resources = wanted.hints, Resources(wanted.context)
     memory = "mixed" if plain and window else "window" if window else "plain"
+    memory = f"{'window' if sent else 'plain'} to {memory}"
     key = (
         f"broadcast: {words}; {size(wanted.nbytes)}; {memory}; {hints.child_order}, segments of "
         f"{hints.segment_bytes}"
@@ -188,7 +206,7 @@ def of_broadcast(wanted: Broadcast, what: str, error: Exception | None) -> Situa
 
     def elsewhere(number: int) -> Broadcast:
         if not scratch:
-            scratch.append(_scratch_memory(wanted, resources, bool(window)))
+            scratch.append(_scratch_memory(wanted, resources, bool(window or sent)))
         return wanted.elsewhere(scratch[0], number)
 
     def release() -> None:
