@@ -318,7 +318,8 @@ SOLUTIONS = [
     "formulas[kind=BlockILU", "chebyshev", "pagerank", "number_of_ranks",
     "distributed_vectors[solver=cg",
 ]  # fmt: skip
-RUNS = ["nothing", "limit", "callback", "breakdown", "bad", "factors", "reductions"]
+RUNS = ["nothing", "limit", "callback", "callers_function", "breakdown", "bad", "factors",
+        "reductions"]
 SEEN = ["number", "zero", "converged_means", "least", "afterwards", "table[",
         "not_normal"]
 ORDERINGS = [*on(1), *on(3, 4, alike=True), *full(2, 7)]

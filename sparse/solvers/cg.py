@@ -85,7 +85,9 @@ def cg_coefficients(
     rules = Rules(max(1e-10, rounding), 0.0, steps, None, nullspace)
     run = Run("cg_coefficients", A, b, None, rules, M, hermitian=True)
     coefficients: list[tuple[float, float]] = []
+    run.guard()
     _iterate(run, coefficients)
+    run.hear()
     return [alpha for alpha, _ in coefficients], [beta for _, beta in coefficients], run.reason
 
 

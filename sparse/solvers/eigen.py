@@ -49,7 +49,9 @@ def power_iteration(
     first = start_block(A.row_range, A.dtype) if x0 is None else x0
     run = Run("power_iteration", A, first, None, Rules(rtol, atol, maxiter, callback))
     run.x[:] = run.b
+    run.guard()
     value = _power(run)
+    run.hear()
     vector: Any = run.x[:, None]
     if isinstance(x0, DistVector):
         vector = x0.like(vector, A.col_partition)
@@ -130,7 +132,9 @@ def lobpcg(
             raise ValueError(f"{block.shape[1]} eigenvectors of a matrix of {A.shape[0]} rows")
     run = Run("lobpcg", A, block[:, 0], None, rules, M, hermitian=True)
     blocks = _Blocks(run, block.astype(run.space.dtype), largest)
+    run.guard()
     blocks.iterate()
+    run.hear()
     vectors: Any = blocks.X
     if isinstance(X, DistVector):
         vectors = X.like(vectors, A.col_partition)
@@ -164,7 +168,11 @@ class _Blocks:
             return
         images, steps = self._image(basis), basis[:, :0]
         while True:
-            values, vectors = self._small_pairs(run.space.gram(basis, images))
+            gram = run.space.gram(basis, images)
+            if not np.all(np.isfinite(gram)):
+                run.reason = f"{BREAKDOWN}: the product of the matrix is not finite"
+                return
+            values, vectors = self._small_pairs(gram)
             self._size = max(self._size, float(np.max(np.abs(values))))
             self.values = self._sign * values[:k]
             turn = vectors[:, :k].astype(basis.dtype)

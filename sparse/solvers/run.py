@@ -17,13 +17,14 @@ from typing import Any, ParamSpec
 import numpy as np
 
 from onesided.collectives import sums
-from onesided.collectives.agreement import agreed, largest
+from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse.alike import block, columns
-from onesided.sparse.linear import Linear
+from onesided.sparse.linear import Linear, LinearOperator
+from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import shared_dtype, shared_width
-from onesided.sparse.preconditioners.preconditioner import preconditioner
+from onesided.sparse.preconditioners.preconditioner import OfMatrix, preconditioner
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LEAST_SQUARES, LIMIT, Solution
 from onesided.sparse.solvers.space import Scalar, Space, Vector
 from onesided.sparse.vector import DistVector
@@ -116,8 +117,11 @@ class Run:
             given = [each.dtype for each in (right, guess) if each is not None and len(each)]
             dtype = np.result_type(dtype, *given)
         dtype = shared_dtype(comm, dtype)
-        words = [int(rules.callback is not None), int(broken_sums(comm))]
-        self.calls_back, broken = largest(comm, None, "callback", words)
+        product = isinstance(getattr(made, "map", None), DistMatrix)
+        ours = product or isinstance(made, OfMatrix | None)
+        foreign = isinstance(A, LinearOperator) or not ours
+        words = [int(rules.callback is not None), int(broken_sums(comm)), int(foreign)]
+        self.calls_back, broken, self._foreign = largest(comm, None, "callback", words)
         if broken:
             drop_broken_sums(comm)
         self._hermitian = hermitian
@@ -148,6 +152,8 @@ class Run:
         self.residuals: list[float] = []
         self.reason = ""
         self.resumed = False
+        self.guarded = False
+        self._trouble: Exception | None = None
         self._adjoint: Linear | None = None
 
     # -- from leg to leg -------------------------------------------------------------------------
@@ -167,6 +173,7 @@ class Run:
             self.x.fill(0)
             self.record(0.0)
             return self.solution(0.0)
+        self.guard()
         true, rest = math.inf, self.x[:0]
         while True:
             method(self)
@@ -174,6 +181,7 @@ class Run:
             if len(rest) != self.space.length:
                 rest = self.space.vector()
             true = self.space.norm(self._rest(rest))
+            self.hear()
             if self._confirmed(rest, true, least_squares):
                 break
             if self.reason == LIMIT:
@@ -188,6 +196,15 @@ class Run:
             self.reason, self.resumed = "", True
             self.residuals[-1] = true
         return self.solution(true)
+
+    def guard(self) -> None:
+        """Local. From now on errors of the caller's functions wait until all ranks hear of them."""
+        self.guarded = bool(self._foreign)
+
+    def hear(self) -> None:
+        """Collective. Raise on all ranks what a function of the caller's has raised on any."""
+        if self.guarded:
+            agree(self.comm, self._trouble, self.name)
 
     def _confirmed(
         self,
@@ -247,21 +264,39 @@ class Run:
 
     def multiply(self, x: Vector, y: Vector) -> None:
         """Collective. y = A x; as vectors of a run are alike on all ranks, nothing is checked."""
-        _multiply(self.A, x, y)
+        if self.guarded:
+            self._guard(functools.partial(_multiply, self.A), x, y)
+        else:
+            _multiply(self.A, x, y)
 
     def multiply_adjoint(self, x: Vector, y: Vector) -> None:
         """Collective. y = A.H x; the first one is planned."""
         if self._adjoint is None:
             self._adjoint = self.A.H
-        _multiply(self._adjoint, x, y)
+        if self.guarded:
+            self._guard(functools.partial(_multiply, self._adjoint), x, y)
+        else:
+            _multiply(self._adjoint, x, y)
 
     def precondition(self, r: Vector, out: Vector) -> Vector:
         """As the preconditioner's apply; without one, ``r`` itself, and ``out`` is left alone."""
         if self.M is None:
             return r
-        self.M.apply(r, out)
+        if self.guarded:
+            self._guard(self.M.apply, r, out)
+        else:
+            self.M.apply(r, out)
         self.take_null_space(out)
         return out
+
+    def _guard(self, call: Callable[[Vector, Vector], object], x: Vector, y: Vector) -> None:
+        """As ``call(x, y)``. The result of an error, of which the other ranks do not know, is no
+        number, which ends the leg on all of them; then it is raised on all."""
+        try:
+            call(x, y)
+        except Exception as problem:
+            self._trouble = self._trouble or problem
+            y.fill(np.nan)
 
     def room(self) -> Vector:
         """Local. A new vector for what the preconditioner writes; empty where there is none."""
