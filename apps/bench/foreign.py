@@ -29,7 +29,7 @@ from onesided.apps.cli.machine import Layout
 from onesided.collectives import agreed
 from onesided.collectives.hardware import usable_cores
 
-# A folder that all ranks of a node use for a while.
+TEMPORARY = "onesided-"  # how the names of folders begin that are there for a while
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def shared_folder(comm: MPI.Intracomm) -> Iterator[Path]:
     name = ""
     with agreed(comm):
         if comm.rank == 0:
-            name = tempfile.mkdtemp(prefix="onesided-")
+            name = tempfile.mkdtemp(prefix=TEMPORARY)
     name = comm.bcast(name)
     try:
         yield Path(name)
@@ -121,7 +121,7 @@ class _Job:
 
     def __init__(self, ranks: int, prepare: Callable[[Path], Program]) -> None:
         with ExitStack() as stack:
-            folder = Path(tempfile.mkdtemp(prefix="onesided-foreign-"))
+            folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}foreign-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             self._errors = folder / "errors"
             self._process = _started(prepare(folder), ranks, folder, self._errors)

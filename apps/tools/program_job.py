@@ -5,7 +5,8 @@ is one of :data:`MODES`; a line ``NAME = ...`` of the file says VALUE instead. T
 comes out is JSON: the number of ranks, and ``trouble`` where the program cannot run here. Then
 "run" is answered by the seconds of a run on the slowest rank, "keep" after the arrays that the last
 run has left are in FOLDER/MODE-RANK.npz, "transforms" by the part of a run that is inside
-mpi4py-fft's transforms. The end of the input ends the job. Ranks that wait for a question sleep.
+mpi4py-fft's transforms. The end of the input ends the job, also in the middle of a run, when
+whoever asked is gone. Ranks that wait for a question sleep.
 """
 
 from __future__ import annotations
@@ -14,17 +15,22 @@ import gc
 import json
 import os
 import re
+import select
+import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
+from onesided.apps.bench.foreign import TEMPORARY
 from onesided.apps.bench.timing import Stopwatch, nothing
 from onesided.apps.cli.failures import LONGEST_WAIT, rest, words
 from onesided.collectives import abort_on_exception
@@ -66,22 +72,27 @@ class Job:
         self._comm, self._path = comm, path
         self._code: Any = compile(text, path, "exec")
         self._left: Mapping[str, Any] = {}
+        self.running = False
         MODES[mode]()
 
     def run(self) -> float:
         """Seconds of a run."""
         self._left = {}
         gc.collect()
-        names: dict[str, Any] = {"__name__": "__main__", "__file__": self._path}
+        # a module, as what a program pickles is looked for there
+        sys.modules["__main__"] = self._module = ModuleType("__main__")
+        self._module.__file__ = self._path
         self._comm.Barrier()
-        began = time.perf_counter()
+        began, self.running = time.perf_counter(), True
         try:
-            exec(self._code, names)
+            exec(self._code, self._module.__dict__)
         except SystemExit as end:
             if end.code not in (None, 0):
                 raise RuntimeError(f"the program leaves with {end.code}") from end
+        finally:
+            self.running = False
         taken = time.perf_counter() - began
-        self._left = names
+        self._left = self._module.__dict__
         return float(self._comm.allreduce(taken, op=MPI.MAX))
 
     def keep(self, file: Path) -> None:
@@ -122,6 +133,8 @@ def main() -> None:
     facts: dict[str, Any] = {"ranks": comm.size}
     try:
         job = Job(comm, mode, path, changes)
+        if comm.rank == 0:
+            threading.Thread(target=_watch, args=(job, folder), daemon=True).start()
         job.run()
     except Exception as error:
         said = f"{type(error).__name__}: {words(error)}"
@@ -141,6 +154,19 @@ def main() -> None:
             tell(job.in_transforms())
         else:
             break
+
+
+def _watch(job: Job, folder: str) -> None:
+    """Local. End the job where its input ends in the middle of a run, and what lies in the folders
+    that nobody removes then: that of the arrays, and that in which the job was started."""
+    ends = select.poll()
+    ends.register(0, 0)  # that it is hung up is always told
+    ends.poll()
+    if job.running:
+        for each in (folder, os.getcwd()):
+            if Path(each).name.startswith(TEMPORARY):
+                shutil.rmtree(each, ignore_errors=True)
+        os._exit(1)
 
 
 def _question(comm: MPI.Intracomm) -> str:

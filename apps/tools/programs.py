@@ -8,6 +8,7 @@ a run leaves behind are compared with those of the program as it is.
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack
 from functools import partial
@@ -29,6 +30,8 @@ from onesided.apps.tools.program_job import AS_IS, MODES
 FOLDER = Path(__file__).parents[1] / "data" / "programs"
 TOLERANCE = 1e-9  # of an array, relative to its largest number
 SMALL = 1e-3  # of the largest number of all arrays: what is smaller is held against that
+#: Beginnings of the variables by which users speak to their MPI, which is that of the jobs here.
+SETTINGS = ("UCX_", "MPIR_CVAR_", "FI_")
 REMARK = (
     "Times are those of the whole program, plans included, by the slowest rank. install(): "
     "mpi4py-fft with our transposes; replace(): our classes under its names. Verified: all arrays "
@@ -61,6 +64,7 @@ class Job(Foreign):
         line = [sys.executable, "-m", "onesided.apps.tools.program_job", *words]
         embedded = launcher.parent == Path(sys.executable).parent
         needed = launcher_environment(version, 1, 1, root=False, embedded=embedded)
+        needed |= {key: text for key, text in os.environ.items() if key.startswith(SETTINGS)}
         super().__init__(comm, lambda _: Program(launcher, line, needed | {"MPLBACKEND": "Agg"}))
         trouble = self.facts.pop("trouble", "")
         if trouble:
@@ -94,9 +98,13 @@ def _opened(file: Path, changes: list[str], comm: MPI.Intracomm, stack: ExitStac
         compared: Check = check
         metrics = {}
         if mode == AS_IS:
-            ask("keep")
+            try:
+                ask("keep")
+                metrics["transforms"] = ask("transforms")
+            except ForeignError:  # on all ranks
+                job.close()
+                raise
             compared = unchecked("what the others are compared with")
-            metrics["transforms"] = ask("transforms")
         return Variant(partial(job.run, "run"), compared, on_root=True, first=nothing,
                        own=partial(job.times, "run"), free=job.close, set_up=False,
                        metrics=metrics)  # fmt: skip

@@ -1,8 +1,16 @@
 """A program as somebody else would write it for mpi4py-fft, or for NumPy where there is none."""
 
+import pickle
+
 import numpy as np
 from mpi4py import MPI
 
+
+class Settings:
+    """Written to a file and read again, which looks for the class in ``__main__``."""
+
+
+pickle.loads(pickle.dumps(Settings()))
 N = 8
 u = np.random.default_rng(MPI.COMM_WORLD.rank).random((N, N, N))
 try:
