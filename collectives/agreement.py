@@ -29,6 +29,9 @@ from onesided.collectives.errors import MismatchError, OnesidedError, class_of
 #: Words of an agreement that has fewer numbers: ranks that are in different calls may agree then.
 WORDS = 8
 
+#: More than any number that ranks agree on.
+LARGEST = 1 << 62
+
 #: The word of a rank that has failed: no sum of a name is as large.
 _FAILED = np.iinfo(np.int64).max
 _NOTHING = object()
@@ -41,13 +44,19 @@ def portable(error: BaseException) -> tuple[type[BaseException], str]:
         return class_of(error), f"MPI: {error.Get_error_string()}"
     if isinstance(error, MemoryError) and not isinstance(error, OnesidedError):
         kind = MemoryError  # NumPy has a class of its own
-    known = issubclass(kind, OnesidedError) or kind.__module__ == "builtins"
+    known = next(each for each in kind.__mro__ if _is_known(each))
     text = str(error) or kind.__name__
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     if isinstance(error, KeyError | UnicodeError | SystemExit | KeyboardInterrupt):
         return OnesidedError, f"{kind.__name__}: {text}"
-    return (kind if known else OnesidedError), text
+    return (known if issubclass(kind, OnesidedError) or known is kind else OnesidedError), text
+
+
+def _is_known(kind: type) -> bool:
+    """Local. Whether all ranks have this class: Python's, or one of this package."""
+    return kind.__module__ == "builtins" or (
+        kind.__module__.startswith("onesided.") and "<locals>" not in kind.__qualname__)
 
 
 def agree(
@@ -88,12 +97,15 @@ def largest(
     name = _name(what)
     check = (zlib.crc32(name.encode()) << 24) + len(name) % (1 << 24)
     flags = (check, -check) if error is None else (_FAILED, _FAILED)
-    words = np.array([*flags, *numbers, *(0,) * (WORDS - 2 - len(numbers))], np.int64)
+    try:
+        words = np.array([*flags, *numbers, *(0,) * (WORDS - 2 - len(numbers))], np.int64)
+    except OverflowError:  # more than anybody has, as what is wanted of it tells everywhere
+        return largest(comm, error, what, [max(-LARGEST, min(n, LARGEST)) for n in numbers])
     most = words.copy()
     comm.Allreduce(words, most, MPI.MAX)
     if most[0] != -most[1]:  # somebody has failed, or is somewhere else: say who
         mine = (None if error is None else portable(error), name)
-        _raise(comm.allgather(mine), error)
+        _raise(comm, comm.allgather(mine), error)
     found: list[int] = most[2 : 2 + len(numbers)].tolist()
     return found
 
@@ -102,17 +114,29 @@ def _name(what: object) -> str:
     return "" if what is None else what if isinstance(what, str) else repr(what)
 
 
-def _raise(everyone: Sequence[Any], error: BaseException | None) -> None:
+def agree_once(comm: MPI.Comm, error: BaseException | None, what: object) -> None:
+    """Collective. As :func:`agree`; an error that these ranks have agreed on before is raised
+    again, without asking: who has failed before that has met it by this very call."""
+    if error is not None and getattr(error, "agreed_on", None) == comm:
+        raise error
+    agree(comm, error, what)
+
+
+def _raise(comm: MPI.Comm, everyone: Sequence[Any], error: BaseException | None) -> None:
     """Raise what the words of all ranks come to."""
     failed = [(rank, entry[0]) for rank, entry in enumerate(everyone) if entry[0] is not None]
     if failed:
         rank, (kind, text) = failed[0]
         if len(failed) < len(everyone):
             text = f"rank {rank}: {text}"
-        raise kind(text) from error
+        agreed = kind(text)
+        agreed.agreed_on = comm
+        raise agreed from error
     for rank, (_, name) in enumerate(everyone):
         if name != everyone[0][1]:
-            raise MismatchError(f"rank 0 is in {everyone[0][1]}, rank {rank} in {name}")
+            mismatch: Any = MismatchError(f"rank 0 is in {everyone[0][1]}, rank {rank} in {name}")
+            mismatch.agreed_on = comm
+            raise mismatch
 
 
 def words_of_all(size: int, kind: DTypeLike) -> NDArray[Any]:

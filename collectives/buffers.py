@@ -73,7 +73,10 @@ def nothing() -> Side:
 def read_rows(rows: Any, send: Side) -> NDArray[np.int64]:
     """Local. The numbers of the rows of a send array; :class:`PatternError` where there is another
     number of them, or a box is not of whole rows that lie one after the other."""
-    numbers = np.ascontiguousarray(rows, np.int64)
+    given = np.asarray(rows)
+    if given.size and given.dtype.kind not in "iu":
+        raise PatternError(f"rows has entries of type {given.dtype}, not integers")
+    numbers = np.ascontiguousarray(given, np.int64)
     if numbers.shape != send.shape[:1]:
         raise PatternError(f"rows is of shape {numbers.shape}, the send array of {send.shape}")
     whole = all(block.shape[1:] == send.shape[1:] for block in send.blocks)
@@ -521,7 +524,7 @@ def _parts(spec: Any, role: str, pairs: Any) -> tuple[Any, Any, Any, Any]:
                 "counts alone are a list or an array"
             )
         counts, displs = counts
-    return b"" if data is None else data, counts, displs, kind
+    return bytearray() if data is None else data, counts, displs, kind
 
 
 def _index(value: Any, name: str) -> int:

@@ -22,6 +22,7 @@ from onesided.collectives.hints import Hints
 from onesided.collectives.memory import Region, find_region
 from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import (
+    INT_MAX,
     Block,
     Cuts,
     blocks_of_counts,
@@ -146,6 +147,15 @@ class Sides:
         return root is None and here, root is None and not here
 
 
+def _beyond_vectors(send: Side, recv: Side) -> bool:
+    """Whether MPI's calls that take counts cannot describe the memory of a side."""
+    for side in (send, recv):
+        apart = side.array is not None and not side.array.flags.c_contiguous
+        if side.native is None and (apart or math.prod(side.shape) > INT_MAX):
+            return True
+    return False
+
+
 @dataclass
 class Exchange(Operation):
     """All that a transport needs to know, the same form for every initialization function.
@@ -157,7 +167,8 @@ class Exchange(Operation):
     rank first, so that not all ranks turn to rank 0 at once. ``neighborhood``: the pattern follows
     the communicator's topology, ``by_boxes``: blocks are boxes. ``cuts`` are those of this rank's
     send blocks. ``rows`` tells which rows of the send array are always the same: they have the
-    same number. ``words`` are what the peers have said to this rank, ``said`` what it has said to
+    same number. ``beyond_vectors``: the memory of some rank is not what MPI's calls with counts
+    take. ``words`` are what the peers have said to this rank, ``said`` what it has said to
     them. ``mixed``: ``MPI.IN_PLACE`` on some ranks only, which MPI's own collectives do not take.
     """
 
@@ -174,6 +185,7 @@ class Exchange(Operation):
     cuts: Cuts | None = None
     most_chunks: int = 1
     mixed: bool = False
+    beyond_vectors: bool = False
     rows: NDArray[np.int64] | None = None
 
     @cached_property
@@ -295,6 +307,9 @@ class Exchange(Operation):
             for turn, array in enumerate(arrays):
                 source = self.source(out)
                 if source.dtype != array.dtype:  # the same bytes, described in another way
+                    if not source.flags.c_contiguous:
+                        apart, source = source, np.empty(source.shape, source.dtype)
+                        steps[turn].append(copy(source, apart))
                     source = source.view(array.dtype)
                 steps[turn] += [copy(*each) for each in copies_between(array[into.box], source)]
         return steps
@@ -379,7 +394,7 @@ class ExchangeTransport(Transport):
         self.arrays = arrays
         self.answers = arrays if exchange.recv.slots else [exchange.recv.given]
         self.chunks = exchange.chunks
-        self.owns_slots = exchange.owned and len(arrays) > 1
+        self.owns_slots = exchange.recv.slots and len(arrays) > 1
 
     def plain_arrays(self) -> list[NDArray[Any]]:
         """Local. The caller's array, or plain arrays that the request owns, one per slot."""
@@ -399,6 +414,8 @@ class ExchangeTransport(Transport):
         send, recv = self.operation.send, self.operation.recv
         out = [] if send.array is None else [send.array[block.box] for block in send.blocks]
         into = [[array[block.box] for block in recv.blocks] for array in self.arrays]
+        if self.as_given and send.before is not None:  # what MPI sends lies there
+            into = []
         return out, into or [[]], recv.dtype
 
     def waiting_for(self, number: int) -> str:
@@ -446,7 +463,8 @@ def match(
     except Exception as problem:
         error = problem
     slots = hints.slots if recv is not None and recv.array is None else 1
-    numbers = [count, -slots, *sides.in_place(root)]
+    beyond = recv is not None and _beyond_vectors(send, recv)
+    numbers = [count, -slots, *sides.in_place(root), beyond]
     most = largest(comm, error, (call, "matched", number), numbers)
     if recv is None:
         raise PatternError("no receive buffer")
@@ -455,7 +473,7 @@ def match(
     return Exchange(
         method.name, method.any_order, context, hints, number, call, root, send, recv, theirs,
         mine, peers, slots, -most[1], sides.by_boxes, cuts, most[0], bool(most[2] and most[3]),
-        sides.rows,
+        bool(most[4]), sides.rows,
     )  # fmt: skip
 
 
@@ -481,15 +499,16 @@ def _matched_before(before: Exchange, sides: Sides, method: Method) -> Exchange:
         error = problem
     slots = before.hints.slots if recv is not None and recv.array is None else 1
     words = ("like", before.number, number)
-    numbers = [said != before.said, -slots, *sides.in_place(before.root)]
-    news, fewest, here, elsewhere = largest(comm, error, words, numbers)
+    beyond = recv is not None and _beyond_vectors(sides.send, recv)
+    numbers = [said != before.said, -slots, *sides.in_place(before.root), beyond]
+    news, fewest, here, elsewhere, beyond = largest(comm, error, words, numbers)
     if recv is None:
         raise PatternError("no receive buffer")
     theirs = swapped(comm, number, said) if news else before.words
     return replace(
         before, method=method.name, any_order=method.any_order, number=number, send=sides.send,
         recv=recv, words=theirs, said=said, slots=slots, least_slots=-fewest,
-        mixed=bool(here and elsewhere), rows=sides.rows,
+        mixed=bool(here and elsewhere), beyond_vectors=bool(beyond), rows=sides.rows,
     )  # fmt: skip
 
 

@@ -114,8 +114,15 @@ def _word(values: Mapping[str, str], key: str, known: Sequence[str]) -> str:
     return word
 
 
+YES, NO = ("true", "1", "yes"), ("false", "0", "no")
+
+
 def _truth(values: Mapping[str, str], key: str, default: bool) -> bool:
-    return values.get(key, str(default)).strip().lower() in ("true", "1", "yes")
+    word = values.get(key, str(default)).strip().lower()
+    if word not in (*YES, *NO):
+        raise PatternError(f"info key {key!r} is {values[key]!r}, not one of {', '.join(YES)}, "
+                           f"{', '.join(NO)}{likely(word, (*YES, *NO))}")
+    return word in YES
 
 
 def _number(

@@ -33,6 +33,7 @@ from onesided.collectives.errors import (
     RequestError,
     ResourceError,
     UnsupportedError,
+    in_forked_child,
 )
 from onesided.collectives.node_memory import (
     FINE,
@@ -344,6 +345,8 @@ def free(array: NDArray[Any]) -> None:
     >>> memory = empty(comm, 100)
     >>> free(memory)  # on all ranks
     """
+    if in_forked_child():
+        raise RequestError("memory belongs to the parent of this forked child")
     region = find_region(array)
     if region is None or region.key not in region.context.allocations:
         raise RequestError("free() was given an array that does not come from empty(), or twice")

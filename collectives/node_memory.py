@@ -104,17 +104,18 @@ class Mapping:
     def __init__(self, file: int | None, nbytes: int) -> None:
         """Local."""
         self._size = 0
-        self._start = _map(None, nbytes + LARGE, _NO_RIGHTS, _NOWHERE, -1)
+        room = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._start = _map(None, room + LARGE, _NO_RIGHTS, _NOWHERE, -1)
         first = -(-self._start // LARGE) * LARGE
         try:
             flags, number = (_HERE | mmap.MAP_ANONYMOUS, -1) if file is None else (_HERE, file)
             _map(first, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, number)
         except OSError:
-            self._size = nbytes + LARGE
+            _unmap(self._start, room + LARGE)  # a part of it may be free, and somebody else's soon
             raise
         _unmap(self._start, first - self._start)
-        _unmap(first + nbytes, self._start + LARGE - first)
-        self._start, self._size = first, nbytes
+        _unmap(first + room, self._start + LARGE - first)
+        self._start, self._size = first, room
         self.__array_interface__ = {
             "version": 3, "data": (first, False), "shape": (nbytes,), "typestr": "|u1",
         }  # fmt: skip

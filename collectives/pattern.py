@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
 
+#: Largest count or displacement of the MPI-3 interface.
+INT_MAX = 2**31 - 1
+
 #: A box: half-open index ranges, one slice per leading dimension of an array.
 Box = tuple[slice, ...]
 

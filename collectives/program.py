@@ -261,8 +261,8 @@ class PythonRounds:
             self._before_start()
         self._refuse_inside()
         with self._lock:
-            if self._state != INACTIVE:
-                self._refuse("started")
+            if self._state != INACTIVE or (self._credit is not None and self._credit.busy):
+                self._refuse("started")  # another thread, or a signal handler, was faster
             with self._unbroken():
                 self._reserve(0)
                 self._state = ACTIVE  # when it has been counted: markers look at both
@@ -334,6 +334,8 @@ class PythonRounds:
         self._check_program(1)
         self._refuse_inside()
         with self._lock:
+            if self._state != INACTIVE or (self._credit is not None and self._credit.busy):
+                self._refuse("opened")
             self._state = ACTIVE
             self._reserve(1)
             self._unready = chunks
@@ -344,7 +346,8 @@ class PythonRounds:
             return
         self._refuse_inside()
         with self._lock:
-            if self._state != ACTIVE:  # another thread has given the round up meanwhile
+            # another thread may have given the round up meanwhile
+            if self._state != ACTIVE or not self._unready or in_forked_child():
                 self._refuse("told that a chunk is ready")
             self._unready = 0
             with self._unbroken():

@@ -380,13 +380,14 @@ def Get_status_all(
     >>> for request in requests:
     ...     request.Free()
     """
-    found = [MPI.Status() for _ in requests]
+    given = [] if statuses is None else statuses[: len(requests)]
+    found = [*given, *(MPI.Status() for _ in requests[len(given) :])]
     complete = all([
         bool(_null(request) or request.Get_status(status))
         for request, status in zip(requests, found, strict=True)
     ])
     if complete and statuses is not None:
-        statuses[: len(found)] = found
+        statuses += found[len(given) :]
     return complete
 
 
@@ -453,16 +454,23 @@ def _some(
     requests: Sequence[Any], statuses: list[MPI.Status] | None, ask: Question
 ) -> list[int] | None:
     """Local. The indices for which ``ask`` says "complete"; None where it says "active" of none."""
-    found, told, some = [], [], False
+    found: list[int] = []
+    some = False
     for i, request in enumerate(requests):
         status = MPI.Status()
-        active, complete = ask(request, status)
+        if statuses is not None and len(found) < len(statuses):
+            status = statuses[len(found)]
+        try:
+            active, complete = ask(request, status)
+        except Exception:
+            if not found:
+                raise
+            break  # those before are inactive by now; the next call raises it
         some |= active
         if complete:
+            if statuses is not None and len(found) == len(statuses):
+                statuses.append(status)
             found.append(i)
-            told.append(status)
-    if statuses is not None:
-        statuses[: len(told)] = told
     return found if some else None
 
 
@@ -477,9 +485,14 @@ def _question(verb: str, of_some: str) -> Question:
         if _ours(request):
             active = request.state in ("active", "broken")  # a broken one raises
             return active, active and bool(look(status))
+        if not isinstance(request, MPI.Prequest):  # it would be null
+            return True, bool(look(status))
         try:
             index, done = getattr(MPI.Request, of_some)([request], status)
-        except (NotImplementedError, MPI.Exception):  # MPICH 5.0 refuses persistent collectives
+        except (NotImplementedError, MPI.Exception) as error:
+            # MPICH 5.0 refuses persistent collectives; what has come, and is wrong, is told
+            if isinstance(error, MPI.Exception) and error.Get_error_class() == MPI.ERR_TRUNCATE:
+                raise
             return True, bool(look(status))
         return index != MPI.UNDEFINED or not done, bool(done and index != MPI.UNDEFINED)
 

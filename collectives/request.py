@@ -50,7 +50,7 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.collectives import debug, profiling, progress
-from onesided.collectives.agreement import agree, largest
+from onesided.collectives.agreement import agree, agree_once, largest
 from onesided.collectives.context import Resources, Scoped
 from onesided.collectives.errors import (
     OnesidedError,
@@ -302,7 +302,8 @@ class Request(Persistent):
             self._before, self._after = operation.before, operation.after
         self._load_plans([])
         resources.belong_to(self)
-        if self._blocks or self._before is not None or self._after is not None:
+        hooks = self._before is not None or self._after is not None
+        if self._blocks or hooks or transport.waits_in_start:
             self._hooked = 1
         self._made = True
 
@@ -439,6 +440,7 @@ class Request(Persistent):
             On every rank: blocks that differ from this request's on any rank, or what the method
             refuses.
         """
+        self._check_process("repeated on other buffers")
         if self._state == FREED or self.again is None:
             self._refuse("repeated on other buffers")
         again: Callable[..., Request] = self.again  # type: ignore[assignment]
@@ -466,13 +468,14 @@ class Request(Persistent):
             self._outlets = transport.outlets()
             self._load_plans(transport.filled_plans())
             self._filled = True
+        self._complete_earlier()
         if self.watch is not None:
             self.watch.before_open()
         chunks = len(self._written)
         try:
             if not transport.try_open(self):
                 return False
-            self._open(chunks)
+            self._open(max(chunks, 1))
             for chunk in range(chunks):
                 self._written[chunk] = 0
             if self._hooked:
@@ -600,6 +603,7 @@ class Request(Persistent):
         return super()._inactive(verb)
 
     def _before_start(self) -> None:
+        self._complete_earlier()
         if self._before is not None:
             self._before()
         if self.watch is not None:
@@ -609,27 +613,36 @@ class Request(Persistent):
         if self._blocks:
             self.operation.context.ordered.append(self)
 
+    def _complete_earlier(self) -> None:
+        """What waits for other ranks before this round has begun does so after what the rounds
+        before wait for: ranks may wait for these before they start this one."""
+        if self.transport.waits_in_start or (self.watch is not None and not self.any_order):
+            for earlier in list(self.operation.context.ordered):
+                earlier.complete_early()
+
     def _earlier(self) -> list[Request]:
         """Those that wait for other ranks, and were started before this one."""
-        queue: list[Request] = self.operation.context.ordered
+        queue: list[Request] = list(self.operation.context.ordered)  # another thread may change it
         return queue[: queue.index(self)] if self in queue else []
 
     def _before_wait(self) -> None:
         """What waits for other ranks does so in the order of the starts, whichever request of a
         communicator is waited for."""
         for earlier in self._earlier():
-            earlier.complete_early()
+            earlier.complete_early(self)
 
     def _before_test(self) -> bool:
         for earlier in self._earlier():
-            earlier.advance(ALL_CALLS)
-            if not earlier._done:
-                return False
+            if earlier in self._earlier():  # which another thread has not begun anew meanwhile
+                earlier.advance(ALL_CALLS)
+                if not earlier._done:
+                    return False
         return True
 
-    def complete_early(self) -> None:
-        """A round of a later request is waited for: do what this one's needs, and stay active."""
-        while not self._done:
+    def complete_early(self, later: Request | None = None) -> None:
+        """A round of a ``later`` request is waited for, or begins: do what this one's needs, and
+        stay active. Another thread may complete it, and start it again after the later one."""
+        while not self._done and (later is None or self in later._earlier()):
             if self._unready:
                 self._inactive("completed before a later one")
             self.advance(ALL_CALLS)
@@ -673,7 +686,7 @@ def build(operation: Operation, make: Callable[..., Transport]) -> Request:
     except Exception as problem:
         error = problem
     try:
-        agree(context.comm, error, f"built request {operation.number}")
+        agree_once(context.comm, error, f"built request {operation.number}")
     except Exception:
         if request is not None:
             request.retire()

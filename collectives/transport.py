@@ -82,6 +82,8 @@ class Transport:
     #: Of :meth:`advance`: another rank may wait for what it does, so that a thread makes the calls
     #: where the program is elsewhere.
     serves: ClassVar[bool] = True
+    #: A round waits for other ranks before anything of it is done, in ``Start`` and ``Open``.
+    waits_in_start: bool = False
     #: MPI takes the caller's buffers as they are, types with holes and ``MPI.IN_PLACE`` included:
     #: the operation's ``before`` and ``after`` are not called.
     as_given: bool = False

@@ -23,6 +23,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives.agreement import agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.decomposition import PencilGeometry
@@ -175,7 +176,8 @@ class LineEngine(Engine):
             forms.append(((*batch, *pencil.subshape), dtype, tuple(range(lead + 1))))
             work = None
             if comm.size > 1 and settings.dtype.kind == "f":
-                work = np.empty((*batch, prod(shape[lead:])), dtypes[1])
+                with agreed(comm):
+                    work = np.empty((*batch, prod(shape[lead:])), dtypes[1])
             ends.append(LineEnd(shape, turned, work, pencil.substart[0], n))
         self.geometries = (pencils[0], pencils[1])
         self.comms = ((comm,), (comm,))
@@ -187,9 +189,14 @@ class LineEngine(Engine):
         if comm.size > 1:
             after, before = stages[1].after, stages[2].before
             kind = stages[1].dtypes[1]
-            self._twist(True, 2, twiddles(range(*before.ranges[lead]), range(n2), n, kind))
-            table = twiddles(range(n1), range(*after.ranges[lead + 1]), n, kind)
-            self._twist(False, 2, np.conjugate(table, out=table))
+            try:
+                with agreed(comm):
+                    self._twist(True, 2, twiddles(range(*before.ranges[lead]), range(n2), n, kind))
+                    table = twiddles(range(n1), range(*after.ranges[lead + 1]), n, kind)
+                    self._twist(False, 2, np.conjugate(table, out=table))
+            except Exception:  # that of all ranks
+                self.free()
+                raise
 
     @property
     def nbytes(self) -> int:

@@ -192,10 +192,13 @@ class PFFT:
             hints = Hints.of(info)
             sizes = _sizes(whole.size, settings, grid, slab, given)
             if collapse:
+                if sizes is None:  # what is measured must not split axes that are joined
+                    sizes = choose_grid(whole.size, settings.shape, settings.axes[-1], AUTO, slab)
                 groups = settings.collapsed(sizes or (1,) * len(settings.shape))
                 settings = Settings.of(shape, groups, dtype, *words)
             selection = Selection(settings.backend, settings.effort, wisdom, settings.threads)
             name = f"{settings.describe()} on grid {sizes or grid!r} by {method}"
+            name += ", in one memory" if in_place else ""
         except Exception as problem:
             error = problem
         agree(whole, error, name)
@@ -494,6 +497,8 @@ def _sizes(
     given: Sequence[MPI.Comm] | None,
 ) -> tuple[int, ...] | None:
     """The process grid; None where it is to be measured."""
+    if grid is not None and not isinstance(grid, str):
+        grid = tuple(grid)
     if len(settings.shape) == 1:
         if grid not in (None, AUTO) or slab is not False:
             raise PatternError("a one-dimensional array is split over all ranks; leave out grid")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.pencilfft.kernels.protocol import REAL_KINDS
 from onesided.pencilfft.kernels.selection import BRIEF, EFFORTS, ESTIMATE, MEASURE
 from onesided.pencilfft.stages import AxisTransform, Call, inverse_of, resolve_kinds
 
@@ -37,8 +38,8 @@ C_ORDER, PLAN_ORDER = ORDERS = ("C", "plan")
 
 #: A function of mpi4py-fft, pyfftw or scipy -> what it computes; {} takes the type.
 FUNCTIONS = {
-    "fft": "c2c", "ifft": "c2c inverse", "rfft": "r2c", "irfft": "c2r",
-    "ihfft": "r2c", "hfft": "c2r",
+    "fft": "c2c", "ifft": "c2c inverse", "rfft": "r2c", "irfft": "r2c inverse",
+    "ihfft": "r2c", "hfft": "r2c inverse",
     "dct": "dct{}", "idct": "dct{} inverse", "dst": "dst{}", "idst": "dst{} inverse",
 }  # fmt: skip
 
@@ -164,7 +165,7 @@ class Settings:
                 groups[0] = (*group, *groups[0])
             else:
                 groups.insert(0, group)
-        return tuple(groups)
+        return tuple(group for group in groups if group)
 
     def grouped(self, axes: Sequence[tuple[int, ...]]) -> tuple[tuple[AxisTransform, ...], ...]:
         """Local. The transforms of groups of axes, both in the order of a forward transform."""
@@ -282,6 +283,9 @@ def _calls_of_functions(
             )
         if AxisTransform.family(calls[0][0]) != AxisTransform.family(calls[1][0]):
             raise UnsupportedError(f"{backward!r} fits nothing that {forward!r} makes")
+        if calls[0][0] in REAL_KINDS and not calls[0][1]:  # named by what is computed
+            kinds = [kind[:3] + {"2": "3", "3": "2"}.get(kind[3], kind[3]) for kind, _ in calls]
+            calls = (kinds[0], True), (kinds[1], not calls[1][1])
         for axis in axes:
             resolved[axis] = calls
         if calls[0][0] == "r2c":

@@ -156,7 +156,9 @@ def carried(step: AxisTransform | None, count: int, fraction: float) -> NDArray[
     """Local. Whether each of ``count`` coefficients is below this fraction of the highest one."""
     if step is None:
         return np.ones(count, bool)
-    highest = step.length if step.kind in REAL_KINDS else step.length / 2
+    highest = step.length / 2
+    if step.kind in REAL_KINDS:
+        highest = step.length - (step.kind == "dct1")
     kept: NDArray[Any] = np.abs(wavenumbers(step, count, None)) < fraction * highest
     return kept
 

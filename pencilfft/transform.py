@@ -140,6 +140,7 @@ def in_one_memory(sides: Sequence[Side], axis: int, transposes: bool) -> list[An
     ones.
     """
     ndim = len(sides[0].shape)
+    axis %= ndim
     order, rows = list(range(ndim)), [side.shape[-1] * side.dtype.itemsize for side in sides]
     if not transposes:
         order = [*(each for each in order if each != axis), axis]

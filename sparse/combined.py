@@ -91,6 +91,8 @@ def kron(A: DistMatrix, B: Any) -> DistMatrix:
     (16, 16)
     >>> A.Free()
     """
+    if not isinstance(A, DistMatrix):  # on all ranks: there is no communicator to ask
+        raise TypeError(f"kron takes a DistMatrix first, not {type(A).__name__}")
     with agreed(A.comm, "kron"):
         if not isinstance(B, DistMatrix) and not sparse.issparse(B):
             raise TypeError(f"kron takes a DistMatrix or a SciPy matrix, not {type(B).__name__}")

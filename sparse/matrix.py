@@ -150,6 +150,7 @@ class DistMatrix(Linear, Scoped):
         with agreed(self.comm, f"with_method({method!r})"):
             self._check_alive()
         made = copy(self)
+        made._agreed, made._plain = set(), ()  # its first product is compared as every first one
         made._shares = True
         made._plan(method, info)
         return made
@@ -391,6 +392,7 @@ class DistMatrix(Linear, Scoped):
         with agreed(self.comm, "a copy of a matrix"):
             self._check_alive()
             made = copy(self)
+            made._agreed, made._plain = set(), ()
             data = values()
             made.dtype, made._shares, made.version = data.dtype, True, 0
         made._plan(self.method, self._info)
@@ -639,6 +641,8 @@ class DistMatrix(Linear, Scoped):
                 right: Any = b.array if isinstance(b, DistVector) else b
                 if not isinstance(right, np.ndarray) or right.shape != (self._n_rows,):
                     raise ValueError(f"b is no array of this rank's {self._n_rows} entries")
+                if not right.flags.writeable:
+                    raise ValueError("b is read-only")
                 if not np.can_cast(self.dtype, right.dtype, casting="same_kind"):
                     raise TypeError(f"b is {right.dtype}, the matrix {self.dtype}")
         (came,) = sent_to(self.comm, self.row_partition.owners(wanted), [wanted])

@@ -40,8 +40,7 @@ class DistVector:
         rank where a block does not fit, or ranks have different numbers of vectors."""
         with agreed(comm, "DistVector"):
             array = np.asarray(array)
-            if partition.parts != comm.size:
-                raise ValueError(f"partition of {partition.parts} parts on {comm.size} ranks")
+            _check_parts(comm, partition)
             start, stop = partition.range(comm.rank)
             if array.ndim not in (1, 2) or len(array) != stop - start:
                 raise ValueError(
@@ -58,6 +57,8 @@ class DistVector:
         cls, comm: MPI.Intracomm, partition: Partition, dtype: DTypeLike = np.float64, k: int = 0
     ) -> Self:
         """Collective. Zeros; a block of k vectors where k is given."""
+        with agreed(comm, ("DistVector.zeros", k)):
+            _check_parts(comm, partition)
         start, stop = partition.range(comm.rank)
         shape = (stop - start, k) if k else (stop - start,)
         return cls(comm, partition, np.zeros(shape, dtype))
@@ -222,6 +223,7 @@ class DistVector:
         ``TypeError`` for what are no numbers.
         """
         with agreed(comm, ("DistVector.scatter", root)):
+            _check_parts(comm, partition)
             if not 0 <= root < comm.size:
                 raise ValueError(f"root {root} on {comm.size} ranks")
             if comm.rank == root:
@@ -313,3 +315,9 @@ class DistVector:
 def _columns_dot(a: NDArray[Any], b: NDArray[Any]) -> Any:
     """Local. The dot product of two blocks, column by column where there are several."""
     return np.dot(a, b) if a.ndim == 1 else np.einsum("ij,ij->j", a, b)
+
+
+def _check_parts(comm: MPI.Intracomm, partition: Partition) -> None:
+    """Local. ``ValueError`` where a partition does not fit a communicator."""
+    if partition.parts != comm.size:
+        raise ValueError(f"a partition of {partition.parts} parts on {comm.size} ranks")

@@ -382,7 +382,7 @@ class World:
             busy = request.credit is not None and request.credit.busy
             if request._state != INACTIVE or busy or not request.spec["filled"]:
                 return "not opened"
-            request._open(word)
+            request._open(max(word, 1))
             return request._fill_chunk() if word == 0 else None
         if verb == "fill":
             return request._fill_chunk() if request._unready else "nothing to fill"

@@ -103,6 +103,7 @@ class _Printed(OneSided, ABC):
     share = False
     own_windows = True
     overlay = True
+    waits_in_start = True
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)

@@ -356,7 +356,8 @@ static int help(Rounds *self)
     int moved = 0;
     if (!try_lock(self))
         return 0;
-    if (self->state == ACTIVE && !is_done(self) && !self->unready) {
+    if (__atomic_load_n(&self->state, __ATOMIC_RELAXED) == ACTIVE && !is_done(self)
+        && !self->unready) {
         PyThreadState *released = NULL;
         Plan *plan = current(self);
         int before = plan->left;
@@ -620,8 +621,8 @@ static PyObject *Start(Rounds *self, PyObject *Py_UNUSED(nothing))
         return NULL; /* nothing has been sent, and nothing changed that a second Start would miss */
     if (lock(self) < 0)
         return NULL;
-    if (self->state != INACTIVE) {
-        unlock(self);
+    if (self->state != INACTIVE || (self->credit != NULL && self->credit->busy)) {
+        unlock(self); /* another thread, or a signal handler, was faster */
         return refuse(self, "started");
     }
     self->state = ACTIVE;
@@ -878,6 +879,10 @@ static PyObject *open_round(Rounds *self, PyObject *chunks)
         return NULL;
     if (!can_run(self, 1) || lock(self) < 0)
         return NULL;
+    if (self->state != INACTIVE || (self->credit != NULL && self->credit->busy)) {
+        unlock(self); /* another thread, or a signal handler, was faster */
+        return refuse(self, "opened");
+    }
     self->state = ACTIVE;
     reserve(self, 1);
     self->unready = (int)count;
@@ -894,7 +899,8 @@ static PyObject *fill_chunk(Rounds *self, PyObject *Py_UNUSED(nothing))
     }
     if (lock(self) < 0)
         return NULL;
-    if (self->state != ACTIVE) { /* another thread has given the round up meanwhile */
+    /* another thread may have given the round up meanwhile */
+    if (self->state != ACTIVE || !self->unready || forked) {
         unlock(self);
         return refuse(self, "told that a chunk is ready");
     }
@@ -922,7 +928,7 @@ static PyObject *break_round(Rounds *self, PyObject *error)
 /* The request is freed: other threads that are inside leave, for which `unload` waits. */
 static PyObject *retire(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
-    self->state = FREED;
+    __atomic_store_n(&self->state, FREED, __ATOMIC_RELAXED); /* the core's thread may look at it */
     Py_RETURN_NONE;
 }
 
@@ -938,7 +944,7 @@ static PyObject *is_late_now(Rounds *self, PyObject *Py_UNUSED(nothing))
 /* By chain of the active round, the step at which it stands and how many it has. */
 static PyObject *stands(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
-    if (self->plans == NULL || self->state != ACTIVE || self->unready)
+    if (self->plans == NULL || self->state != ACTIVE || self->unready || !try_lock(self))
         return PyList_New(0); /* the steps of a round that is being filled have not begun */
     Plan *plan = current(self);
     PyObject *list = PyList_New(plan->count);
@@ -947,6 +953,7 @@ static PyObject *stands(Rounds *self, PyObject *Py_UNUSED(nothing))
         if (pair == NULL || PyList_SetItem(list, i, pair) < 0)
             Py_CLEAR(list);
     }
+    unlock(self);
     return list;
 }
 

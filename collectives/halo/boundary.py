@@ -41,7 +41,7 @@ def read_conditions(boundary: Any, axes: int) -> Conditions:
     by_axis = boundary if isinstance(boundary, dict) else dict.fromkeys(range(axes), boundary)
     found = []
     for axis in by_axis:
-        if not isinstance(axis, int) or not 0 <= axis < axes:
+        if not isinstance(axis, int | np.integer) or not 0 <= axis < axes:
             raise PatternError(f"a boundary condition for axis {axis!r} of {axes}")
     for axis in range(axes):
         given = by_axis.get(axis)

@@ -60,6 +60,10 @@ class Decomposition:
         if cuts and math.prod(map(len, cuts)) != size:
             raise PatternError(f"{math.prod(map(len, cuts))} blocks of given sizes for {size} "
                                "ranks")
+        if cuts and dims is not None:
+            choose_dims(self.shape, size, self.layers, dims)  # refuses what makes no sense
+            if any(n not in (None, 0, len(cut)) for n, cut in zip(dims, cuts, strict=True)):
+                raise PatternError(f"dims is {dims!r}, sizes has {tuple(map(len, cuts))} blocks")
         self.dims = tuple(map(len, cuts)) or choose_dims(self.shape, size, self.layers, dims)
         ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
         self.bounds = tuple((float(low), float(high)) for low, high in ends)
@@ -174,7 +178,7 @@ class Decomposition:
     # -- inside -----------------------------------------------------------------------------------
 
     def _axes(self, axes: int | Sequence[int]) -> tuple[int, ...]:
-        given = (axes,) if isinstance(axes, int) else tuple(axes)
+        given = (axes,) if isinstance(axes, int | np.integer) else tuple(axes)
         for axis in given:
             if not -len(self.shape) <= axis < len(self.shape):
                 raise PatternError(f"axis {axis} of a grid of {len(self.shape)}")
@@ -207,12 +211,6 @@ class Decomposition:
         found = {self._place.neighbor(offset) for offset in itertools.product(*steps)}
         here = self._place.neighbor((0,) * len(self.shape))
         return sorted(rank for rank in found if rank is not None and rank != here)
-
-    def _has_cells(self, where: tuple[Any, ...]) -> bool:
-        """Whether an index of fields, such as :attr:`interior`, selects something."""
-        spans = (range(*part.indices(n))
-                 for part, n in zip(where[1:], self._extents(()), strict=True))
-        return all(map(len, spans))
 
     def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
         """Of a field on this rank."""

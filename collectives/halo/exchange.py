@@ -139,6 +139,7 @@ class HaloExchange(Persistent):
 
     def _set_up(self, comm: MPI.Comm, fields: Any, faces_of: FacesOf, *more: Any) -> None:
         began = time.perf_counter()
+        fields = [fields] if isinstance(fields, tuple) else fields  # arrays that take turns
         ghosts = initialize(comm, fields, faces_of, *more)
         self._ghosts: Ghosts = ghosts
         by_thread = ghosts.hints.progress != MANUAL
@@ -296,7 +297,8 @@ class Plans:
         """Collective. Keep a request; of too many the one that has not been used for longest is
         freed, which a warning tells once. Not in the middle of turns: they would begin anew."""
         idle = [name for name, kept in self._plans.items()
-                if kept.plan.state != "active" and getattr(kept.plan, "turned", True)]
+                if kept.plan.state != "active" and getattr(kept.plan, "turned", True)
+                and kept.used < self._clock]  # the last one is in use by this very call
         self._clock += 1
         self._plans[wanted, _places(fields)] = _Kept(plan, self._clock, self._clock)
         if len(self._plans) <= MOST_PLANS or not idle:

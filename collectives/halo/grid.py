@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import debug
 from onesided.collectives.agreement import agree, agreed, largest
-from onesided.collectives.context import Context, Scoped
+from onesided.collectives.context import Attachment, Context, Scoped
 from onesided.collectives.errors import PatternError, ResourceError
 from onesided.collectives.halo.boundary import (
     ANTIREFLECT,
@@ -255,14 +255,22 @@ class Grid(Decomposition, Scoped):
         plan = self._updating(fields, boundary, ghosts, t)
         plan.Start()
         try:
-            if self._has_cells(self.interior):
+            if self._has_cells(self.interior, fields):
                 function(self.interior)
         finally:
             given = plan.Wait()
         for where in self.boundary:
-            if self._has_cells(where):
+            if self._has_cells(where, fields):
                 function(where)
         return given
+
+    def _has_cells(self, where: tuple[Any, ...], fields: Sequence[Any]) -> bool:
+        """Local. Whether an index such as :attr:`interior` selects something of any field."""
+        return any(
+            all(len(range(*part.indices(n))) for part, n in zip(
+                where[1:], first(field).shape[-len(self.shape) :], strict=True))
+            for field in fields
+        )
 
     def _updating(
         self, fields: Sequence[Any], boundary: Any, ghosts: str | None, t: Any
@@ -301,7 +309,8 @@ class Grid(Decomposition, Scoped):
         """Collective in the sense of MPI. Bring what the ghosts have gathered to the owners: the
         adjoint of :meth:`update`.
 
-        ``op`` is ``"sum"``, which leaves zeros in the ghosts, or ``"min"`` or ``"max"``, which
+        ``op`` is ``"sum"``, which leaves zeros in the ghosts that it has brought or that a
+        condition shows, and others as they are, or ``"min"`` or ``"max"``, which
         leave nothing of use there. Ghosts at an end of the grid go to the cells that they would
         show, and nowhere where they show a number or what a function says. What several bring to
         one cell is combined in an order that does not change from call to call.
@@ -321,7 +330,8 @@ class Grid(Decomposition, Scoped):
     def global_shape(self, field: NDArray[Any]) -> tuple[int, ...]:
         """Collective. The shape of the global array of a field, its components first; raises as
         :meth:`halo`."""
-        ((more,), _) = self._forms([field], None)
+        # a tuple is no field here, but several; where all ranks agree it is refused as a list is
+        ((more,), _) = self._forms([list(field) if isinstance(field, tuple) else field], None)
         lead = field.shape[: field.ndim - len(self.shape)]
         agree(self._context.comm, None, f"{len(lead)} axes of components of {field.dtype}")
         words = largest(self._context.comm, None, "components", [*lead, *(-n for n in lead)])
@@ -354,6 +364,8 @@ class Grid(Decomposition, Scoped):
             grid.redistribute(u, array)              # to pencils, without the ghosts
             grid.redistribute(array, grid, u)        # and back
         """
+        if out is not None and not isinstance(other, Grid):
+            raise PatternError("out is for a field of another grid; the array is filled itself")
         there: Grid = other if isinstance(other, Grid) else self
         into: Any = out if isinstance(other, Grid) else other
         once = out is None and there is other
@@ -562,6 +574,8 @@ class Grid(Decomposition, Scoped):
 
         Requests of :meth:`halo` are the caller's to be freed before. A second call does nothing.
         """
+        if MPI.Is_finalized():
+            self._regions.clear()  # MPI's end has given them back
         self._plans.Free()
         if self._migration is not None:
             self._migration.Free()
@@ -606,6 +620,7 @@ class Grid(Decomposition, Scoped):
         self, fields: Sequence[Any], boundary: Any
     ) -> tuple[list[list[bool]], Boundary]:
         """Collective. By field, along which axes it is staggered; and all conditions."""
+        Attachment.of(self.comm)  # which raises where MPI has ended
         axes = len(self.shape)
         last = [self._last(axis) for axis in range(axes)]
         more: list[int] = []
@@ -628,7 +643,8 @@ class Grid(Decomposition, Scoped):
         """Collective. The global shape of a field, and whether there is such a rank."""
         shape = self.global_shape(field)
         with agreed(self._context.comm, f"a field on rank {root}"):
-            if not 0 <= root < self._context.comm.size:
+            whole = isinstance(root, int | np.integer)
+            if not whole or not 0 <= root < self._context.comm.size:
                 raise PatternError(f"no rank {root} of {self._context.comm.size}")
         return shape
 

@@ -61,6 +61,7 @@ class Records(Scoped):
         self.room = np.zeros((2, comm.Get_size()), int)
         self.most = np.zeros((2, comm.Get_size()), int)  # since the room was looked at last
         self.late = False  # there was too little room in the call before
+        self.calls = 0
         self._out = np.zeros((0, self.width), np.uint8)
         self._data: Request | None = None
 
@@ -169,7 +170,7 @@ class Migration(Scoped):
             [self._counts[1], each, np.arange(self._size)], method=METHOD, info=info,
         )  # fmt: skip
         self._records: dict[int, Records] = {}
-        self._calls = self.plans = 0
+        self.plans = 0
 
     def move(self, arrays: Any, positions: Any, outside: str) -> list[NDArray[Any]]:
         """Collective. See :meth:`~.grid.Grid.migrate`."""
@@ -210,7 +211,7 @@ class Migration(Scoped):
         if again:
             self.plans += 1
             records.plan(counts if alone else records.most)
-        elif self._calls % REVIEW == 0:
+        elif records.calls % REVIEW == 0:
             records.most[:] = 0
         way = records.at_once if alone else records.by_request
         came = way(parts, counts)
@@ -275,8 +276,7 @@ class Migration(Scoped):
         room: Any = 0 if known is None else known.room[0]
         short = bool((leaving > room)[self._near].any())
         again = short and known is not None and known.late
-        self._calls += 1
-        if known is not None and self._calls % REVIEW == 0:
+        if known is not None and (known.calls + 1) % REVIEW == 0:
             used = SPARE * known.most[0] + LEAST * (room > 0)
             again |= bool(room.sum() > TOO_MUCH * used.sum())
         self._words[:] = (
@@ -295,6 +295,7 @@ class Migration(Scoped):
                                           self._info)
         records = self._records[most]
         records.late = bool(short)
+        records.calls += 1
         return records, bool(far or short), bool(again)
 
     def _wrong(self, state: int, shapes: int, name: int) -> Exception:

@@ -121,7 +121,7 @@ def receives(fields: Sequence[Field], number: int) -> bool:
 
 #: What a rank tells another one about what it sends: by key the face's name, and shape and dtype
 #: by field.
-Words = dict[int, tuple[str, list[tuple[tuple[int, ...], str]]]]
+Words = dict[int, tuple[str, list[tuple[tuple[int, ...], np.dtype[Any]]]]]
 
 
 def match(context: Context, fields: Sequence[Field]) -> None:
@@ -136,7 +136,7 @@ def match(context: Context, fields: Sequence[Field]) -> None:
     for number, face in enumerate(fields[0].faces):
         if sends(fields, number):
             words.setdefault(face.rank, {})[face.send_key] = (face.name, [
-                (extents(f.faces[number].send), f.levels[0].dtype.str) for f in fields])
+                (extents(f.faces[number].send), f.levels[0].dtype) for f in fields])
     heard = told(comm, context.next_tag(), words)
     with agreed(comm, "boxes of a halo"):
         _compare(comm.rank, fields, heard)
@@ -165,9 +165,9 @@ def _compare(me: int, fields: Sequence[Field], heard: Mapping[int, Words]) -> No
                     f"rank {sender} sends a box of shape {sent} to rank {me} ({name}), which "
                     f"expects {wanted} ({face.name})"
                 )
-            if dtype != kind.str:
+            if dtype != kind:
                 raise PatternError(
-                    f"rank {sender} sends {np.dtype(dtype)} to rank {me}, which expects {kind}"
+                    f"rank {sender} sends {dtype} to rank {me}, which expects {kind}"
                 )
     for sender, key in sorted(left):
         name, forms = heard[sender][key]

@@ -241,6 +241,11 @@ class PartitionedRequest(Persistent):
         self._forget(broken and channel is not None)
         return channel
 
+    def __del__(self) -> None:
+        if self._made and self._state in (ACTIVE, BROKEN) and self._channel is not None:
+            _dropped.append(self)  # MPI may still read or write its memory, until its end
+        super().__del__()
+
     # -- inside ----------------------------------------------------------------------------------
 
     def _may_call(self) -> bool:
@@ -382,8 +387,14 @@ class PartitionedRequest(Persistent):
     def _fill(self, status: MPI.Status | None) -> None:
         super()._fill(status)
         if status is not None and self.parameters.side == RECEIVER:
-            status.source, status.tag = self.peer, self.parameters.tag
-            status.Set_elements(MPI.BYTE, self.memory.size)
+            status.source = self.peer
+            if self.peer != MPI.PROC_NULL:
+                status.tag = self.parameters.tag
+                status.Set_elements(MPI.BYTE, self.memory.size)
+
+
+#: Those that nobody holds any more, in the middle of a round.
+_dropped: list[Any] = []
 
 
 def _as_index(value: Any, partitions: int, what: object) -> int:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -102,11 +103,16 @@ class Relay:
         self.windows = Registered()
         self.arrived: Counter[tuple[int, int]] = Counter()
         self.issued = 0
-        self.helpers = 0
+        self._helping: dict[object, None] = {}  # no lock, which what interrupts could want
         self.expecting = False
         self.failure: BaseException | None = None
-        self.lock = threading.Lock()
-        self._counting = threading.Lock()
+        # it is asked who has it: an interrupt may come just before it is taken, and just after
+        self.lock: Any = threading.RLock()
+
+    @property
+    def helpers(self) -> int:
+        """How many threads poll while they wait."""
+        return len(self._helping)
 
     def poll(self) -> bool:
         """Local. Look once at notices and requests; true where there was something to do.
@@ -114,9 +120,11 @@ class Relay:
         Returns at once where another thread is at it. What goes wrong is kept in ``failure``, and
         the others are told.
         """
-        if not self.lock.acquire(blocking=False):
-            return False
+        if self.lock._is_owned():
+            return False  # of what this interrupts
         try:
+            if not self.lock.acquire(blocking=False):
+                return False
             moved = self.notices.listen()
             self.expecting = False
             if self.broken():
@@ -135,7 +143,8 @@ class Relay:
         else:
             return moved
         finally:
-            self.lock.release()
+            if self.lock._is_owned():
+                self.lock.release()
 
     def serve(self, root: int, number: int) -> None:
         """Local. Pass on broadcast ``number`` of ``root``, which has come here."""
@@ -200,9 +209,9 @@ class Relay:
         """
         backoff = Backoff(self.longest)
         limit = None if patience is None else time.monotonic() + patience
-        with self._counting:
-            self.helpers += 1
+        token = object()
         try:
+            self._helping[token] = None
             while not condition():
                 if not whatever_fails:
                     self.check()
@@ -210,8 +219,7 @@ class Relay:
                     raise BroadcastError(f"not complete after {patience:g} seconds")
                 backoff(self.poll(), self.expecting)
         finally:
-            with self._counting:
-                self.helpers -= 1
+            self._helping.pop(token, None)
 
     def broken(self) -> bool:
         """Local. True where a rank has failed, so that broadcasts cannot go on."""

@@ -20,6 +20,7 @@ from onesided.collectives.errors import (
     PatternError,
     RequestError,
     UnsupportedError,
+    in_forked_child,
 )
 from onesided.collectives.passive.notices import CLOSING, Notices
 from onesided.collectives.passive.relay import PATIENCE, SHORTEST, Backoff, Broadcaster, Relay
@@ -101,7 +102,7 @@ class OneSidedBroadcast:
             check_order(child_order)
             waiter = _seconds("waiter_timeout", waiter_timeout)
             flush = _seconds("flush_timeout", flush_timeout)
-        self._turn = threading.Lock()  # one broadcast of this rank at a time
+        self._turn: Any = threading.RLock()  # one broadcast of this rank at a time
         self._resources = Resources(context)
         error: Exception | None = None
         try:
@@ -145,6 +146,8 @@ class OneSidedBroadcast:
         """
         self._check_open("register")
         self._relay.check()
+        # a rank that has failed does not come; this raises then
+        self._relay.wait_for(self._comm.Ibarrier().Test)
         return self._relay.windows.add(self._comm, window)
 
     # -- the verbs ------------------------------------------------------------------------------
@@ -171,6 +174,8 @@ class OneSidedBroadcast:
             raise RequestError(f"window {wid} has been freed")
         data, place = bytes_of(buf), as_displacement(displacement)
         exposed.extents.check(place, data.size)
+        if self._turn._is_owned():
+            raise RequestError("a signal handler broadcasts in the middle of a broadcast")
         with self._turn:
             self._relay.wait_for(self._relay.finished)
             self._relay.check()
@@ -241,7 +246,7 @@ class OneSidedBroadcast:
         the others raise :class:`BroadcastError`, with their threads ended as well. What the
         runtime held is then given back by :meth:`release`, or when the program ends.
         """
-        if self._ending.over:
+        if self._ending.over or in_forked_child():
             return
         try:
             self._ending.together()
@@ -258,6 +263,8 @@ class OneSidedBroadcast:
         Only where every rank has survived, and has left or closed the runtime; a second call does
         nothing. Raises :class:`RequestError` where the runtime is open.
         """
+        if in_forked_child():
+            raise RequestError("release of a OneSidedBroadcast of the parent, by a forked child")
         if not self._ending.over:
             raise RequestError("release of a OneSidedBroadcast that is open; close it")
         self._resources.release()
@@ -274,12 +281,12 @@ class OneSidedBroadcast:
     ) -> None:
         if error is None:
             self.close()
-        elif not self._ending.over:
+        elif not self._ending.over and not in_forked_child():
             self._ending.alone(error)
 
     def __del__(self) -> None:
         ending = getattr(self, "_ending", None)  # missing where it could not be made
-        if ending is not None and not ending.over:
+        if ending is not None and not ending.over and not in_forked_child():
             warnings.warn(
                 "a OneSidedBroadcast was dropped without close(); its thread runs until the "
                 "program ends",
@@ -288,6 +295,8 @@ class OneSidedBroadcast:
             )
 
     def _check_open(self, verb: str) -> None:
+        if in_forked_child():
+            raise RequestError(f"{verb} on a OneSidedBroadcast of the parent, by a forked child")
         if self._ending.over:
             raise RequestError(f"{verb} on a OneSidedBroadcast that is closed")
 

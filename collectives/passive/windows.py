@@ -192,7 +192,7 @@ class Registered:
         self._known: list[Exposed] = []
 
     def __getitem__(self, wid: int) -> Exposed:
-        if not isinstance(wid, int) or not 0 <= wid < len(self._known):
+        if not isinstance(wid, int | np.integer) or not 0 <= wid < len(self._known):
             raise PatternError(f"window {wid!r:.20} is not registered; {len(self._known)} are")
         return self._known[wid]
 

@@ -104,7 +104,8 @@ class Element:
         for place, (pair, value) in enumerate(_PAIRS):
             if datatype == pair:
                 aligned = max(np.dtype(value).alignment, np.dtype(np.intc).alignment)
-                return cls(datatype, extent, whole, PAIR, len(_NUMBERS) + place, aligned)
+                return cls(datatype, extent, whole, PAIR, len(_NUMBERS) + place, aligned,
+                           gaps=datatype.Get_size() != extent)
         if datatype == MPI.BYTE:
             return cls(datatype, 1, np.dtype(np.uint8), BYTE, _NUMBERS.index("u1"))
         if not datatype.is_predefined:

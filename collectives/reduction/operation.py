@@ -27,6 +27,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.buffers import in_place
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError, RequestError
 from onesided.collectives.hints import ESTIMATE, Hints
@@ -222,10 +223,10 @@ def Reduce_init(
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         size, rank = context.comm.size, context.comm.rank
         origin = check_root(root, size)
-        if rank != origin and sendbuf is MPI.IN_PLACE:
+        if rank != origin and in_place(sendbuf):
             raise PatternError("MPI.IN_PLACE is for the root of a reduction")
         into = Message.read(recvbuf, "recv") if rank == origin else None
-        out = into if into is not None and sendbuf is MPI.IN_PLACE else None
+        out = into if into is not None and in_place(sendbuf) else None
         out = Message.read(sendbuf, "send") if out is None else out
         whole = slice(0, out.memory.size)
         shares = [Share(slice(0, 0), 0)] * size
@@ -283,7 +284,7 @@ def Allreduce_init(
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         size = context.comm.size
         into = Message.read(recvbuf, "recv")
-        out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
+        out = into if in_place(sendbuf) else Message.read(sendbuf, "send")
         shares = [Share(slice(0, out.memory.size), size)] * size
         return _Form(Fold(op, out.element), out, into, shares, (op,))
 
@@ -307,10 +308,10 @@ def Reduce_scatter_block_init(
     """
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
-        size, in_place = context.comm.size, sendbuf is MPI.IN_PLACE
-        into = Message.read(recvbuf, "recv", size if in_place else 1)
-        count = into.count // size if in_place else into.count
-        if in_place and into.count % size:
+        size, placed = context.comm.size, in_place(sendbuf)
+        into = Message.read(recvbuf, "recv", size if placed else 1)
+        count = into.count // size if placed else into.count
+        if placed and into.count % size:
             raise PatternError(f"{into.count} elements cannot be divided among {size} ranks")
         return _scattered(context, sendbuf, into, [count] * size, op, block=True)
 
@@ -341,7 +342,7 @@ def Reduce_scatter_init(
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         into = Message.read(recvbuf, "recv")
         if recvcounts is None:
-            if sendbuf is MPI.IN_PLACE:
+            if in_place(sendbuf):
                 raise PatternError("recvcounts are needed with MPI.IN_PLACE")
             return _scattered(context, sendbuf, into, None, op)
         counts = [int(count) for count in recvcounts]
@@ -398,7 +399,7 @@ def _prefix(
 ) -> Request:  # fmt: skip
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         into = Message.read(recvbuf, "recv")
-        out = into if sendbuf is MPI.IN_PLACE else Message.read(sendbuf, "send")
+        out = into if in_place(sendbuf) else Message.read(sendbuf, "send")
         shares = [Share(slice(0, out.memory.size), rank + own)
                   for rank in range(context.comm.size)]
         if not own:
@@ -432,13 +433,13 @@ def _scattered(
     context: Context, sendbuf: Any, into: Message, counts: list[int] | None, op: MPI.Op,
     block: bool = False,
 ) -> _Form:  # fmt: skip
-    in_place = sendbuf is MPI.IN_PLACE
-    out = into if in_place else Message.read(sendbuf, "send", len(counts or ()) if block else 1)
+    placed = in_place(sendbuf)
+    out = into if placed else Message.read(sendbuf, "send", len(counts or ()) if block else 1)
     fold = Fold(op, out.element)
     if counts is None:
         return _Form(fold, out, into, None, (None, op), whole=False)
     mine = counts[context.comm.rank]
-    if sum(counts) != out.count or (not in_place and mine != into.count):
+    if sum(counts) != out.count or (not placed and mine != into.count):
         raise PatternError(
             f"rank {context.comm.rank} sends {out.count} elements and receives {into.count}; the "
             f"blocks have {counts}"

@@ -22,6 +22,7 @@ from functools import partial
 from mpi4py import MPI
 
 from onesided.collectives import progress
+from onesided.collectives.agreement import agree_once
 from onesided.collectives.arena import FILLED, Control
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
@@ -45,10 +46,17 @@ class Fence(OneSided):
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         self._stores = self.share and operation.node.alone
         self.overlay = not self._stores
-        super().__init__(operation, resources)
+        error: Exception | None = None
+        try:
+            super().__init__(operation, resources)
+        except Exception as problem:
+            error = problem
+        # the others would wait in a fence
+        agree_once(operation.context.comm, error, f"windows of request {operation.number}")
         windows = self.own()
         self._fences = [window.Fence for window in windows]
         self._opens = self.turns == 1
+        self.waits_in_start = self._opens and not self._stores
         self._probe = operation.context.comm.Iprobe
         self._cells: list[Cell] = []  # by rank, this one first
         if self._stores:

@@ -16,12 +16,9 @@ from onesided.collectives.buffers import Side
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.exchange import Exchange, ExchangeTransport
-from onesided.collectives.pattern import Block
+from onesided.collectives.pattern import INT_MAX, Block
 from onesided.collectives.program import Plan, call
 from onesided.collectives.transport import Transport
-
-#: Largest count or displacement of the MPI-3 interface.
-INT_MAX = 2**31 - 1
 
 #: A collective of mpi4py by the name of its blocking form, and its arguments.
 Call = tuple[str, tuple[Any, ...]]
@@ -47,6 +44,8 @@ class Blocking(_OwnCalls):
 
     Strictly ordered: the call may wait until all ranks have entered it.
     """
+
+    waits_in_start = True
 
     def __init__(self, operation: Any, resources: Resources) -> None:
         super().__init__(operation, resources)
@@ -163,8 +162,7 @@ def _call(exchange: Exchange, array: NDArray[Any] | None, resources: Resources) 
     """Local. The name and the arguments of the collective that performs the exchange."""
     name, forms = exchange.call, FORMS[exchange.call.removeprefix("Neighbor_").capitalize()]
     sides = ((exchange.send, exchange.send.array), (exchange.recv, array))
-    plain = [(s.array if a is None else a) for s, a in sides if s.native is None]
-    if forms != (TYPED, TYPED) and not all(_fits(a) for a in plain):
+    if forms != (TYPED, TYPED) and exchange.beyond_vectors:
         if forms == (VECTOR, VECTOR):
             name, forms = name[:-1] + "w", (TYPED, TYPED)
         elif MPI.VERSION < 4:
@@ -237,10 +235,6 @@ def _refuse_swapped_neighbors(exchange: Exchange) -> None:
                 "Open MPI delivers blocks of a periodic Cartesian axis of extent 1 or 2 to the "
                 "wrong side; use p2p or an rma method"
             )
-
-
-def _fits(array: NDArray[Any] | None) -> bool:
-    return array is None or (array.flags.c_contiguous and array.size <= INT_MAX)
 
 
 def _typed(

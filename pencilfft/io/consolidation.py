@@ -12,7 +12,7 @@ import h5py
 from onesided.pencilfft.io import loading
 from onesided.pencilfft.io.filebase import naming
 from onesided.pencilfft.io.selection import Box
-from onesided.pencilfft.io.store import JOINED, Store
+from onesided.pencilfft.io.store import JOINED, Store, copy_links
 
 SLAB = 1 << 26  # bytes that are copied at a time
 
@@ -38,12 +38,12 @@ def consolidate(filename: str | os.PathLike[str]) -> None:
     """
     store = Store(filename)
     with store.open() as file, naming(store.main):
-        dropped = store.sources(file)
         if not _virtual(file):
             return
     try:
         prefix = store.begin(afresh=False)
         with store.open() as file:
+            dropped = store.sources(file)
 
             def change(new: Any) -> set[str]:
                 _copy(store, file, new)
@@ -74,7 +74,7 @@ def _copy(store: Store, file: Any, new: Any) -> None:
     def visit(name: str, item: Any) -> None:
         if isinstance(item, h5py.Group):
             new.require_group(name).attrs.update(item.attrs)
-        elif not item.is_virtual:
+        elif not isinstance(item, h5py.Dataset) or not item.is_virtual:
             file.copy(name, new, name)
         else:
             whole = tuple(slice(0, n) for n in item.shape)
@@ -85,6 +85,7 @@ def _copy(store: Store, file: Any, new: Any) -> None:
                 dataset[box] = item[box]
 
     file.visititems(visit)
+    copy_links(file, new)
 
 
 def _boxes(dataset: Any) -> Iterator[Box]:

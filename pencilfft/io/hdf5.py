@@ -23,7 +23,7 @@ from onesided.pencilfft.io.filebase import MODES, FileBase, FileError, at_root, 
 from onesided.pencilfft.io.nodefiles import write_node_files
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Snapshot, arrays_of, dataset_path, step_number
-from onesided.pencilfft.io.store import Store
+from onesided.pencilfft.io.store import Store, links_of
 
 
 @dataclass(frozen=True)
@@ -307,4 +307,6 @@ def _state_of(file: Any) -> int:
 
     visit("/", file)
     file.visititems(visit)
+    for name, link in links_of(file).items():
+        add((name, getattr(link, "filename", ""), link.path))
     return 1 + crc

@@ -13,6 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from onesided.collectives.errors import PatternError
 from onesided.pencilfft.io.filebase import FileError, check_array, naming
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import dataset_path
@@ -38,6 +39,9 @@ def find(
         path = dataset_path(name, selection, step)
         if path not in file:
             path = dataset_path(name, Selection.of(selection.shape), step)
+            if len(shape) != len(selection.result):
+                raise PatternError(
+                    f"the slice has {len(selection.result)} axes, the array has {len(shape)}")
             index = local[:rank] + selection.source(local[rank:])
     found = dataset(file, path)
     there = found.shape if index is local else found.shape[:rank] + selection.result

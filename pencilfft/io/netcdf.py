@@ -93,9 +93,10 @@ class NCFile(FileBase):
             nonlocal file, index
             with naming(self.filename):
                 file = self._changed()
-                index = _index(file, step_number(step))
+                _make_time(file)
                 for variable in variables:
                     variable.enter(file)
+                index = _index(file, step_number(step))  # when nothing is refused any more
 
         def end() -> None:
             if file is not None:
@@ -241,11 +242,15 @@ class _Variable:
         return np.linspace(first, last, extent)
 
 
-def _index(file: Any, step: int) -> int:
-    """Local. Where a step lies along ``time``: where it is, or at the end."""
+def _make_time(file: Any) -> None:
+    """Local. The axis ``time``, where there is none."""
     if TIME not in file.variables:
         file.createDimension(TIME, None)
         file.createVariable(TIME, float, (TIME,))
+
+
+def _index(file: Any, step: int) -> int:
+    """Local. Where a step lies along ``time``: where it is, or at the end."""
     steps = np.asarray(file.variables[TIME][:])
     places = np.flatnonzero(steps == step)
     if len(places):

@@ -53,7 +53,8 @@ class Store:
         #: The main file of the revision that is on its way.
         self.new = self.main + ".new"
         self._journal = os.path.join(self.folder, "journal")
-        self._lock: int | None = None  # of the revision that this object has begun
+        self._lock: Any = None  # the open file of it; of the revision that this object has begun
+        self._prefix = ""  # of that
         self._before = ("", 0)  # what the main file was then
 
     def identity(self) -> tuple[str, int]:
@@ -90,6 +91,7 @@ class Store:
         with naming(self.main):
             if os.path.isdir(self.main):
                 raise FileError(f"{self.main}: a folder has this name")
+            self._give_lock()  # of a revision that an interrupt has ended
             self._take_lock()
             try:
                 self.recover(afresh)
@@ -98,6 +100,7 @@ class Store:
                 name = name or uuid.uuid4().hex[:12]
                 prefix = f"{name}-{revision + 1:06d}-{uuid.uuid4().hex[:8]}"
                 os.makedirs(self.folder, exist_ok=True)
+                self._prefix = prefix
                 self._announce(prefix, [])
             except BaseException:
                 self._give_lock()
@@ -118,14 +121,18 @@ class Store:
         Until then others may change the store, and :meth:`replace` raises.
         """
         prefix = self.begin(afresh)
-        with naming(self.main):
-            held = self._copy(prefix, afresh)
-            if os.path.exists(self.new):
-                with h5py.File(self.new, "r") as file:
-                    held = self.sources(file)
-            else:
-                with written(self.new, afresh=True):
-                    pass
+        try:
+            with naming(self.main):
+                held = self._copy(prefix, afresh)
+                if os.path.exists(self.new):
+                    with h5py.File(self.new, "r") as file:
+                        held = self.sources(file)
+                else:
+                    with written(self.new, afresh=True):
+                        pass
+        except BaseException:
+            self.abandon()
+            raise
         self._give_lock()
         return prefix, held
 
@@ -153,15 +160,19 @@ class Store:
         os.replace(self.new, self.main)
         to_disk(os.path.dirname(self.main))
         self.recover()
+        self._prefix = ""
         self._give_lock()
 
     def abandon(self) -> None:
-        """Local. Take back a revision that was announced and not completed, as far as possible."""
+        """Local. Take back the revision that this object has announced and not completed, as far as
+        possible."""
         with contextlib.suppress(OSError):  # where somebody else is changing it, too
-            if os.path.isdir(self.folder):
+            if self._prefix and os.path.isdir(self.folder):
                 if self._lock is None:
                     self._take_lock()
-                self.recover(careless=True)
+                if self._announced().get("prefix") == self._prefix:
+                    self.recover(careless=True)
+        self._prefix = ""
         self._give_lock()
 
     def recover(self, careless: bool = False) -> None:
@@ -199,31 +210,32 @@ class Store:
         while True:
             os.makedirs(self.folder, exist_ok=True)
             try:
-                number = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+                # an object that is dropped closes it, whatever has come between
+                held = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
             except FileNotFoundError:
                 continue  # the folder was removed as it was empty
             try:
-                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(number), os.stat(path)):
-                    self._lock = number
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(held.fileno()), os.stat(path)):
+                    self._lock = held
                     return
             except FileNotFoundError:
                 pass  # removed by whoever had it
             except OSError as error:
                 if error.errno in NO_LOCKS:
-                    self._lock = number
+                    self._lock = held
                     return
-                os.close(number)
+                held.close()
                 if isinstance(error, BlockingIOError):
                     raise FileError(f"{self.main}: somebody else is changing it") from error
                 raise
-            os.close(number)
+            held.close()
 
     def _give_lock(self) -> None:
         if self._lock is not None:
             with contextlib.suppress(OSError):
                 os.remove(os.path.join(self.folder, LOCK))
-            os.close(self._lock)
+            self._lock.close()
             self._lock = None
             with contextlib.suppress(OSError):
                 os.rmdir(self.folder)  # where it is empty
@@ -298,6 +310,8 @@ class Store:
             def visit(name: str, item: Any) -> None:
                 if isinstance(item, h5py.Group):
                     new.create_group(name).attrs.update(item.attrs)
+                elif not isinstance(item, h5py.Dataset):  # a type with a name
+                    file.copy(name, new, name)
                 elif item.is_virtual or item.dtype.hasobject or item.nbytes < 4096:
                     file.copy(name, new, name)
                 else:
@@ -308,8 +322,28 @@ class Store:
                     made.attrs.update(item.attrs)
 
             file.visititems(visit)
+            copy_links(file, new)
         if not referred:
             remove([base])
+
+
+def links_of(file: Any) -> dict[str, Any]:
+    """Local. The links of a file that are no places of their own, by name: ``visititems`` leaves
+    them out."""
+    found: dict[str, Any] = {}
+
+    def visit(name: str, link: Any) -> None:
+        if not isinstance(link, h5py.HardLink):
+            found[name] = link
+
+    file.visititems_links(visit)
+    return found
+
+
+def copy_links(file: Any, new: Any) -> None:
+    """Local. Make the same links in another file."""
+    for name, link in links_of(file).items():
+        new[name] = link
 
 
 def create_virtual(

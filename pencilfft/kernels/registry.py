@@ -76,7 +76,7 @@ def load_kernel(name: str) -> Kernel:
     """
     try:
         return _made(BACKENDS[name].maker)
-    except ImportError as error:
+    except Exception as error:  # it is broken, in whatever way
         raise UnsupportedError(f"backend {name!r} cannot be loaded: {error}") from error
 
 

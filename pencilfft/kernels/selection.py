@@ -225,6 +225,8 @@ class Selection:
 
     @property
     def _kernel_effort(self) -> str:
+        if self._effort == ESTIMATE:
+            return ESTIMATE
         if self._backend == "auto" or self._effort != MEASURE:
             return BRIEF
         return MEASURE

@@ -107,7 +107,7 @@ def load_boeing(path: str | os.PathLike[str], tell: Tell = None) -> sparse.coo_a
         )
     found_values = values[0] if values else np.ones(head.entries)
     if head.field == "complex":
-        found_values = found_values.view(np.complex128)
+        found_values = found_values.astype(np.float64, copy=False).view(np.complex128)
     cols = np.repeat(np.arange(head.shape[1]), np.diff(pointers))
     rows, cols, found_values = head.expand(rows, cols, found_values)
     return sparse.coo_array((found_values, (rows, cols)), shape=head.shape)

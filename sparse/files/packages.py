@@ -50,6 +50,7 @@ def read_petsc(
             raise ValueError("a dense matrix" if entries == -1 else f"sizes are {head[1:]}")
         behind = index.itemsize * (4 + n_rows + entries)
         kind = _value_kind(name, behind, entries)
+    with agreed(comm):  # its TypeError is that of all formats
         vector_dtype(kind.newbyteorder("="), choices.dtype)
     check_room(comm, (n_rows, n_cols))
     even = Partition.even(n_rows, comm.size)
@@ -77,8 +78,9 @@ def read_petsc(
         parts: Any = values.astype(kind.newbyteorder("=")), columns.astype(narrow), indptr
         local = sparse.csr_array(parts, shape=(stop - start, n_cols))
         local.sum_duplicates()
-    if progress is not None and comm.rank == 0:
-        progress(os.path.getsize(name), os.path.getsize(name))
+    with agreed(comm):
+        if progress is not None and comm.rank == 0:
+            progress(os.path.getsize(name), os.path.getsize(name))
     return from_blocks(comm, local, rows, choices)
 
 
@@ -132,7 +134,7 @@ def load_npz(path: str, progress: Advance) -> Any:
         found: Any = sparse.load_npz(path)
         if found.ndim != 2 or found.dtype.kind not in "biufc":
             raise ValueError(f"an array of {found.dtype} and shape {found.shape}, not a matrix")
-        if found.format in ("csr", "csc"):
+        if found.format in ("csr", "csc", "bsr"):
             found.check_format(full_check=True)
         return found
 
@@ -147,14 +149,14 @@ def load_matlab(path: str, progress: Advance) -> Any:
             raise MatrixFileError(f"{path}: MATLAB's version 7.3; save it with '-v7'")
     with naming(path):
         variables = scipy.io.loadmat(path, squeeze_me=True, struct_as_record=True)
-    for name, value in variables.items():
-        if name.startswith("__"):
-            continue
-        if sparse.issparse(value):
-            return value
-        names = getattr(getattr(value, "dtype", None), "names", None) or ()
-        if "A" in names and sparse.issparse(value["A"].item()):
-            return value["A"].item()
+        for name, value in variables.items():
+            names = getattr(getattr(value, "dtype", None), "names", None) or ()
+            found = value["A"].item() if "A" in names else value
+            if not name.startswith("__") and sparse.issparse(found):
+                check = getattr(found, "check_format", None)
+                if check is not None:
+                    check(full_check=True)
+                return found
     raise MatrixFileError(f"{path} has no sparse matrix")
 
 

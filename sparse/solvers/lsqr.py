@@ -120,9 +120,11 @@ def _damped(A: Linear, b: Any, x0: Any, damp: float) -> tuple[Linear, Any]:
         block = np.asarray(b.array if isinstance(b, DistVector) else b)
         if block.shape != (n,):
             raise ValueError(f"b has shape {block.shape}; this rank's block has {n} entries")
-    start, stop = A.col_range
-    guess = np.zeros(stop - start) if x0 is None else x0
-    guess = np.asarray(guess.array if isinstance(guess, DistVector) else guess)
+        m = A.col_range[1] - A.col_range[0]
+        guess: Any = np.zeros(m, block.dtype) if x0 is None else x0
+        guess = np.asarray(guess.array if isinstance(guess, DistVector) else guess)
+        if guess.shape != (m,):
+            raise ValueError(f"x0 has shape {guess.shape}; this rank's block has {m} entries")
     right: Any = np.concatenate([block, damp * guess])
     rows = Partition.from_lengths(A.row_partition.lengths() + A.col_partition.lengths())
 

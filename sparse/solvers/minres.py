@@ -71,6 +71,9 @@ def _iterate(run: Run) -> None:
         if beta_old:
             space.add(y, -beta / beta_old, older)
         alpha = space.dots((v, y))[0].real
+        if not math.isfinite(alpha):
+            run.broken(f"(v, A v) = {alpha:.3g}")
+            return
         space.add(y, -alpha / beta, r)
         older, r, y = r, y, older
         z = run.precondition(r, z)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec
@@ -20,8 +21,9 @@ from onesided.collectives import sums
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
+from onesided.sparse.adjoint import Adjoint
 from onesided.sparse.alike import block, columns
-from onesided.sparse.linear import Linear, LinearOperator
+from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import shared_dtype, shared_width
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, preconditioner
@@ -117,11 +119,12 @@ class Run:
             given = [each.dtype for each in (right, guess) if each is not None and len(each)]
             dtype = np.result_type(dtype, *given)
         dtype = shared_dtype(comm, dtype)
-        product = isinstance(getattr(made, "map", None), DistMatrix)
-        ours = product or isinstance(made, OfMatrix | None)
-        foreign = isinstance(A, LinearOperator) or not ours
-        words = [int(rules.callback is not None), int(broken_sums(comm)), int(foreign)]
-        self.calls_back, broken, self._foreign = largest(comm, None, "callback", words)
+        known = type(getattr(made, "map", None)) is DistMatrix or isinstance(made, OfMatrix | None)
+        words = [int(rules.callback is not None), int(broken_sums(comm)),
+                 int(not isinstance(A, DistMatrix | Adjoint)), int(not known)]  # fmt: skip
+        self.calls_back, broken, *foreign = largest(comm, None, "callback", words)
+        #: Of A and of M, whether it is the caller's code on some rank.
+        self._foreign = bool(foreign[0]), bool(foreign[1])
         if broken:
             drop_broken_sums(comm)
         self._hermitian = hermitian
@@ -152,7 +155,7 @@ class Run:
         self.residuals: list[float] = []
         self.reason = ""
         self.resumed = False
-        self.guarded = False
+        self.guarded = False, False
         self._trouble: Exception | None = None
         self._adjoint: Linear | None = None
 
@@ -181,8 +184,9 @@ class Run:
             if len(rest) != self.space.length:
                 rest = self.space.vector()
             true = self.space.norm(self._rest(rest))
+            confirmed = self._confirmed(rest, true, least_squares)
             self.hear()
-            if self._confirmed(rest, true, least_squares):
+            if confirmed:
                 break
             if self.reason == LIMIT:
                 break
@@ -199,11 +203,11 @@ class Run:
 
     def guard(self) -> None:
         """Local. From now on errors of the caller's functions wait until all ranks hear of them."""
-        self.guarded = bool(self._foreign)
+        self.guarded = self._foreign
 
     def hear(self) -> None:
         """Collective. Raise on all ranks what a function of the caller's has raised on any."""
-        if self.guarded:
+        if any(self.guarded):
             agree(self.comm, self._trouble, self.name)
 
     def _confirmed(
@@ -240,6 +244,8 @@ class Run:
         strong = "M=AMG(A) of elliptic problems" if self._hermitian else "M=BlockILU(A)"
         if self.domain is not self.space:
             return "a larger maxiter, or columns scaled alike (A.scale_columns)"
+        if self.name == "pagerank":
+            return "a larger maxiter, or a smaller damping"
         if self.M is None:
             return f"there was no preconditioner; try {strong}, or M=SSOR(A)"
         name = type(self.M).__name__
@@ -264,7 +270,7 @@ class Run:
 
     def multiply(self, x: Vector, y: Vector) -> None:
         """Collective. y = A x; as vectors of a run are alike on all ranks, nothing is checked."""
-        if self.guarded:
+        if self.guarded[0]:
             self._guard(functools.partial(_multiply, self.A), x, y)
         else:
             _multiply(self.A, x, y)
@@ -273,7 +279,7 @@ class Run:
         """Collective. y = A.H x; the first one is planned."""
         if self._adjoint is None:
             self._adjoint = self.A.H
-        if self.guarded:
+        if self.guarded[0]:
             self._guard(functools.partial(_multiply, self._adjoint), x, y)
         else:
             _multiply(self._adjoint, x, y)
@@ -282,7 +288,7 @@ class Run:
         """As the preconditioner's apply; without one, ``r`` itself, and ``out`` is left alone."""
         if self.M is None:
             return r
-        if self.guarded:
+        if self.guarded[1]:
             self._guard(self.M.apply, r, out)
         else:
             self.M.apply(r, out)
@@ -291,10 +297,14 @@ class Run:
 
     def _guard(self, call: Callable[[Vector, Vector], object], x: Vector, y: Vector) -> None:
         """As ``call(x, y)``. The result of an error, of which the other ranks do not know, is no
-        number, which ends the leg on all of them; then it is raised on all."""
+        number: where this rank has rows that ends the leg on all of them, and then it is raised on
+        all. It is told at once as well, as a function that communicates may leave others waiting.
+        """
         try:
             call(x, y)
         except Exception as problem:
+            if self._trouble is None and self.comm.size > 1:
+                traceback.print_exception(problem)
             self._trouble = self._trouble or problem
             y.fill(np.nan)
 
@@ -410,7 +420,9 @@ def right_hand_sides(A: Linear, b: Any, x0: Any, name: str) -> int:
     ``ValueError`` on every rank where b is a block and the guess none of as many columns.
     """
     right, guess = (v.array if isinstance(v, DistVector) else v for v in (b, x0))
-    k = shared_width(A.comm, f"right-hand sides of {name}", np.asarray(right))
+    with agreed(A.comm, name):
+        right = np.asarray(right)
+    k = shared_width(A.comm, f"right-hand sides of {name}", right)
     n = A.col_range[1] - A.col_range[0]
     with agreed(A.comm, name):
         fits = guess is None or np.shape(guess) == (n, k) or np.size(guess) == n == 0

@@ -32,7 +32,7 @@ def together(runs: Sequence[Run]) -> None:
 
 
 def _iterate(runs: Sequence[Run], columns: _Columns) -> None:
-    going = np.array([run.size > 0 for run in runs])  # zeros have zeros as their solution
+    going = np.array([run.size != 0 for run in runs])  # zeros have zeros as their solution
     rr, rz = columns.begin(going)
     for j in np.flatnonzero(going).tolist():
         ends = runs[j].record(root(rr[j]))
