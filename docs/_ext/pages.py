@@ -91,11 +91,11 @@ def results_table(name: str, targets: bool) -> str:
 
 
 def calls(_: str) -> str:
-    """Of what every call costs: messages and bytes, of set-ups and of what is repeated."""
+    """Of what every call costs: messages and bytes, of set-ups and of what is repeated with any."""
     lines = (RESULTS / "calls.txt").read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     once = re.compile(r"first|Free|destroy|free|8 iterations")
-    chosen = [row for row in rows if not once.search(row[0])]
+    chosen = [row for row in rows if not once.search(row[0]) and row[3] != "0"]
     return "\n".join(f"| {' | '.join([*row[:4], row[5]])} |" for row in chosen)
 
 
