@@ -239,15 +239,17 @@ def inventories(folder: Path) -> dict[str, tuple[str, str]]:
 
 
 def documented(module: str, name: str, member: str) -> bool:
-    """Whether the reference has words for a member of a class, and not its name alone."""
+    """Whether a member of a class is this package's, and has words beside its name."""
     from sphinx.errors import PycodeError
     from sphinx.pycode import ModuleAnalyzer
 
     found = getattr(import_module(module), name)
-    plain = getattr(found, member, None)
-    if inspect.isroutine(plain) or isinstance(plain, (property, cached_property)):
-        return bool(inspect.getdoc(plain))
     for base in found.__mro__:
+        if not base.__module__.startswith("onesided"):
+            continue
+        value = inspect.unwrap(vars(base).get(member, None))
+        if inspect.isroutine(value) or isinstance(value, (property, cached_property)):
+            return bool(inspect.getdoc(getattr(found, member)))
         try:
             comments = ModuleAnalyzer.for_module(base.__module__).find_attr_docs()
         except PycodeError:  # of a module in C
@@ -275,7 +277,7 @@ def setup(app: Any) -> dict[str, bool]:
         if name in kept:
             lines[:] = kept.pop(name)
         if lines:
-            lines[0] = re.sub(r"^((?:Collective|Local)(?:[ ,][^.]*)?)\. ", r"*\1*: ", lines[0])
+            lines[0] = re.sub(r"^(Collective|Local)((?:[ ,][^.]*)?)\. ", r"*\1*\2: ", lines[0])
 
     def signed(app: Any, what: str, name: str, found: Any, options: Any, signature: str | None,
                returns: str | None) -> tuple[str | None, str | None]:  # fmt: skip
