@@ -510,12 +510,12 @@ def _typed_sides(
 
 
 def alternate(requests: Sequence[Request]) -> None:
-    """Local, but called on all ranks with the same requests in the same order.
+    """Local, in the same order on all ranks. Say that requests receive into the same memory.
 
-    Says that these requests receive into the same memory, or into parts of it: they are started
-    in one common order on all ranks, and only one of them is active at a time. They share one
-    round number and one credit, so :meth:`~.Request.Release` on any of them lets peers
-    write for whichever is started next. They may be of different methods.
+    All ranks pass the same requests in the same order. They receive into the same memory, or into
+    parts of it, are started in one common order on all ranks, and only one of them is active at a
+    time. They share one round number and one credit, so :meth:`~.Request.Release` on any of them
+    lets peers write for whichever is started next. They may be of different methods.
 
     Raises :class:`RequestError` where a request occurs twice, has been started, alternates
     already, owns its receive memory in two slots, or is of another communicator than the first.

@@ -1,6 +1,7 @@
 """The site: ``make docs`` builds it into docs/_build, warnings are errors, no network is used."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -36,6 +37,8 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_default_options = {"members": True, "inherited-members": "ndarray,Exception,tuple"}
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {name: f"numpy.typing.{name}" for name in ("DTypeLike", "ArrayLike")}
+autosummary_context = {"documented": partial(pages.documented)}  # plain functions are refused
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 napoleon_google_docstring = False

@@ -15,7 +15,7 @@ FEW_PARTS = 16  # whose owners are found faster by a comparison for each than by
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """A disjoint assignment of the indices 0 .. size-1 to parts, each one contiguous block.
+    """A disjoint assignment of the indices below ``size`` to parts, each one contiguous block.
 
     Part ``p`` owns the half-open range ``starts[p]:starts[p + 1]``; a part may be empty.
 

@@ -597,11 +597,11 @@ class Sums:
 
 
 def sums(comm: MPI.Comm, count: int = FEW, dtype: DTypeLike = np.float64) -> Sums:
-    """Collective where it is the first of its kind on a communicator; local afterwards.
+    """Collective the first time on a communicator, local afterwards. Sums of a few numbers.
 
-    The sums of up to ``count`` numbers of this dtype, by one persistent Allreduce that belongs to
+    Up to ``count`` numbers of this dtype are summed by one persistent Allreduce that belongs to
     the communicator and lives as long. Who asks again gets the same object, or another one while
-    that is active; it is whose it is until it has been finished.
+    that is active.
 
     Examples
     --------

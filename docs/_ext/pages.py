@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import csv
 import html
+import inspect
 import json
 import re
 import tomllib
 import zlib
 from collections.abc import Callable
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -89,11 +91,11 @@ def results_table(name: str, targets: bool) -> str:
 
 
 def calls(_: str) -> str:
-    """Of what every call costs: messages and bytes, of set-ups and of what is repeated."""
+    """Of what every call costs: messages and bytes, of set-ups and of what is repeated with any."""
     lines = (RESULTS / "calls.txt").read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     once = re.compile(r"first|Free|destroy|free|8 iterations")
-    chosen = [row for row in rows if not once.search(row[0])]
+    chosen = [row for row in rows if not once.search(row[0]) and row[3] != "0"]
     return "\n".join(f"| {' | '.join([*row[:4], row[5]])} |" for row in chosen)
 
 
@@ -131,7 +133,7 @@ def commands(_: str) -> str:
     text = []
     for parser in import_module(main).parsers():
         text += [f"## {parser.prog}", "", parser.description or "", ""]
-        text += ["| option | |", "| --- | --- |"]
+        text += ["| option | what it says |", "| --- | --- |"]
         for action in parser._actions:
             if action.help == argparse.SUPPRESS or action.dest == "help":
                 continue
@@ -236,19 +238,58 @@ def inventories(folder: Path) -> dict[str, tuple[str, str]]:
     return {project: (url, str(folder / f"{project}.inv")) for project, url in where.items()}
 
 
+def documented(module: str, name: str, member: str) -> bool:
+    """Whether a member of a class is this package's, and has words beside its name."""
+    from sphinx.errors import PycodeError
+    from sphinx.pycode import ModuleAnalyzer
+
+    found = getattr(import_module(module), name)
+    for base in found.__mro__:
+        if not base.__module__.startswith("onesided"):
+            continue
+        value = inspect.unwrap(vars(base).get(member, None))
+        if inspect.isroutine(value) or isinstance(value, (property, cached_property)):
+            return bool(inspect.getdoc(getattr(found, member)))
+        try:
+            comments = ModuleAnalyzer.for_module(base.__module__).find_attr_docs()
+        except PycodeError:  # of a module in C
+            continue
+        if (base.__name__, member) in comments:
+            return True
+    return False
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Sphinx calls it."""
+    kept: dict[str, list[str]] = {}
 
     def read(app: Any, name: str, source: list[str]) -> None:
         source[0] = fill(source[0])
 
+    def keep(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
+        """Napoleon takes what stands before a colon in an attribute's words for its type."""
+        if what in ("attribute", "property") and not any(line.startswith("---") for line in lines):
+            kept[name] = list(lines)
+            lines.clear()
+
     def said(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
         """Who calls it, and what it does, are one sentence: summaries take the first."""
+        if name in kept:
+            lines[:] = kept.pop(name)
         if lines:
-            lines[0] = re.sub(r"^(Collective|Local)\. ", r"*\1*: ", lines[0])
+            lines[0] = re.sub(r"^(Collective|Local)((?:[ ,][^.]*)?)\. ", r"*\1*\2: ", lines[0])
+
+    def signed(app: Any, what: str, name: str, found: Any, options: Any, signature: str | None,
+               returns: str | None) -> tuple[str | None, str | None]:  # fmt: skip
+        """Sphinx writes an alias within a union as what it is, not by its name."""
+        if signature is not None:
+            signature = re.sub(r"TypeAliasForwardRef\('(.+?)'\)", r"~\1", signature)
+        return signature, returns
 
     app.connect("source-read", read)
-    app.connect("autodoc-process-docstring", said)
+    app.connect("autodoc-process-signature", signed)
+    app.connect("autodoc-process-docstring", keep, priority=400)
+    app.connect("autodoc-process-docstring", said, priority=600)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
