@@ -180,6 +180,8 @@ COLLECTIVES = {
     ],
     "cases_table_order": [
         *TABLE, *emulated(4, "2", thin=True), *emulated(3, "1", full=True),
+        *emulated(2, "1", select="strictly_ordered"),
+        *on(2, name="watched", env=DEBUG, select="strictly_ordered", thin=True),
         *at_level("funneled", select=["case_late_and_slow"], thin=True),
     ],
     "cases_table_failures": [

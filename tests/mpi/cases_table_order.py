@@ -74,6 +74,31 @@ def case_strictly_ordered_waits_in_any_order(comm, cell, options):
 
 
 @ranks(at_least=2)
+@parameters(cell=cells("alone", "beside mpi", "beside one slot", keep=strict))
+def case_strictly_ordered_rounds_that_end_before_the_next_one_or_after(comm, cell, options):
+    """The same order of starts is all that ranks agree on: some wait at once, some at the end."""
+    others = {"beside mpi": Cell("Alltoall", "mpi"),
+              "beside one slot": Cell("Alltoall", "rma-fence", memory="plain")}  # fmt: skip
+    if cell.row.startswith("Neighbor"):  # of another communicator, whose order is another one
+        others = {}
+    first = make(comm, replace(cell, way=""), options)
+    subjects = [first, make(comm, others.get(cell.way, cell), options),
+                make(comm, replace(cell, way=""), options, first)]  # fmt: skip
+    for turn in range(4):
+        for subject in subjects:
+            subject.fill(turn)
+        at_once = (comm.rank + turn) % 2
+        for subject in subjects:
+            subject.request.Start()
+            if at_once:
+                subject.check(turn, subject.request.Wait())
+        for subject in () if at_once else subjects:
+            subject.check(turn, subject.request.Wait())
+    for subject in subjects[::-1]:
+        subject.free()
+
+
+@ranks(at_least=2)
 @parameters(cell=cells("late rank", "slow reader", "fast sender", lengths=(
     Length(0, 3), Length(12_000, 1), Length(1 << 17, 1))))  # fmt: skip
 def case_late_and_slow(comm, cell, options):
