@@ -81,9 +81,10 @@ def case_strictly_ordered_rounds_that_end_before_the_next_one_or_after(comm, cel
               "beside one slot": Cell("Alltoall", "rma-fence", memory="plain")}  # fmt: skip
     if cell.row.startswith("Neighbor"):  # of another communicator, whose order is another one
         others = {}
-    first = make(comm, replace(cell, way=""), options)
-    subjects = [first, make(comm, others.get(cell.way, cell), options),
-                make(comm, replace(cell, way=""), options, first)]  # fmt: skip
+    plain = replace(cell, way="")
+    first, other = make(comm, plain, options), others.get(cell.way)
+    subjects = [first, make(comm, other or plain, options, None if other else first),
+                make(comm, plain, options, first)]  # fmt: skip
     for turn in range(4):
         for subject in subjects:
             subject.fill(turn)
