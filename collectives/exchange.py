@@ -501,14 +501,14 @@ def _matched_before(before: Exchange, sides: Sides, method: Method) -> Exchange:
     words = ("like", before.number, number)
     beyond = recv is not None and _beyond_vectors(sides.send, recv)
     numbers = [said != before.said, -slots, *sides.in_place(before.root), beyond]
-    news, fewest, here, elsewhere, beyond = largest(comm, error, words, numbers)
+    news, fewest, here, elsewhere, any_beyond = largest(comm, error, words, numbers)
     if recv is None:
         raise PatternError("no receive buffer")
     theirs = swapped(comm, number, said) if news else before.words
     return replace(
         before, method=method.name, any_order=method.any_order, number=number, send=sides.send,
         recv=recv, words=theirs, said=said, slots=slots, least_slots=-fewest,
-        mixed=bool(here and elsewhere), beyond_vectors=bool(beyond), rows=sides.rows,
+        mixed=bool(here and elsewhere), beyond_vectors=bool(any_beyond), rows=sides.rows,
     )  # fmt: skip
 
 
