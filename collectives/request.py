@@ -303,7 +303,8 @@ class Request(Persistent):
         self._load_plans([])
         resources.belong_to(self)
         hooks = self._before is not None or self._after is not None
-        if self._blocks or hooks or transport.waits_in_start:
+        self._waits_in_start = transport.waits_in_start
+        if self._blocks or hooks or self._waits_in_start:
             self._hooked = 1
         self._made = True
 
@@ -468,7 +469,8 @@ class Request(Persistent):
             self._outlets = transport.outlets()
             self._load_plans(transport.filled_plans())
             self._filled = True
-        self._complete_earlier()
+        if self._waits_in_start:
+            self._complete_earlier()
         if self.watch is not None:
             self.watch.before_open()
         chunks = len(self._written)
@@ -544,6 +546,7 @@ class Request(Persistent):
     def observe(self, watch: Any) -> None:
         """Local. Tell an observer of every verb (:mod:`.debug`)."""
         self.watch = watch
+        self._waits_in_start |= not self.any_order  # they are compared
         self._hooked = 1
 
     def retire(self) -> None:
@@ -603,7 +606,8 @@ class Request(Persistent):
         return super()._inactive(verb)
 
     def _before_start(self) -> None:
-        self._complete_earlier()
+        if self._waits_in_start:
+            self._complete_earlier()
         if self._before is not None:
             self._before()
         if self.watch is not None:
@@ -616,9 +620,8 @@ class Request(Persistent):
     def _complete_earlier(self) -> None:
         """What waits for other ranks before this round has begun does so after what the rounds
         before wait for: ranks may wait for these before they start this one."""
-        if self.transport.waits_in_start or (self.watch is not None and not self.any_order):
-            for earlier in list(self.operation.context.ordered):
-                earlier.complete_early()
+        for earlier in list(self.operation.context.ordered):
+            earlier.complete_early()
 
     def _earlier(self) -> list[Request]:
         """Those that wait for other ranks, and were started before this one."""

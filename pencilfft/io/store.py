@@ -103,6 +103,7 @@ class Store:
                 self._prefix = prefix
                 self._announce(prefix, [])
             except BaseException:
+                remove([self._journal + ".new"])
                 self._give_lock()
                 raise
         return prefix
