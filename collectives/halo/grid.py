@@ -229,7 +229,8 @@ class Grid(Decomposition, Scoped):
     ) -> Any:
         """Collective in the sense of MPI. Fill the ghosts of all fields, and return the fields.
 
-        A tuple of arrays instead of a field takes turns: the first call fills the first one. The
+        A tuple of arrays instead of a field takes turns: the first call fills the first one, of
+        every kind of conditions and ghosts; what is returned says which one it was. The
         first call for these arrays is collective and plans; later ones only wait for neighbors. So
         all ranks have to give new arrays in the same call: one that does so alone waits for ever,
         unless ``ONESIDED_DEBUG=1``, where it is a :class:`MismatchError` on every rank.

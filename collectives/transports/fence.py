@@ -1,4 +1,4 @@
-"""Fence synchronization: Algorithms 1 and 2 on memory that MPI allocated.
+"""Fence synchronization: Algorithms 1 and 2 on windows over memory of the node.
 
 ``MPI_Win_fence`` is a barrier on every MPI there is, so these methods are strictly ordered: ranks
 start their requests in the same order (MPI-4.1 section 7.13, info key
