@@ -448,8 +448,8 @@ class Request(Persistent):
         return again(self, *buffers)
 
     def Open(self) -> bool:
-        """Local (in strictly ordered methods it waits for the other ranks). Start a round that the caller fills, where every rank that it sends to
-        has given up its receive memory.
+        """Local (in strictly ordered methods it waits for the other ranks). Start a round that the
+        caller fills, where every rank that it sends to has given up its receive memory.
 
         True: the request is active. Write every chunk of every block to :attr:`outlets` and tell
         it by :meth:`Ready`, then :meth:`Wait` or :meth:`Test`.
