@@ -159,6 +159,7 @@ class Exchange(Operation):
     send blocks. ``rows`` tells which rows of the send array are always the same: they have the
     same number. ``words`` are what the peers have said to this rank, ``said`` what it has said to
     them. ``mixed``: ``MPI.IN_PLACE`` on some ranks only, which MPI's own collectives do not take.
+    ``factor``: the blocks stand for others that are so many times longer.
     """
 
     call: str
@@ -175,6 +176,7 @@ class Exchange(Operation):
     most_chunks: int = 1
     mixed: bool = False
     rows: NDArray[np.int64] | None = None
+    factor: int = 1
 
     @cached_property
     def _to(self) -> dict[int, list[Block]]:
@@ -254,7 +256,7 @@ class Exchange(Operation):
             for table in (self.words, self.said)
         )
         return replace(self, send=send, recv=recv, words=words, said=said, cuts=None,
-                       most_chunks=1, rows=None)  # fmt: skip
+                       most_chunks=1, rows=None, factor=factor)  # fmt: skip
 
     def blocks_to(self, peer: int) -> list[Block]:
         """The send blocks for a peer, in the order of their keys."""
