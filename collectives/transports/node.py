@@ -476,6 +476,7 @@ class NodeAware(Stored):
     """Stores and counters on the node; between nodes a message from a rank or a node to a node."""
 
     puts_off_node = False
+    puts_first = True  # others may have to wait for a whole way
     direct = False
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
