@@ -13,11 +13,12 @@ with multi-step node aware communication, 2020, call it two-step.
 memory into which all store their parts, each with a counter of its own, and sends when all are
 there.
 
-*Two places* for every message where it leaves and where it arrives, used in turn. Whoever stores in
-round k knows from a counter of the leader that the message of round k - 2 has left. A rank that has
-begun round k has copied what came in round k - 1; it says so when it begins, by a counter at each
-rank that receives for it. So a receiver takes round k in when all have begun round k - 1, and
-nobody looks at that place any more.
+*Two places* for every message where it leaves and where it arrives, used in turn. A rank that has
+begun round k has sent what it had to in round k - 1, and has copied what came; it says so when it
+begins, by a counter. So a receiver takes round k in when all takers have begun round k - 1, and
+nobody looks at that place any more, and a source stores when its leader has. That holds also where
+the rounds of several requests are counted together (:func:`~..request.alternate`): the last one
+that both know of is then an earlier one, or they are in the same.
 
 *No row twice.* Where the caller has told which rows of the send array are the same (``rows``), a
 message has each row of a rank once that any rank of its node wants, and every rank there gathers
@@ -59,8 +60,9 @@ from onesided.collectives.transports.notify import Stored
 #: and one rank sends what all could.
 PAIR = 1 << 16
 
-#: What the counters of a rank that sends or receives for others say, and the places beside them.
-ARRIVED, BEGUN, FILLED, SENT = "arrived", "begun", "filled", "sent"
+#: What the counters of a rank are about: rounds that it has begun, messages that have arrived, or
+#: parts that others have stored into those that will leave.
+BEGUN, ARRIVED, FILLED = "begun", "arrived", "filled"
 
 
 @dataclass(frozen=True)
@@ -213,15 +215,14 @@ def distinct(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
 
 @dataclass
 class Layout:
-    """Where the counters of a rank are, and, by turn, the places of the messages that it sends or
-    receives for others; offsets in its control memory, which begins at ``place``.
-
-    Of a message counters are named after the rank at the other end.
-    """
+    """Where the counters of a rank are, and, by turn, the places of the messages that it receives
+    or sends for others, by sender and by receiver; offsets in its control memory, which begins at
+    ``place``."""
 
     place: tuple[int, int]
     cells: dict[tuple[Any, ...], int]
-    places: dict[tuple[str, int], list[int]]
+    landings: dict[int, list[int]]
+    leavings: dict[int, list[int]]
 
 
 @dataclass
@@ -252,7 +253,6 @@ class NodeMessages:
         self._packs: Chain = []
         self._sends: list[MPI.Prequest] = []
         self._joint: list[list[Chain]] = [[] for _ in range(turns)]  # what goes with others'
-        self._begun: list[Cell] = []  # at the ranks that receive for this one
         self._landings: dict[int, Landing] = {}  # by sender
         self._unpacks: dict[int, list[Chain]] = {}  # by sender and turn
         self.arrivals: dict[int, Cell] = {}  # by sender, where another rank receives
@@ -297,32 +297,26 @@ class NodeMessages:
         exchange, rank = self._exchange, self._exchange.rank
         landing = {p.sender: p for p in parts.values() if p.receiver == rank}
         leaving = {p.receiver: p for p in passages if p.joint and p.sender == rank}
-        takers = {taker for part in landing.values() for taker in part.takers} - {rank}
-        sources = {source for passage in leaving.values() for source in passage.starts} - {rank}
-        named: list[tuple[Any, ...]] = [(ARRIVED, sender) for sender in landing]
-        named += [(BEGUN, taker) for taker in sorted(takers)]
-        for receiver, passage in leaving.items():
-            named += [(SENT, receiver), *((FILLED, receiver, source) for source in passage.starts
-                                          if source != rank)]  # fmt: skip
-        cells = {name: i * ALIGNMENT for i, name in enumerate(named)}
-        size = len(cells) * ALIGNMENT
-        places: dict[tuple[str, int], list[int]] = {}
-        for (kind, end), nbytes in [
-            *(((ARRIVED, sender), part.nbytes) for sender, part in landing.items()),
-            *(((SENT, receiver), passage.nbytes) for receiver, passage in leaving.items()),
-        ]:
-            places[kind, end] = [size + turn * aligned(nbytes) for turn in range(turns)]
-            size += turns * aligned(nbytes)
+        mates = {taker for part in landing.values() for taker in part.takers}
+        mates |= {source for passage in leaving.values() for source in passage.starts}
+        mates |= {p.receiver for p in parts.values()} | {p.sender for p in passages}
+        mates |= {rank} if mates else set()
+        named: list[tuple[Any, ...]] = [(BEGUN,), *((ARRIVED, sender) for sender in landing)]
+        named += [(FILLED, receiver, source) for receiver, passage in leaving.items()
+                  for source in passage.starts if source != rank]  # fmt: skip
+        mine = Layout((0, 0), {name: i * ALIGNMENT for i, name in enumerate(named)}, {}, {})
+        counters = size = len(named) * ALIGNMENT * bool(mates)
+        for places, messages in ((mine.landings, landing), (mine.leavings, leaving)):
+            for end, message in messages.items():
+                room = aligned(message.nbytes)
+                places[end] = [size + turn * room for turn in range(turns)]
+                size += turns * room
         self._control = control = ControlMemory(exchange, self._resources, size, [])
-        control.root[: len(cells) * ALIGNMENT] = 0
-        receivers = {part.receiver for part in parts.values()}
-        leaders = {passage.sender for passage in passages}
-        mine = Layout(control.place, cells, places)
-        words = dict.fromkeys(sorted(takers | sources | receivers | leaders | {rank}), mine)
+        control.root[:counters] = 0
+        mine.place = control.place
+        words = dict.fromkeys(sorted(mates), mine)
         self._layouts = swapped(exchange.context.comm, exchange.number, words)
         control.hear({mate: layout.place for mate, layout in self._layouts.items()})
-        self._begun = [control.cell(mate, layout.cells[BEGUN, rank])
-                       for mate, layout in self._layouts.items() if (BEGUN, rank) in layout.cells]
 
     def _cell(self, owner: int, *name: Any) -> Cell:
         """Local. A counter of a rank of this node."""
@@ -375,19 +369,18 @@ class NodeMessages:
         """Local. The steps by which a part gets to the rank that sends it, and by which that is
         this one, which sends when all parts are there."""
         rank, sender, receiver = self._exchange.rank, passage.sender, passage.receiver
-        sent = self._cell(sender, SENT, receiver)
         others = [source for source in passage.starts if source != sender]
         filled = {source: self._cell(sender, FILLED, receiver, source) for source in others}
         memory, start = self._control.part(sender), passage.starts[rank]
-        for turn, place in enumerate(self._layouts[sender].places[SENT, receiver]):
+        for turn, place in enumerate(self._layouts[sender].leavings[receiver]):
             whole = memory[place : place + passage.nbytes]
             chain = self._packed(message, whole[start : start + message.nbytes])
             if rank == sender:
                 chain += [wait_for(cell) for cell in filled.values()]
-                start_send = self._exchange.context.comm.Send_init
-                chain += [*moved(self._made(start_send, whole, receiver)), tell(sent)]
+                send = self._exchange.context.comm.Send_init
+                chain += moved(self._made(send, whole, receiver), serves=True)
             else:
-                chain = [wait_for(sent, 1, -2), *chain, tell(filled[rank])]
+                chain = [wait_for(self._cell(sender, BEGUN), 1, -1), *chain, tell(filled[rank])]
             self._joint[turn].append(chain)
         if rank == sender:
             for source, cell in filled.items():
@@ -403,7 +396,7 @@ class NodeMessages:
         for source, part in parts.items():
             sender, receiver = part.sender, part.receiver
             memory = self._control.part(receiver)
-            places = self._layouts[receiver].places[ARRIVED, sender]
+            places = self._layouts[receiver].landings[sender]
             unpacks = self._unpacks.setdefault(sender, [[] for _ in range(turns)])
             for turn, place in enumerate(places):
                 unpacks[turn] += self._copies(
@@ -413,7 +406,7 @@ class NodeMessages:
             elif sender not in self._landings:
                 others = [taker for taker in part.takers if taker != rank]
                 self._landings[sender] = Landing(
-                    [self._cell(rank, BEGUN, taker) for taker in others],
+                    [self._cell(taker, BEGUN) for taker in others],
                     [self._made(start, memory[at : at + part.nbytes], sender) for at in places],
                     self._cell(rank, ARRIVED, sender) if others else None,
                 )
@@ -451,7 +444,8 @@ class NodeMessages:
 
     def chains(self, turn: int) -> list[Chain]:
         """Local. A round: say that it has begun, receive for the node, send, and copy."""
-        chains: list[Chain] = [[tell(cell) for cell in self._begun]]
+        seen = len(self._layouts) > 1  # by others
+        chains: list[Chain] = [[tell(self._cell(self._exchange.rank, BEGUN))] if seen else []]
         for sender, landing in self._landings.items():
             chain = [wait_for(cell, 1, -1) for cell in landing.begun]
             chain += moved(landing.receives[turn])
@@ -466,10 +460,11 @@ class NodeMessages:
         return chains
 
 
-def moved(messages: list[MPI.Prequest]) -> Chain:
-    """Local. The steps that start messages, and wait until they have come or left."""
+def moved(messages: list[MPI.Prequest], serves: bool = False) -> Chain:
+    """Local. The steps that start messages, and wait until they have come or left; ``serves``: for
+    which others wait."""
     return [call(partial(MPI.Prequest.Startall, messages), once=True),
-            call(partial(MPI.Prequest.Testall, messages), serves=False)]  # fmt: skip
+            call(partial(MPI.Prequest.Testall, messages), serves)]  # fmt: skip
 
 
 class NodeAware(Stored):
