@@ -221,7 +221,7 @@ def between_nodes(comm, pattern, kind, way):
          for p in range(size) if into[p]}
         for t in range(request.transport.turns)
     ]  # fmt: skip
-    needed = "all" if pattern in ("to a node", "from a node", "from each") and way == "node" else ""
+    needed = "all" if pattern in ("to a node", "from a node") and way == "node" else ""
     examine(comm, me, edges, needed, ends.named(names))
     request.Free()
 
