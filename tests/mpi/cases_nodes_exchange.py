@@ -176,12 +176,12 @@ def leads(request):
 
 
 @ranks(at_least=4)
-@parameters(memory=MEMORY, slots=["1", "2"], away=["Python", "asleep", "Test"])
-def case_a_rank_that_sends_for_others_is_elsewhere(comm, memory, slots, away):
+@parameters(memory=MEMORY, slots=["1", "2"], away=["Python", "asleep", "Test"], count=[5, 2700])
+def case_a_rank_that_sends_for_others_is_elsewhere(comm, memory, slots, away, count):
     """It has started, and does not wait before those have their data that it sends."""
     size, rank, word = comm.size, comm.rank, np.zeros(1)
     table = np.zeros((size, size), int)
-    table[: size - 1, size - 1] = 5  # to the last rank, which has a node of its own
+    table[: size - 1, size - 1] = count  # to the last rank, which has a node of its own
     info = {"ranks_per_node": str(size - 1), "slots": slots}
     exchange = Vector(comm, table, "rma-node", memory, info)
     request = exchange.request
