@@ -170,6 +170,7 @@ class Exchange(Operation):
     same number. ``beyond_vectors``: the memory of some rank is not what MPI's calls with counts
     take. ``words`` are what the peers have said to this rank, ``said`` what it has said to
     them. ``mixed``: ``MPI.IN_PLACE`` on some ranks only, which MPI's own collectives do not take.
+    ``factor``: the blocks stand for others that are so many times longer.
     """
 
     call: str
@@ -187,6 +188,7 @@ class Exchange(Operation):
     mixed: bool = False
     beyond_vectors: bool = False
     rows: NDArray[np.int64] | None = None
+    factor: int = 1
 
     @cached_property
     def _to(self) -> dict[int, list[Block]]:
@@ -266,7 +268,7 @@ class Exchange(Operation):
             for table in (self.words, self.said)
         )
         return replace(self, send=send, recv=recv, words=words, said=said, cuts=None,
-                       most_chunks=1, rows=None)  # fmt: skip
+                       most_chunks=1, rows=None, factor=factor)  # fmt: skip
 
     def blocks_to(self, peer: int) -> list[Block]:
         """The send blocks for a peer, in the order of their keys."""

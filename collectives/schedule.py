@@ -140,7 +140,7 @@ class OneSided(ExchangeTransport):
     share: ClassVar[bool] = True
     #: Blocks for ranks of other nodes are Put; otherwise the subclass sends them.
     puts_off_node: ClassVar[bool] = True
-    #: Off-node Puts are issued before anything is stored on the node (Algorithm 2).
+    #: What leaves the node is issued before anything is stored on it (Algorithm 2).
     puts_first: ClassVar[bool] = False
     #: Windows of the request's own, for their synchronization, rather than those of the arena.
     own_windows: ClassVar[bool] = False

@@ -326,11 +326,13 @@ def _with(values: tuple, index: int, value: object) -> tuple:
 # -- wrong protocols -------------------------------------------------------------------------------
 
 
-def wrong(ranks: Sequence[Participant]) -> Iterator[tuple[str, list[Participant]]]:
-    """What is left when a rank never waits, or asks, for a counter, waits for one less (a segment,
-    a round, a slot, a chunk), or raises a counter before the copies that it tells of; and what that
-    is, in words."""
-    for rank, me in enumerate(ranks):
+def wrong(
+    ranks: Sequence[Participant], count: int | None = None
+) -> Iterator[tuple[str, list[Participant]]]:
+    """What is left when a rank, of the first so many, never waits, or asks, for a counter, waits
+    for one less (a segment, a round, a slot, a chunk), or raises a counter before the copies that
+    it tells of; and what that is, in words."""
+    for rank, me in enumerate(ranks[:count]):
         for kind, change, words in (
             ("await", _left_out, "does not wait for"),
             ("await", _sooner, "waits for one less of"),
@@ -347,10 +349,10 @@ def wrong(ranks: Sequence[Participant]) -> Iterator[tuple[str, list[Participant]
                     yield f"rank {rank} {words} {cell}", [*ranks[:rank], other, *ranks[rank + 1 :]]
 
 
-def spared(ranks: Sequence[Participant], rounds: int) -> set[str]:
-    """What can be left out without any harm."""
+def spared(ranks: Sequence[Participant], rounds: int, count: int | None = None) -> set[str]:
+    """What can be left out, by one of the first so many, without any harm."""
     found, tried = set(), 0
-    for words, others in wrong(ranks):
+    for words, others in wrong(ranks, count):
         tried += 1
         try:
             explore(others, rounds)

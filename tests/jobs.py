@@ -262,7 +262,7 @@ COLLECTIVES = {
                         *on(2, name="python", env={"ONESIDED_CORE": "python"}, thin=True)],
     "cases_agreement": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK),
                         *two_nodes(env=QUICK, full=True)],
-    "cases_protocols": on(2, 3, alike=True),
+    "cases_protocols": [*on(2, 3, alike=True), *on(4, select="pairs_of_nodes")],
     "cases_halo": [
         *on(1, select=["case_random_grids", "way=store"], thin=True), *on(2, 3, 4, thin=True),
         *two_nodes(["case_random_grids"], thin=True), *full(1, 2, 3, 4, 6, 8),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -131,13 +132,12 @@ def wires(ends: Iterable[dict[tuple[str, Between], list[list[Name]]]]) -> list[P
     for (end, between), places in buffers.items():
         if end == "receive":
             continue
-        (source,) = places
-        way = [("wire", between, i) for i in range(len(source))]
+        way = [("wire", between, i) for i in range(len(places[0]))]
         plans = [[[
             ("await", ("begun", "send", between), 1, 0), ("copy", way, source),
             ("raise", ("complete", "send", between), 1, 0),
             ("await", ("begun", "receive", between), 1, 0), ("copy", target, way),
             ("raise", ("complete", "receive", between), 1, 0),
-        ]] for target in buffers["receive", between]]  # fmt: skip
+        ]] for source, target in zip(cycle(places), buffers["receive", between])]  # fmt: skip
         found.append(Participant(plans))
     return found

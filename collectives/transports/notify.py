@@ -92,7 +92,8 @@ class Stored(OneSided):
                 chain.append(tell(delivery.arrival))
             chains.append(chain)
         chains.sort(key=lambda chain: chain[0][0] == AWAIT)
-        chains += self.far_chains(turn, filled)
+        far = self.far_chains(turn, filled)
+        chains = far + chains if self.puts_first else chains + far
         chains.append(self.local[turn] if filled is None else filled.copies[turn])
         for delivery in self._near_by:
             arrived = wait_for(self.arrivals[delivery.peer])

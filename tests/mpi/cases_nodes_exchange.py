@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+from unittest import mock
+
 import numpy as np
 from cases import parameters, ranks, skip
 from exchange_data import MEMORY, Vector, tables
@@ -9,6 +15,7 @@ from exchange_data import MEMORY, Vector, tables
 from onesided.collectives import (
     Alltoallw_init,
     PatternError,
+    RequestError,
     UnsupportedError,
     empty,
     free,
@@ -17,6 +24,7 @@ from onesided.collectives import (
 from onesided.collectives.context import Context
 from onesided.collectives.program import CALL, COPY
 from onesided.collectives.schedule import Put
+from onesided.collectives.transports import node
 
 
 def info_of(options):
@@ -69,9 +77,13 @@ LAYOUTS = {
 }
 
 
+#: Bytes up to which what a node has for another one goes together: nothing, some, or all of it.
+TOGETHER = {"none": 0, "some": 200, "all": node.PAIR}
+
+
 @ranks(at_least=4)
-@parameters(layout=LAYOUTS, memory=MEMORY)
-def case_nodes_of_every_form(comm, layout, memory):
+@parameters(layout=LAYOUTS, memory=MEMORY, together=TOGETHER)
+def case_nodes_of_every_form(comm, layout, memory, together):
     """Patterns that are dense, of one direction, and empty, on nodes whose ranks need not follow
     each other."""
     if not Context.of(comm).node().alone:
@@ -80,7 +92,8 @@ def case_nodes_of_every_form(comm, layout, memory):
     firsts = [LAYOUTS[layout](rank, comm.size) for rank in range(comm.size)]
     Context.of(within)._firsts = np.array(firsts, np.int32)  # as MPI would have told
     for name, table in tables(comm.size).items():
-        exchange = Vector(within, table, "rma-node", memory)
+        with mock.patch.object(node, "PAIR", TOGETHER[together]):
+            exchange = Vector(within, table, "rma-node", memory)
         for turn in range(4):
             try:
                 exchange.round(turn)
@@ -117,6 +130,128 @@ def case_a_rank_that_receives_for_others_is_elsewhere(comm, memory, slots):
     exchange.free()
 
 
+@ranks(at_least=4, at_most=4)
+@parameters(memory=MEMORY, more=[-1, 0, 1])
+def case_what_is_short_between_nodes_is_one_message(comm, memory, more):
+    """By all bytes of the ranks of a node: as many as PAIR, one element less, or more."""
+    table = np.array([[1, 1, 1, 0], [1, 1, 2, 3], [3, 3, 1, 1], [3, 0, 1, 1]])
+    table[0, 3] = node.PAIR // 8 - table[:2, 2:].sum() + more
+    table[3, 1] = node.PAIR // 8 - table[2:, :2].sum()
+    exchange = Vector(comm, table, "rma-node", memory, {"ranks_per_node": "2"})
+    messages = comm.allgather(len(sends_of(exchange.request)))
+    if Context.of(comm).node(2).counts == (2, 2):
+        assert sum(messages[:2]) == (2 if more > 0 else 1)
+        assert sum(messages[2:]) == 1
+    for turn in range(4):
+        exchange.round(turn)
+    exchange.free()
+
+
+@ranks(at_least=4, at_most=4)
+def case_a_trial_goes_the_way_of_what_it_stands_for(comm):
+    """Of shorter blocks, by the bytes of those that they stand for."""
+    for nbytes, together in ((node.PAIR, True), (2 * node.PAIR, False)):
+        table = np.full((4, 4), nbytes // 4 // 8)
+        exchange = Vector(comm, table, "p2p", info={"ranks_per_node": "2"})
+        wanted = exchange.request.operation
+        for one in (wanted, wanted.shortened(8)):
+            passages = node.passages_of(one, node.messages_of(one))
+            assert passages
+            joint = together and len(one.node.ranks) > 1
+            assert all(passage.joint == joint for passage in passages), one.factor
+        exchange.free()
+
+
+def sends_of(request):
+    """The messages that a rank starts in a round, whoever's data they have."""
+    messages = request.transport._messages
+    received = [m for landing in messages._landings.values() for m in landing.receives[0]]
+    return [m for chain in messages.chains(0) for step in chain if step[0] == CALL
+            if step[1].func.__name__ == "Startall" for m in step[1].args[0] if m not in received]
+
+
+def leads(request):
+    """Whether a rank sends what others of its node have stored."""
+    return bool(request.transport._messages.filled)
+
+
+@ranks(at_least=4)
+@parameters(memory=MEMORY, slots=["1", "2"], away=["Python", "asleep", "Test"], count=[5, 2700])
+def case_a_rank_that_sends_for_others_is_elsewhere(comm, memory, slots, away, count):
+    """It has started, and does not wait before those have their data that it sends."""
+    size, rank, word = comm.size, comm.rank, np.zeros(1)
+    table = np.zeros((size, size), int)
+    table[: size - 1, size - 1] = count  # to the last rank, which has a node of its own
+    info = {"ranks_per_node": str(size - 1), "slots": slots}
+    exchange = Vector(comm, table, "rma-node", memory, info)
+    request = exchange.request
+    leader = next((r for r, found in enumerate(comm.allgather(leads(request))) if found), None)
+    assert leader is not None or Context.of(comm).node(size - 1).ranks == [rank]
+    for turn in range(6):
+        exchange.fill(turn)
+        if rank not in (leader, size - 1):
+            time.sleep(0.002)  # at Start not all is there
+        request.Start()
+        if rank == leader:
+            come = comm.Irecv(word, size - 1)
+            while away == "Python" and not come.Test():
+                sum(range(100))
+            while away == "Test" and not come.Test():
+                request.Test()
+            come.Wait()
+        exchange.check(turn, request.Wait())
+        if rank == size - 1 and leader is not None:
+            comm.Send(word, leader)
+    exchange.free()
+
+
+@ranks(at_least=4)
+@parameters(others=["have not started", "start later"], memory=["own", "plain"])
+def case_a_rank_that_sends_for_others_is_interrupted(comm, others, memory):
+    """Ctrl-C in its Wait, for what others have not stored: all can free it, and go on."""
+    if not Context.of(comm).node().alone:
+        skip("of messages that never come MPICH complains at the end")
+    table = np.full((comm.size, comm.size), 3)
+    exchange = Vector(comm, table, "rma-node", memory, {"ranks_per_node": "2"})
+    request = exchange.request
+    exchange.round(0)
+    exchange.fill(1)
+    everyone = comm.allgather(leads(request))
+    first = everyone.index(True) if any(everyone) else 0
+    earlier = signal.signal(signal.SIGUSR2, signal.default_int_handler)
+    try:
+        if comm.rank == first:
+            request.Start()
+            timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR2))
+            timer.start()
+            try:
+                request.Wait()
+                time.sleep(1)
+            except KeyboardInterrupt:
+                pass
+            timer.join()
+    finally:
+        signal.signal(signal.SIGUSR2, earlier)
+    comm.Barrier()
+    states = comm.allgather(request.state)
+    assert states[first] in ("broken", "active")  # on a busy machine Wait had not begun
+    if states[first] == "broken" and comm.rank == first:
+        try:
+            request.Wait()
+        except RequestError as error:
+            assert "broken" in str(error)
+    if comm.rank != first and (others == "start later" or states[first] == "active"):
+        request.Start()
+    if states[first] == "active":
+        exchange.check(1, request.Wait())
+    comm.Barrier()
+    exchange.free()
+    again = Vector(comm, table, "rma-node", memory, {"ranks_per_node": "2"})
+    for turn in range(3):
+        again.round(turn)
+    again.free()
+
+
 @ranks(at_least=3)
 @parameters(method=["rma-p2p", "rma-notify", "rma-node"])
 def case_who_is_waited_for_in_words(comm, method):
@@ -129,6 +264,9 @@ def case_who_is_waited_for_in_words(comm, method):
     assert "has sent" not in words, words
     assert ("messages" in words) == (method == "rma-p2p"), words
     assert "has sent 1 of 2" in request.transport.waiting_for(2) or comm.size - 1 == comm.rank == 2
+    stored = method == "rma-node" and leads(request)
+    assert ("has for another node" in request.transport.waiting_for(2)) == stored
+    assert "has for another node" not in words, words
     exchange.free()
 
 
@@ -207,21 +345,23 @@ def boxes(rows):
 
 
 @ranks(at_least=2)
-@parameters(wanted=WANTED, layout=LAYOUTS, memory=MEMORY, width=[1, 3], dtype=["f8", "u4", "c16"])
-def case_no_row_leaves_a_node_twice(comm, wanted, layout, memory, width, dtype):
+@parameters(wanted=WANTED, layout=LAYOUTS, memory=MEMORY, width=[1, 3], dtype=["f8", "u4", "c16"],
+            together=TOGETHER)
+def case_no_row_leaves_a_node_twice(comm, wanted, layout, memory, width, dtype, together):
     """A message has the rows that its node wants, each once; to this node go all blocks."""
     if not Context.of(comm).node().alone:
         skip("what shares no memory cannot be one node")
     within, rank, size = comm.Dup(), comm.rank, comm.size
     firsts = np.array([LAYOUTS[layout](each, size) for each in range(size)], np.int32)
     Context.of(within)._firsts = firsts
-    rows = Rows(within, wanted, "rma-node", memory, width, None, dtype)
+    with mock.patch.object(node, "PAIR", TOGETHER[together]):
+        rows = Rows(within, wanted, "rma-node", memory, width, None, dtype)
     for turn in range(4):
         rows.round(turn)
-    mine, node = rows.table[rank], firsts == firsts[rank]
+    mine, near = rows.table[rank], firsts == firsts[rank]
     once = [np.unique(np.concatenate([mine[t] for t in np.flatnonzero(firsts == first)]))
             for first in np.unique(firsts) if first != firsts[rank]]
-    sent = sum(len(each) for t, each in enumerate(mine) if node[t]) + sum(map(len, once))
+    sent = sum(len(each) for t, each in enumerate(mine) if near[t]) + sum(map(len, once))
     assert len(rows.request.packed[0]) == sent
     again = rows.request.like(*rows.buffers)
     rows.request.Free()

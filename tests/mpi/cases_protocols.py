@@ -6,6 +6,8 @@ interleavings of three or four rounds, and again without each thing that can be 
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 from cases import parameters, ranks, skip
 from exploration import Participant, ProtocolError, explore, filled, spared
@@ -25,6 +27,7 @@ from onesided.collectives.context import Context
 from onesided.collectives.halo import plan as halo_plan
 from onesided.collectives.halo.faces import Place, grid_faces, listed_faces
 from onesided.collectives.memory import find_region
+from onesided.collectives.transports import node
 
 ROUNDS = 4
 
@@ -170,18 +173,34 @@ def fill(comm, edges, method, kind, rounds=ROUNDS):
         free(memory)
 
 
-#: Who sends to whom, where the last of three ranks has a node of its own.
+#: Who sends to whom, where the last of three ranks has a node of its own, or two nodes have two.
 BETWEEN = {
     "to a node": {(2, 0), (2, 1)},
     "from a node": {(0, 2), (1, 2)},
     "and to each other": {(2, 0), (2, 1), (0, 1)},
+    "from each": {(0, 2), (1, 3)},
+    "from two": {(0, 3), (1, 2), (1, 3)},
 }
 
 
 @ranks(at_least=3, at_most=3)
-@parameters(pattern=BETWEEN, kind=["own", "plain"])
-def case_messages_of_nodes(comm, pattern, kind):
-    """One rank of a node receives what is for both."""
+@parameters(pattern=["to a node", "from a node", "and to each other"], kind=["own", "plain"],
+            way=["rank", "node"])
+def case_messages_of_nodes(comm, pattern, kind, way):
+    """One rank of a node sends, or receives, what is of, or for, both."""
+    if way == "rank" and pattern != "from a node":
+        skip("one rank sends")
+    between_nodes(comm, pattern, kind, way)
+
+
+@ranks(at_least=4, at_most=4)
+@parameters(pattern=["from each", "from two"])
+def case_messages_of_pairs_of_nodes(comm, pattern):
+    """Both: what the one sends when it has got it, the other one receives."""
+    between_nodes(comm, pattern, "own", "node")
+
+
+def between_nodes(comm, pattern, kind, way):
     size, rank, edges = comm.size, comm.rank, BETWEEN[pattern]
     out = [int((rank, peer) in edges) for peer in range(size)]
     into = [int((peer, rank) in edges) for peer in range(size)]
@@ -189,8 +208,9 @@ def case_messages_of_nodes(comm, pattern, kind):
     recv = None if kind == "own" else [np.zeros(max(sum(into), 1), np.uint8), into]
     context = Context.of(comm)
     ends = Ends(context)
-    request = Alltoallv_init(
-        comm, [send, out], recv, method="rma-node", info={"ranks_per_node": "2"})
+    with mock.patch.object(node, "PAIR", node.PAIR if way == "node" else 0):
+        request = Alltoallv_init(
+            comm, [send, out], recv, method="rma-node", info={"ranks_per_node": "2"})
     names = names_of(comm, context, ends=ends)
     me, starts = participant(names, request.transport), np.cumsum([0, *out])
     me.sends = names.of(send[: sum(out)])
@@ -201,7 +221,8 @@ def case_messages_of_nodes(comm, pattern, kind):
          for p in range(size) if into[p]}
         for t in range(request.transport.turns)
     ]  # fmt: skip
-    examine(comm, me, edges, "all" if pattern == "to a node" else "", ends.named(names))
+    needed = "all" if pattern in ("to a node", "from a node") and way == "node" else ""
+    examine(comm, me, edges, needed, ends.named(names))
     request.Free()
 
 
@@ -369,8 +390,8 @@ def case_alternate(comm, order, releases, pattern):
 
 def examine(comm, me, edges, needed="", ends=None, rounds=ROUNDS):
     """Rank 0 explores; the others learn what it found. ``needed``: "all", nothing can be left out
-    without harm, or "credits", no rank can go on without one, or before its caller is ready.
-    ``ends``: of this rank's messages."""
+    without harm (by a rank: not what MPI does with messages), or "credits", no rank can go on
+    without one, or before its caller is ready. ``ends``: of this rank's messages."""
     everyone, messages = comm.gather(me), comm.gather(ends or {})
     found, states = "", 0
     if comm.rank == 0:
@@ -384,7 +405,7 @@ def examine(comm, me, edges, needed="", ends=None, rounds=ROUNDS):
         if needed and not found:
             cells = {f"not wait for {cell}" for rank in everyone for cell in rank.grants}
             cells |= {f" {('ready', number)}" for number in range(comm.size)}
-            harmless = {words for words in spared(everyone, rounds)
+            harmless = {words for words in spared(everyone, rounds, comm.size)
                         if needed == "all" or any(words.endswith(cell) for cell in cells)}
             found = "; ".join(sorted(harmless))
     found, states = comm.bcast((found, states))

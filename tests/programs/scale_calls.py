@@ -22,6 +22,7 @@ from mpi4py import MPI  # noqa: E402
 
 from onesided import collectives, pencilfft, sparse  # noqa: E402
 from onesided.collectives import Grid, HaloExchange  # noqa: E402
+from onesided.collectives.transports.node import PAIR  # noqa: E402
 
 LENGTH = 64
 INFO = {"effort": "estimate"}
@@ -201,7 +202,8 @@ def entries(comm, table):
 
 def leaving(whole, starts, each, together):
     """By rank, the messages and bytes that leave its node where an entry goes once to so many
-    ranks ``together``, and the owners' first rows and columns are these."""
+    ranks ``together``, and the owners' first rows and columns are these. What is short between two
+    nodes one of the owners sends."""
     by_row, by_column = (
         np.searchsorted([start[i] for start in starts], place, side="right") - 1
         for i, place in enumerate((whole.row, whole.col)))
@@ -209,10 +211,18 @@ def leaving(whole, starts, each, together):
     target, column = (by_row[away] // together).astype(np.int64), whole.col[away].astype(np.int64)
     keys = np.unique(target * whole.shape[1] + column)
     owner = np.searchsorted([start[1] for start in starts], keys % whole.shape[1], side="right") - 1
-    pairs = np.unique(owner * len(starts) + keys // whole.shape[1]) // len(starts)
     count = len(starts)
+    pairs, entries = np.unique(owner * count + keys // whole.shape[1], return_counts=True)
+    owner, target = np.divmod(pairs, count)
+    sender = owner.copy()
+    for a, b in set(zip((owner // each).tolist(), target.tolist(), strict=True)):
+        among = np.flatnonzero((owner // each == a) & (target == b))
+        if together > 1 and len(among) > 1 and 8 * entries[among].sum() <= PAIR:
+            sender[among] = owner[among[(a + b) % len(among)]]
+    messages = np.unique(sender * count + target) // count
     return [{"messages": int(m), "bytes": 8 * int(n)} for m, n in zip(
-        np.bincount(pairs, minlength=count), np.bincount(owner, minlength=count), strict=True)]
+        np.bincount(messages, minlength=count), np.bincount(sender, entries, minlength=count),
+        strict=True)]  # fmt: skip
 
 
 PARTS = {"nodes": nodes, "entries": entries, "exchanges": exchanges, "halos": halos,
