@@ -15,12 +15,14 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.collectives import registry
-from onesided.collectives.agreement import largest
-from onesided.collectives.context import Context
-from onesided.collectives.hints import Hints
+from onesided.collectives import debug, progress, registry
+from onesided.collectives.agreement import agree_once, largest
+from onesided.collectives.context import Context, Resources
+from onesided.collectives.errors import OnesidedError, UnsupportedError
+from onesided.collectives.hints import MANUAL, Hints
 from onesided.collectives.operation import Operation
-from onesided.collectives.request import Request, build
+from onesided.collectives.request import Request
+from onesided.collectives.transport import Transport
 
 Info = Mapping[str, str] | MPI.Info | None
 
@@ -95,3 +97,50 @@ def initialize(
 def _again(call: Call, like: Request, *buffers: Any) -> Request:
     """Collective. The same pattern and method with other buffers."""
     return initialize(call, like.operation.context.comm, buffers, like.method, None, like)
+
+
+def build(operation: Operation, make: Callable[..., Transport]) -> Request:
+    """Collective. The request, whose transport is made by ``make``; what was made for it is given
+    back where any rank fails."""
+    context = operation.context
+    resources = Resources(context)
+    resources.keep += operation.buffers()
+    transport: Transport | None = None
+    request: Request | None = None
+    error: Exception | None = None
+    try:
+        transport = make(operation, resources)
+        request = Request(operation, transport, resources)
+        _check_progress(request)
+    except Exception as problem:
+        error = problem
+    try:
+        agree_once(context.comm, error, f"built request {operation.number}")
+    except Exception:
+        if request is not None:
+            request.retire()
+        elif transport is not None:
+            transport.forget()
+        resources.release()
+        context.in_step()
+        raise
+    if request is None:
+        raise OnesidedError("the request was not built")
+    if debug.enabled():
+        request.observe(debug.Watch(request))
+    return request
+
+
+def _check_progress(request: Request) -> None:
+    """Local. Raise :class:`UnsupportedError` where the method could not keep its promise.
+
+    A method whose rounds need calls while the program is elsewhere needs a thread that may make
+    them.
+    """
+    if request._needs_calls and request.operation.hints.progress != MANUAL:
+        if not progress.may_call_from_any_thread():
+            raise UnsupportedError(
+                f"{request.method} moves data for others between Start and Wait, for which it "
+                "needs MPI_THREAD_MULTIPLE; use mpi-persistent, or promise by info progress=manual "
+                "that no rank waits for another outside of this library's calls"
+            )

@@ -1,8 +1,7 @@
 """A round as a program: chains of steps, known at initialization, and who runs them.
 
-What a rank does in a round is a set of *chains*. A chain is a list of steps that is executed in
-order; chains do not wait for each other, so what has to be done for one peer does not hold up what
-is done for another. The steps:
+What a rank does in a round is a set of *chains*, lists of steps that are executed in order. They do
+not wait for each other, so what is done for one peer does not hold up another. The steps:
 
 =======  ==========================================================================================
 COPY     bytes from one place to another
@@ -19,9 +18,8 @@ CALL     call Python, where MPI is needed; False means: not yet, call again. A c
 
 ``Start`` executes every chain as far as it goes; ``Wait``, ``Test`` and :mod:`.progress` the rest.
 A counter (*cell*) is an aligned 64-bit integer in memory that the ranks of a node map; it only ever
-grows. A chain with a RAISE, or a CALL that serves others, still ahead of it is what makes a request
-*late*: some rank may be waiting for it. Who can help it follows from the steps: the thread of the
-compiled interpreter (:mod:`.progress`) unless a CALL is on the way to the last such step.
+grows. A RAISE, or a CALL that serves others, still ahead makes a request *late*: some rank may wait
+for it. The thread of the compiled interpreter helps unless a CALL is on the way to the last one.
 
 Two interpreters run programs, with the same verbs, states and errors: the compiled one in
 ``core/``, and the one below, reference and fallback, which ``ONESIDED_CORE=python`` chooses.
@@ -262,7 +260,7 @@ class PythonRounds:
         self._refuse_inside()
         with self._lock:
             if self._state != INACTIVE or (self._credit is not None and self._credit.busy):
-                self._refuse("started")  # another thread, or a signal handler, was faster
+                self._refuse("started")  # another thread, or a handler, was faster
             with self._unbroken():
                 self._reserve(0)
                 self._state = ACTIVE  # when it has been counted: markers look at both
@@ -346,7 +344,6 @@ class PythonRounds:
             return
         self._refuse_inside()
         with self._lock:
-            # another thread may have given the round up meanwhile
             if self._state != ACTIVE or not self._unready or in_forked_child():
                 self._refuse("told that a chunk is ready")
             self._unready = 0

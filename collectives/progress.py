@@ -463,7 +463,7 @@ def _some(
         try:
             active, complete = ask(request, status)
         except Exception:
-            if not found:
+            if not found or not _ours(request):  # MPI tells it only once
                 raise
             break  # those before are inactive by now; the next call raises it
         some |= active
@@ -485,8 +485,6 @@ def _question(verb: str, of_some: str) -> Question:
         if _ours(request):
             active = request.state in ("active", "broken")  # a broken one raises
             return active, active and bool(look(status))
-        if not isinstance(request, MPI.Prequest):  # it would be null
-            return True, bool(look(status))
         try:
             index, done = getattr(MPI.Request, of_some)([request], status)
         except (NotImplementedError, MPI.Exception) as error:

@@ -49,11 +49,10 @@ from typing import Any
 
 from mpi4py import MPI
 
-from onesided.collectives import debug, profiling, progress
-from onesided.collectives.agreement import agree, agree_once, largest
+from onesided.collectives import profiling, progress
+from onesided.collectives.agreement import agree, largest
 from onesided.collectives.context import Resources, Scoped
 from onesided.collectives.errors import (
-    OnesidedError,
     RequestError,
     UnsupportedError,
     in_forked_child,
@@ -472,11 +471,12 @@ class Request(Persistent):
             self._complete_earlier()
         if self.watch is not None:
             self.watch.before_open()
-        chunks = len(self._written)
+        chunks, opened = len(self._written), False
         try:
             if not transport.try_open(self):
                 return False
             self._open(max(chunks, 1))
+            opened = True
             for chunk in range(chunks):
                 self._written[chunk] = 0
             if self._hooked:
@@ -486,6 +486,8 @@ class Request(Persistent):
         except BaseException as error:
             if self._state == INACTIVE:  # a fence may have been passed, a message may come
                 self._open(1)
+            elif not opened:
+                raise  # what is active is of another thread, or a signal handler
             self._break(error)
             raise
         return True
@@ -620,6 +622,8 @@ class Request(Persistent):
         """What waits for other ranks before this round has begun does so after what the rounds
         before wait for: ranks may wait for these before they start this one."""
         for earlier in list(self.operation.context.ordered):
+            if earlier._unready:  # the caller fills it: nor can those behind it be completed here
+                break
             earlier.complete_early()
 
     def _earlier(self) -> list[Request]:
@@ -644,7 +648,9 @@ class Request(Persistent):
     def complete_early(self, later: Request | None = None) -> None:
         """A round of a ``later`` request is waited for, or begins: do what this one's needs, and
         stay active. Another thread may complete it, and start it again after the later one."""
-        while not self._done and (later is None or self in later._earlier()):
+        rounds = self.rounds
+        while (not self._done and self.rounds == rounds
+               and (later is None or self in later._earlier())):  # fmt: skip
             if self._unready:
                 self._inactive("completed before a later one")
             self.advance(ALL_CALLS)
@@ -670,50 +676,3 @@ class Request(Persistent):
         if self._after is not None:
             arrays = self.transport.arrays
             self._after(arrays[self._slot % len(arrays)])
-
-
-def build(operation: Operation, make: Callable[..., Transport]) -> Request:
-    """Collective. The request, whose transport is made by ``make``; what was made for it is given
-    back where any rank fails."""
-    context = operation.context
-    resources = Resources(context)
-    resources.keep += operation.buffers()
-    transport: Transport | None = None
-    request: Request | None = None
-    error: Exception | None = None
-    try:
-        transport = make(operation, resources)
-        request = Request(operation, transport, resources)
-        check_progress(request)
-    except Exception as problem:
-        error = problem
-    try:
-        agree_once(context.comm, error, f"built request {operation.number}")
-    except Exception:
-        if request is not None:
-            request.retire()
-        elif transport is not None:
-            transport.forget()
-        resources.release()
-        context.in_step()
-        raise
-    if request is None:
-        raise OnesidedError("the request was not built")
-    if debug.enabled():
-        request.observe(debug.Watch(request))
-    return request
-
-
-def check_progress(request: Request) -> None:
-    """Local. Raise :class:`UnsupportedError` where the method could not keep its promise.
-
-    A method whose rounds need calls while the program is elsewhere needs a thread that may make
-    them.
-    """
-    if request._needs_calls and request.operation.hints.progress != MANUAL:
-        if not progress.may_call_from_any_thread():
-            raise UnsupportedError(
-                f"{request.method} moves data for others between Start and Wait, for which it "
-                "needs MPI_THREAD_MULTIPLE; use mpi-persistent, or promise by info progress=manual "
-                "that no rank waits for another outside of this library's calls"
-            )

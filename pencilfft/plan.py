@@ -498,6 +498,8 @@ def _sizes(
 ) -> tuple[int, ...] | None:
     """The process grid; None where it is to be measured."""
     if grid is not None and not isinstance(grid, str):
+        if not np.iterable(grid):
+            raise PatternError(f"grid is {grid!r}, not extents for the axes, None or {AUTO!r}")
         grid = tuple(grid)
     if len(settings.shape) == 1:
         if grid not in (None, AUTO) or slab is not False:

@@ -130,6 +130,7 @@ class DistMatrix(Linear, Scoped):
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
         self._method, self._info = method, info
+        self._agreed, self._plain = set(), ()  # of a copy the first product is compared, too
         self._views: dict[tuple[bool, bool], Adjoint] = {}
         self._promoted: dict[np.dtype[Any], DistMatrix] = {}
         self._halos: dict[int, Halo] = {}
@@ -150,7 +151,6 @@ class DistMatrix(Linear, Scoped):
         with agreed(self.comm, f"with_method({method!r})"):
             self._check_alive()
         made = copy(self)
-        made._agreed, made._plain = set(), ()  # its first product is compared as every first one
         made._shares = True
         made._plan(method, info)
         return made
@@ -332,7 +332,7 @@ class DistMatrix(Linear, Scoped):
         local, pattern = self._rows, self.pattern
         data = local.data.conj() if conjugated else local.data
         if transposed:
-            a = _scipy(local, data)
+            a = stored.as_scipy(local, data)
             rows = moving.transposed_product(self.comm, a, pattern, b)
             return self.derived(rows, self.col_partition, other.col_partition)
         if not same:
@@ -341,7 +341,7 @@ class DistMatrix(Linear, Scoped):
             pattern = HaloPattern.of(self.comm, columns, other.row_partition)
             indptr = local.indptr.astype(columns.indices.dtype)
             local = Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
-        rows = moving.product(self.comm, _scipy(local, data), pattern, b)
+        rows = moving.product(self.comm, stored.as_scipy(local, data), pattern, b)
         made = self.derived(rows, self.row_partition, other.col_partition)
         if isinstance(other, Adjoint) and other.transposed and other.matrix is self:
             made.ordering = self.ordering  # rows and columns are numbered as the rows here
@@ -368,7 +368,7 @@ class DistMatrix(Linear, Scoped):
     def transposed_rows(self) -> sparse.csr_array:
         """Collective. This rank's rows of A.T, with global columns."""
         self._check_alive()
-        a = _scipy(self._rows, self._rows.data)
+        a = stored.as_scipy(self._rows, self._rows.data)
         return moving.transposed(self.comm, a, self.pattern, self.row_range[0], self.shape[0])
 
     def derived(self, rows: sparse.csr_array, own: Partition, columns: Partition) -> DistMatrix:
@@ -392,7 +392,6 @@ class DistMatrix(Linear, Scoped):
         with agreed(self.comm, "a copy of a matrix"):
             self._check_alive()
             made = copy(self)
-            made._agreed, made._plain = set(), ()
             data = values()
             made.dtype, made._shares, made.version = data.dtype, True, 0
         made._plan(self.method, self._info)
@@ -513,7 +512,7 @@ class DistMatrix(Linear, Scoped):
     def local(self) -> sparse.csr_array:
         """Local. This rank's rows with columns [owned | ghost], in the memory of the matrix."""
         self._check_alive()
-        return _scipy(self._rows, self._rows.data)
+        return stored.as_scipy(self._rows, self._rows.data)
 
     def own_block(self) -> sparse.csr_array:
         """Local. This rank's rows by its own columns, a copy; what ghosts add is left out."""
@@ -639,10 +638,10 @@ class DistMatrix(Linear, Scoped):
             if x is not None:
                 known = self._factors(x, (self._n_rows,))
                 right: Any = b.array if isinstance(b, DistVector) else b
-                if not isinstance(right, np.ndarray) or right.shape != (self._n_rows,):
-                    raise ValueError(f"b is no array of this rank's {self._n_rows} entries")
-                if not right.flags.writeable:
-                    raise ValueError("b is read-only")
+                fits = isinstance(right, np.ndarray) and right.shape == (self._n_rows,)
+                if not fits or not right.flags.writeable:
+                    raise ValueError(f"b is no array of this rank's {self._n_rows} entries to "
+                                     "be written to")
                 if not np.can_cast(self.dtype, right.dtype, casting="same_kind"):
                     raise TypeError(f"b is {right.dtype}, the matrix {self.dtype}")
         (came,) = sent_to(self.comm, self.row_partition.owners(wanted), [wanted])
@@ -705,9 +704,3 @@ class DistMatrix(Linear, Scoped):
             self.ordering.Free()
         self.kept = {}
         self._freed = True
-
-
-def _scipy(rows: Csr, data: NDArray[Any]) -> sparse.csr_array:
-    """Local. The rows with their local columns, in the same memory."""
-    parts = data, rows.indices, rows.indptr
-    return sparse.csr_array(parts, shape=(len(rows), rows.n_cols))

@@ -133,3 +133,9 @@ def diagonal_places(csr: Csr, first: int, wanted: NDArray[np.bool_]) -> NDArray[
             f"row {first + int(missing[0])} has no place on the diagonal; A.shifted(0) has them all"
         )
     return found
+
+
+def as_scipy(rows: Csr, data: NDArray[Any]) -> sparse.csr_array:
+    """Local. The rows with their local columns, in the same memory."""
+    parts = data, rows.indices, rows.indptr
+    return sparse.csr_array(parts, shape=(len(rows), rows.n_cols))

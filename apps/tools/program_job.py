@@ -18,6 +18,7 @@ import re
 import select
 import shutil
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -134,7 +135,8 @@ def main() -> None:
     try:
         job = Job(comm, mode, path, changes)
         if comm.rank == 0:
-            threading.Thread(target=_watch, args=(job, folder), daemon=True).start()
+            places = [each for each in (Path(folder), Path.cwd()) if _is_temporary(each)]
+            threading.Thread(target=_watch, args=(job, places), daemon=True).start()
         job.run()
     except Exception as error:
         said = f"{type(error).__name__}: {words(error)}"
@@ -156,17 +158,24 @@ def main() -> None:
             break
 
 
-def _watch(job: Job, folder: str) -> None:
-    """Local. End the job where its input ends in the middle of a run, and what lies in the folders
-    that nobody removes then: that of the arrays, and that in which the job was started."""
+def _is_temporary(folder: Path) -> bool:
+    """Local. Whether a folder is one of those that a benchmark makes and removes."""
+    where = folder.resolve()
+    here = Path(tempfile.gettempdir()).resolve()
+    return where.parent == here and where.name.startswith(TEMPORARY)
+
+
+def _watch(job: Job, places: Sequence[Path]) -> None:
+    """Local. End the job where its input ends in the middle of a run, and remove the folders that
+    nobody removes then: that of the arrays, and that in which the job was started."""
     ends = select.poll()
     ends.register(0, 0)  # that it is hung up is always told
     ends.poll()
-    if job.running:
-        for each in (folder, os.getcwd()):
-            if Path(each).name.startswith(TEMPORARY):
-                shutil.rmtree(each, ignore_errors=True)
-        os._exit(1)
+    while not job.running:  # the last question may have been read, and not begun
+        time.sleep(0.1)
+    for place in places:
+        shutil.rmtree(place, ignore_errors=True)
+    os._exit(1)
 
 
 def _question(comm: MPI.Intracomm) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.errors import MethodError, UnsupportedError
+from onesided.collectives.errors import MethodError, RequestError, UnsupportedError
 from onesided.collectives.partitioned.counter import Arrivals, Grouping
 from onesided.collectives.partitioned.handshake import Parameters, message_tag
 from onesided.collectives.pattern import LARGEST_PIECE
@@ -223,3 +223,10 @@ def chosen(sender: Parameters, receiver: Parameters) -> PartitionedMethod:
     if obstacle:
         raise UnsupportedError(f"{method.name}: {obstacle}")
     return method
+
+
+def as_index(value: Any, partitions: int, what: object) -> int:
+    """Local. A partition's number; :class:`RequestError` where there is no such partition."""
+    if not isinstance(value, int | np.integer) or not 0 <= value < partitions:
+        raise RequestError(f"no partition {value!r}: there are {partitions}, {what!r}")
+    return int(value)

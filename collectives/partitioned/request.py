@@ -40,6 +40,7 @@ from onesided.collectives.partitioned.channel import (
     PartitionedMethod,
     Receiver,
     Sender,
+    as_index,
     check_name,
     chosen,
 )
@@ -397,12 +398,6 @@ class PartitionedRequest(Persistent):
 _dropped: list[Any] = []
 
 
-def _as_index(value: Any, partitions: int, what: object) -> int:
-    """Local. A partition's number; :class:`RequestError` where there is no such partition."""
-    if not isinstance(value, int | np.integer) or not 0 <= value < partitions:
-        raise RequestError(f"no partition {value!r}: there are {partitions}, {what!r}")
-    return int(value)
-
 
 # -- the sending side -----------------------------------------------------------------------------
 
@@ -460,7 +455,7 @@ class PartitionedSend(PartitionedRequest):
 
     def _mark(self, partition: int) -> None:
         self._check_markable()
-        partition = _as_index(partition, self.partitions, self)
+        partition = as_index(partition, self.partitions, self)
         self._add(partition if self._compiled is None else np.array([partition], np.int64))
 
     def Pready_range(self, low: int, high: int) -> None:
@@ -472,7 +467,7 @@ class PartitionedSend(PartitionedRequest):
 
     def _mark_range(self, low: int, high: int) -> None:
         self._check_markable()
-        low, high = (_as_index(value, self.partitions, self) for value in (low, high))
+        low, high = (as_index(value, self.partitions, self) for value in (low, high))
         if low > high:
             raise RequestError(f"no partitions from {low} to {high}: {self!r}")
         self._add(np.arange(low, high + 1, dtype=np.int64))
@@ -511,7 +506,7 @@ class PartitionedSend(PartitionedRequest):
         if partitions.dtype.kind not in "iu" or partitions.ndim != 1:
             raise RequestError(f"no list of partitions: {partitions!r}")
         for value in (int(partitions.min()), int(partitions.max())):
-            _as_index(value, self.partitions, self)
+            as_index(value, self.partitions, self)
         return np.ascontiguousarray(partitions, np.int64)
 
     def _check_markable(self) -> None:
@@ -634,7 +629,7 @@ class PartitionedReceive(PartitionedRequest):
     def _arrived(self, partition: int) -> bool:
         if self._state in (BROKEN, FREED):
             self._refuse("asked for a partition")
-        index = _as_index(partition, self.partitions, self)
+        index = as_index(partition, self.partitions, self)
         if self._state != ACTIVE:
             return True
         if self._failures:

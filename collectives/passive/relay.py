@@ -21,7 +21,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.errors import BroadcastError
+from onesided.collectives.errors import BroadcastError, RequestError
 from onesided.collectives.passive.notices import FAILED, Notices
 from onesided.collectives.passive.windows import (
     Description,
@@ -207,6 +207,8 @@ class Relay:
         Raises :class:`BroadcastError` after ``patience`` seconds, and, unless the condition can
         come ``whatever_fails``, where a rank has failed.
         """
+        if self.lock._is_owned():
+            raise RequestError("a signal handler waits for broadcasts in the middle of their relay")
         backoff = Backoff(self.longest)
         limit = None if patience is None else time.monotonic() + patience
         token = object()

@@ -174,7 +174,7 @@ class OneSidedBroadcast:
             raise RequestError(f"window {wid} has been freed")
         data, place = bytes_of(buf), as_displacement(displacement)
         exposed.extents.check(place, data.size)
-        if self._turn._is_owned():
+        if self._turn._is_owned() or self._relay.lock._is_owned():
             raise RequestError("a signal handler broadcasts in the middle of a broadcast")
         with self._turn:
             self._relay.wait_for(self._relay.finished)
