@@ -312,8 +312,9 @@ class LinearOperator(Linear):
         dtype: DTypeLike = np.float64,
     ) -> None:
         """Collective. ``multiply(x, y)`` writes this rank's block of A x into y; it may be
-        Collective. Both are contiguous, (n,) or (n, k), of ``dtype`` or of a wider one, or of the
-        complex one. ``multiply_adjoint(y, x)`` does the same for A.H y.
+        Collective, so what it raises on one rank alone leaves the others waiting. Both are
+        contiguous, (n,) or (n, k), of ``dtype`` or of a wider one, or of the complex one.
+        ``multiply_adjoint(y, x)`` does the same for A.H y.
 
         Raises the same error on every rank: ``ValueError`` where partitions do not fit the
         communicator, ``TypeError`` for a dtype that products do not have, or what is no function.

@@ -21,10 +21,8 @@ from onesided.collectives import sums
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
-from onesided.sparse.adjoint import Adjoint
 from onesided.sparse.alike import block, columns
 from onesided.sparse.linear import Linear
-from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import shared_dtype, shared_width
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, preconditioner
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LEAST_SQUARES, LIMIT, Solution
@@ -119,12 +117,10 @@ class Run:
             given = [each.dtype for each in (right, guess) if each is not None and len(each)]
             dtype = np.result_type(dtype, *given)
         dtype = shared_dtype(comm, dtype)
-        known = type(getattr(made, "map", None)) is DistMatrix or isinstance(made, OfMatrix | None)
-        words = [int(rules.callback is not None), int(broken_sums(comm)),
-                 int(not isinstance(A, DistMatrix | Adjoint)), int(not known)]  # fmt: skip
-        self.calls_back, broken, *foreign = largest(comm, None, "callback", words)
-        #: Of A and of M, whether it is the caller's code on some rank.
-        self._foreign = bool(foreign[0]), bool(foreign[1])
+        # code of the caller's, which does not communicate as the product of a map does
+        foreign = not isinstance(made, OfMatrix | None) and getattr(made, "map", None) is None
+        words = [int(rules.callback is not None), int(broken_sums(comm)), int(foreign)]
+        self.calls_back, broken, self._foreign = largest(comm, None, "callback", words)
         if broken:
             drop_broken_sums(comm)
         self._hermitian = hermitian
@@ -155,7 +151,7 @@ class Run:
         self.residuals: list[float] = []
         self.reason = ""
         self.resumed = False
-        self.guarded = False, False
+        self.guarded = False
         self._trouble: Exception | None = None
         self._adjoint: Linear | None = None
 
@@ -202,12 +198,13 @@ class Run:
         return self.solution(true)
 
     def guard(self) -> None:
-        """Local. From now on errors of the caller's functions wait until all ranks hear of them."""
-        self.guarded = self._foreign
+        """Local. From now on errors of the caller's preconditioner wait until all ranks hear."""
+        self.guarded = bool(self._foreign)
 
     def hear(self) -> None:
-        """Collective. Raise on all ranks what a function of the caller's has raised on any."""
-        if any(self.guarded):
+        """Collective. Raise on all ranks what a preconditioner of the caller's has raised on any.
+        """
+        if self.guarded:
             agree(self.comm, self._trouble, self.name)
 
     def _confirmed(
@@ -270,43 +267,31 @@ class Run:
 
     def multiply(self, x: Vector, y: Vector) -> None:
         """Collective. y = A x; as vectors of a run are alike on all ranks, nothing is checked."""
-        if self.guarded[0]:
-            self._guard(functools.partial(_multiply, self.A), x, y)
-        else:
-            _multiply(self.A, x, y)
+        _multiply(self.A, x, y)
 
     def multiply_adjoint(self, x: Vector, y: Vector) -> None:
         """Collective. y = A.H x; the first one is planned."""
         if self._adjoint is None:
             self._adjoint = self.A.H
-        if self.guarded[0]:
-            self._guard(functools.partial(_multiply, self._adjoint), x, y)
-        else:
-            _multiply(self._adjoint, x, y)
+        _multiply(self._adjoint, x, y)
 
     def precondition(self, r: Vector, out: Vector) -> Vector:
         """As the preconditioner's apply; without one, ``r`` itself, and ``out`` is left alone."""
         if self.M is None:
             return r
-        if self.guarded[1]:
-            self._guard(self.M.apply, r, out)
-        else:
-            self.M.apply(r, out)
-        self.take_null_space(out)
-        return out
-
-    def _guard(self, call: Callable[[Vector, Vector], object], x: Vector, y: Vector) -> None:
-        """As ``call(x, y)``. The result of an error, of which the other ranks do not know, is no
-        number: where this rank has rows that ends the leg on all of them, and then it is raised on
-        all. It is told at once as well, as a function that communicates may leave others waiting.
-        """
         try:
-            call(x, y)
+            self.M.apply(r, out)
         except Exception as problem:
+            if not self.guarded:
+                raise
+            # no number: where this rank has rows that ends the leg on all ranks, which do not know
+            # of it. It is told at once as well: one that communicates may leave others waiting
             if self._trouble is None and self.comm.size > 1:
                 traceback.print_exception(problem)
             self._trouble = self._trouble or problem
-            y.fill(np.nan)
+            out.fill(np.nan)
+        self.take_null_space(out)
+        return out
 
     def room(self) -> Vector:
         """Local. A new vector for what the preconditioner writes; empty where there is none."""
