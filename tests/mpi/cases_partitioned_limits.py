@@ -294,7 +294,7 @@ def case_what_an_interrupt_leaves(comm, verb):
         raise AssertionError("a request was started in the middle of a call of it")
 
     if verb == "Start":
-        with mock.patch.object(requests, "_as_index", starts):
+        with mock.patch.object(requests, "as_index", starts):
             raises(RequestError, lambda: receive.Parrived(0), "in the middle of a call")
         assert receive.state == "inactive"
     if verb == "a letter":
