@@ -151,12 +151,15 @@ def shared_dtype(comm: MPI.Intracomm, kind: np.dtype[Any], counts: bool = True) 
         return np.result_type(*counted)
 
 
-def shared_width(comm: MPI.Intracomm, name: str, block: NDArray[Any]) -> int:
+def shared_width(
+    comm: MPI.Intracomm, name: str, block: NDArray[Any], error: Exception | None = None
+) -> int:
     """Collective. Of how many vectors ranks pass blocks, 0 for one, (n,); an empty list of a rank
-    without rows does not count. ``ValueError`` on every rank where they differ."""
+    without rows does not count. ``ValueError`` on every rank where they differ, and the ``error``
+    of a rank that has no block."""
     k = block.shape[1] if block.ndim == 2 else 0
     counts = block.ndim == 2 or block.size > 0
-    most, least = largest(comm, None, name, [k, -k] if counts else [0, -_MANY])
+    most, least = largest(comm, error, name, [k, -k] if counts else [0, -_MANY])
     if -least not in (most, _MANY):
         raise ValueError(f"{name}: ranks have blocks of {-least} and of {most} vectors (0: one)")
     return most

@@ -50,9 +50,7 @@ def power_iteration(
     first = start_block(A.row_range, A.dtype) if x0 is None else x0
     run = Run("power_iteration", A, first, None, Rules(rtol, atol, maxiter, callback))
     run.x[:] = run.b
-    run.guard()
     value = _power(run)
-    run.hear()
     vector: Any = run.x[:, None]
     if isinstance(x0, DistVector):
         vector = x0.like(vector, A.col_partition)

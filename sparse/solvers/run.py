@@ -405,9 +405,12 @@ def right_hand_sides(A: Linear, b: Any, x0: Any, name: str) -> int:
     ``ValueError`` on every rank where b is a block and the guess none of as many columns.
     """
     right, guess = (v.array if isinstance(v, DistVector) else v for v in (b, x0))
-    with agreed(A.comm, name):
+    error: Exception | None = None
+    try:
         right = np.asarray(right)
-    k = shared_width(A.comm, f"right-hand sides of {name}", right)
+    except Exception as problem:  # a ragged list, say
+        right, error = np.zeros(0), problem
+    k = shared_width(A.comm, f"right-hand sides of {name}", right, error)
     n = A.col_range[1] - A.col_range[0]
     with agreed(A.comm, name):
         fits = guess is None or np.shape(guess) == (n, k) or np.size(guess) == n == 0

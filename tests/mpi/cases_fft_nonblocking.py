@@ -161,6 +161,16 @@ def case_in_one_memory(comm, start, char):
             close(found, values[plan.local_slice(False)])
 
 
+@parameters(axes=[(0,), (2,), (0, 1, 2)], char="dD")
+def case_one_memory_is_no_larger_than_its_lines(comm, axes, char):
+    """Rows as long as they have to be, also where nothing is transposed."""
+    with PFFT(comm, SHAPE, axes=axes, dtype=char, in_place=True, **OPTIONS) as plan:
+        for array in (plan.forward.input_array, plan.forward.output_array):
+            ends = [abs(step) * (n - 1) for step, n in
+                    zip(array.strides, array.shape, strict=True)]
+            assert sum(ends) + array.itemsize <= 2 * array.nbytes + 1024
+
+
 @ranks(at_least=2)
 @parameters(inside=["Test", "Wait"], asked=["Test", "Wait"])
 def case_a_signal_handler_asks_for_the_transform_that_it_interrupts(comm, inside, asked):

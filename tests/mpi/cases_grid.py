@@ -375,6 +375,21 @@ def short(*_, **__):
     raise MemoryError("no memory")
 
 
+@parameters(cells=[2, 3, 9])
+def case_overlap_of_a_staggered_field(comm, cells):
+    """Every point once: the last block has one more than it has cells."""
+    grid = Grid(comm, (cells * comm.size,), halo=1)
+    u, seen = grid.zeros((), "i8", staggered=0), grid.zeros((), "i8", staggered=0)
+
+    def count(where):
+        seen[where] += 1
+
+    grid.overlap(count, u)
+    assert seen[1:-1].size == cells + (comm.rank == comm.size - 1)
+    assert (seen[1:-1] == 1).all(), seen
+    grid.Free()
+
+
 @parameters(halo=[1, 2], thin=[False, True])
 def case_overlap(comm, halo, thin):
     """Every cell once, the interior before the ghosts are needed; what is raised leaves nothing."""

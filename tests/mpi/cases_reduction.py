@@ -175,3 +175,13 @@ def case_counts_of_a_reduce_scatter_are_asked_for(comm):
         request.Wait()
     start = comm.rank * mine // 2
     assert np.array_equal(recv, comm.size * send[start : start + mine])
+
+
+@parameters(call=["Allreduce_init", "Scan_init", "Reduce_scatter_block_init"])
+def case_none_says_in_place(comm, call):
+    """As mpi4py has it, and exchanges."""
+    memory = np.ones(4 * comm.size)
+    with getattr(collectives, call)(comm, None, memory) as request:
+        request.Start()
+        request.Wait()
+    assert memory[0] == (comm.rank + 1 if call == "Scan_init" else comm.size)

@@ -257,3 +257,37 @@ def case_different_collective_calls_are_noticed(comm):
     else:
         raise AssertionError("the ranks were in different calls, and nobody noticed")
     a.request.Free()
+
+
+def told(call):
+    """The words of the PatternError that the call must raise."""
+    try:
+        call()
+    except PatternError as error:
+        return str(error)
+    raise AssertionError("it was taken")
+
+
+def case_words_that_make_no_sense(comm):
+    """Nonsense of the last rank is refused on all."""
+    last, send = comm.rank == comm.size - 1, np.zeros((2, 3))
+    info = {"compiled": "treu"} if last else {"compiled": "true"}
+    counts = [1] * comm.size
+    assert "treu" in told(lambda: Alltoallv_init(comm, [np.zeros(comm.size), counts], None,
+                                                 method="p2p", info=info))  # fmt: skip
+    box = (slice(0, 2), slice(0, 3))
+    boxes = [box if peer == (comm.rank + 1) % comm.size else None for peer in range(comm.size)]
+    rows = [0.2, 0.7] if last else [0, 1]
+    into = [box if peer == (comm.rank - 1) % comm.size else None for peer in range(comm.size)]
+    assert "not integers" in told(lambda: Alltoallw_init(
+        comm, [send, boxes], [np.zeros((2, 3)), into], method="p2p", rows=rows))  # fmt: skip
+
+
+def case_a_rank_with_nothing_gives_none(comm):
+    """As sendbuf and as recvbuf, with counts of zero."""
+    none, counts = comm.rank == comm.size - 1, [0] * comm.size
+    send = [None if none else np.zeros(0), counts]
+    recv = [None if none else np.zeros(0), counts]
+    with Alltoallv_init(comm, send, recv, method="p2p") as request:
+        request.Start()
+        request.Wait()
