@@ -13,10 +13,12 @@ import commands
 import pytest
 from mpi4py import MPI
 
+from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Report, Row, byte_count
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report import claims
-from onesided.apps.report.figures import plots
+from onesided.apps.report.figures import draw, plots
 from onesided.apps.report.result import Result
 
 SIZES = (1 << 10, 32 << 10, 128 << 10, 1 << 20, 2 << 20)
@@ -111,6 +113,30 @@ def test_rounds_of_two_files_are_no_pairs(tmp_path):
     assert one.over(other).high > 1.0
 
 
+def test_nor_are_those_of_two_cases_and_nothing_is_compared_with_itself(tmp_path):
+    path = exchanges(tmp_path, "a.json", 0.5)
+    entries = Result(path.name, json.loads(path.read_text())).timed
+    small, large = (next(e for e in entries if e.method == "mpi" and e.number("bytes") == size)
+                    for size in SIZES[:2])  # fmt: skip
+    found = large.over(small)
+    assert found.median == SIZES[1] / SIZES[0]
+    assert found.low < found.median < found.high
+
+
+def test_a_picture_replaces_its_own_images_alone(tmp_path):
+    pytest.importorskip("matplotlib")
+    others = ["x-2024-final.png", "x-3d.png", "x-.png", "xy-1.png"]
+    for name in [*others, "x-7.png"]:
+        (tmp_path / name).write_bytes(b"")
+    path = exchanges(tmp_path, "a.json", 0.5)
+    content = json.loads(path.read_text())
+    draw(str(tmp_path / "x.png"), content)
+    assert {each.name for each in tmp_path.glob("x*") if not each.stat().st_size} == set(others)
+    with pytest.raises(CommandError, match="nothing was measured"):
+        draw(str(tmp_path / "x.png"), content | {"rows": []})
+    assert len(list(tmp_path.glob("x*.png"))) > len(others)
+
+
 def test_figures_are_files_with_their_numbers(tmp_path):
     pytest.importorskip("matplotlib")
     path = exchanges(tmp_path, "a.json", 0.5)
@@ -161,12 +187,20 @@ def test_two_runs_are_compared(tmp_path):
     assert finished.code == 1, finished
     assert len(re.findall("SLOWER", finished.out)) == 2 * len(SIZES)
     assert commands.onesided("bench", "compare", str(new), str(old)).code == 0
+    assert "ran as" not in finished.out
+    more = exchanges(tmp_path, "c.json", 0.5, ranks=4)
+    content = json.loads(more.read_text())
+    content["rows"] = json.loads(old.read_text())["rows"]
+    more.write_text(json.dumps(content))
+    told = commands.onesided("bench", "compare", str(old), str(more)).out
+    assert "ran as: 2 ranks on 1 node in a.json, 4 ranks on 1 node in c.json" in told
 
 
 def test_results_are_held_against_targets(tmp_path):
     rows = [Row({"bytes": "1 KiB", "method": "auto", "memory": "slots"}, [ratio] * 7, 1e-4, 1024,
-                {"mpi": [1.0] * 7}) for ratio in (0.01, 0.9)]  # fmt: skip
-    for name, row in zip("ab", rows, strict=True):
+                {"mpi": [1.0] * 7}) for ratio in (0.01, 0.9, 0.01)]  # fmt: skip
+    rows[2].verdict = Verdict(1.0, 0.0)  # fast, and wrong
+    for name, row in zip("abc", rows, strict=True):
         folder = tmp_path / name
         folder.mkdir()
         Report("bench rounds", {}, {}, [row]).finish(
@@ -175,9 +209,12 @@ def test_results_are_held_against_targets(tmp_path):
         content = json.loads((folder / "r.json").read_text())
         content["machine"]["ranks"] = 2
         (folder / "r.json").write_text(json.dumps(content))
-    good, bad = (commands.onesided("bench", "check", str(tmp_path / name)) for name in "ab")
-    assert (good.code, bad.code) == (0, 1), (good, bad)
+    good, bad, wrong = (
+        commands.onesided("bench", "check", str(tmp_path / name)) for name in "abc"
+    )
+    assert (good.code, bad.code, wrong.code) == (0, 1, 1), (good, bad, wrong)
     assert "MISSED" in bad.out
+    assert "MISSED" in wrong.out
 
 
 def test_nothing_is_wider_than_a_phone(tmp_path):

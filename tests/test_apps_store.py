@@ -94,6 +94,10 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path):
     kept.write_text(kept.read_text().replace('"remarks"', '"marks"'))
     with pytest.raises(CommandError, match="a part cannot be read"):
         benchmark(path)
+    kept.write_text("somebody else's\n")
+    with pytest.raises(CommandError, match="is in the way"):
+        benchmark(path)
+    assert kept.read_text() == "somebody else's\n"
 
 
 def test_with_other_code_or_another_environment_it_begins_anew(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from onesided.apps.cli.report import (
     duration,
     print_rows,
     row_table,
+    shown,
 )
 from onesided.apps.cli.statistics import (
     Interval,
@@ -91,6 +92,13 @@ def test_duration(seconds, text):
 )
 def test_byte_count(number, text):
     assert byte_count(number) == text
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("init_s", "2.00 s"), ("message_bytes", "2 B"), ("messages_per_s", "2"),
+])  # fmt: skip
+def test_the_end_of_a_name_tells_the_unit(name, text):
+    assert shown(name, 2.0) == text
 
 
 def test_row_compares_and_breaks_even():
@@ -165,7 +173,9 @@ def test_defects_are_told_to_whom_they_concern():
 # -- how sure a median is --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("count", "cut"), [(1, 0), (5, 0), (6, 1), (8, 1), (9, 2), (100, 40)])
+@pytest.mark.parametrize(("count", "cut"), [
+    (1, 0), (5, 0), (6, 1), (8, 1), (9, 2), (100, 40), (1075, 505), (20000, 9861),
+])
 def test_an_interval_is_of_order_statistics_and_of_six_numbers_or_more(count, cut):
     """The binomial table of the sign test, two-sided, 5 %."""
     found = Interval.of([float(k) for k in range(1, count + 1)])

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -59,7 +61,7 @@ class Parts:
         begins anew."""
         self._report = report
         kept = path is not None and resumable(path) and comm.rank == 0
-        self._file = beside(path) if kept and path is not None else None
+        self._file = report.kept = beside(path) if kept and path is not None else None
         given, binding = dict(report.settings), circumstances(comm)["binding"]
 
         def begin() -> tuple[dict[str, Part], set[str]]:
@@ -74,6 +76,7 @@ class Parts:
                 "versions": versions(),
                 "environment": environment(),
                 "processor": processor(),
+                "inputs": [_stamp(file) for file in report.inputs],
                 "binding": binding,
             })  # fmt: skip
 
@@ -102,15 +105,22 @@ class Parts:
         return part
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        if self._file is not None:
+        if self._file is None:
+            return
+        try:
             _append(self._file, line)
+        except OSError as error:  # the file that was asked for is not this one
+            print(f"{words(error)}: what is measured is kept no longer", file=sys.stderr)
+            self._file = None
 
 
 def _begun(path: Path, settings: Mapping[str, Any]) -> tuple[dict[str, Part], set[str]]:
     """Local. The parts of a file that was begun with these settings, by name, and the names of
     those that were begun only; else a new file."""
     lines, wanted = _lines(path), json.loads(json.dumps(settings))
-    if not lines or lines[0].get(SETTINGS) != wanted:
+    if path.exists() and path.stat().st_size and not (lines and SETTINGS in lines[0]):
+        raise CommandError(f"{path} is in the way: it has no parts of a benchmark")
+    if not lines or lines[0][SETTINGS] != wanted:
         path.unlink(missing_ok=True)
         _append(path, {SETTINGS: wanted})
         return {}, set()
@@ -119,6 +129,11 @@ def _begun(path: Path, settings: Mapping[str, Any]) -> tuple[dict[str, Part], se
     except (KeyError, TypeError, ValueError) as error:
         raise CommandError(f"{path}: a part cannot be read: {words(error)}") from error
     return done, {line[BEGUN] for line in lines if BEGUN in line} - set(done)
+
+
+def _stamp(file: Path) -> list[Any]:
+    """Local. Name and content of a file that is read."""
+    return [file.name, zlib.crc32(file.read_bytes())]
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:

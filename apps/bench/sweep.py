@@ -9,6 +9,7 @@ they take turns (:mod:`onesided.apps.bench.timing`), are freed, and give a row e
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -96,6 +97,9 @@ def sweep(
     ``--seconds`` is shared by all of them. :class:`CommandError` where nothing that was asked for
     can be done here.
     """
+    names = Counter(case.name for case in cases)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise CommandError(f"two cases would be told as one: {', '.join(twice)}")
     whole = sum(case.weight for case in cases) or 1.0
     turns = options.iterations * sum(len(case.variants) for case in cases)
     report.draw = draw
@@ -120,7 +124,10 @@ def sweep(
             else:
                 among(comm, range(ranks), work)
     refused = {f"{row.method}: {row.reason}": None for row in report.rows if row.reason}
-    done = any(row.times and row.method != BASELINE for row in report.rows)
+    asked = str(options.comm).split(",")
+    opponents = {BASELINE}.union(*(case.against for case in cases))
+    done = any(row.times and (row.method in asked or row.method not in opponents)
+               for row in report.rows)
     if comm.bcast(bool(refused) and not done):
         raise CommandError("; ".join(comm.bcast(list(refused))))
 
@@ -171,7 +178,7 @@ def _prepared(comm: MPI.Intracomm, make: Make, labels: Labels) -> _Ready:
         variant, taken = clocked(comm, partial(make, labels))
     except (UnsupportedError, ResourceError, MPIError, ForeignError) as error:
         return _Ready(labels, reason=words(error))
-    return _Ready(labels, variant, [taken])
+    return _Ready(labels, variant, [max(0.0, taken - variant.extra)])
 
 
 def _set_up_again(
@@ -209,8 +216,10 @@ def _rows(
     against: dict[str, Any] = {}
     for each in ready:
         name = _name(each.labels)
-        if each.labels.get(METHOD) in case.against and name in found.times:
-            against.setdefault(each.labels[METHOD], found.times[name])
+        method, times = each.labels.get(METHOD), found.times.get(name)
+        if method in case.against and times is not None:  # the best of those of one name
+            best = against.get(method)
+            against[method] = times if best is None else min(best, times, key=median)
     rows = []
     for each in ready:
         labels, name = {**case.labels, **each.labels}, _name(each.labels)

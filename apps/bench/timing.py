@@ -30,6 +30,8 @@ from numpy.typing import NDArray
 
 from onesided.apps.cli.failures import by_rank_0
 from onesided.apps.cli.statistics import Verdict, worst
+from onesided.collectives import sums
+from onesided.sparse.solvers.space import Space
 
 Made = TypeVar("Made")
 
@@ -53,8 +55,8 @@ def unchecked(why: str) -> Unchecked:
     return Unchecked(why)
 
 
-#: A verdict on what a variant brings about. Collective.
-Check = Callable[[], Verdict] | Unchecked
+#: A verdict on what a variant brings about, or None where nothing can be said. Collective.
+Check = Callable[[], Verdict | None] | Unchecked
 
 
 def nothing() -> None:
@@ -80,7 +82,8 @@ class Variant:
     ``steps``: how many iterations the last calls were, each of whose times is told.
 
     ``used``: the method that ``auto`` chose; ``set_up``: whether making it is a set-up that has to
-    pay, or the seconds of that; ``metrics``: what else its row tells.
+    pay, or the seconds of that; ``extra``: seconds of making it that went into data and checks, the
+    same on all ranks; ``metrics``: what else its row tells.
     """
 
     call: Callable[[], object]
@@ -99,6 +102,7 @@ class Variant:
     steps: Callable[[], float] = _one
     used: str = ""
     set_up: bool | float = True
+    extra: float = 0.0
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -185,7 +189,8 @@ def _check(variants: Sequence[Variant], found: Timings) -> None:
         if not isinstance(each.check, Unchecked):
             before = found.verdicts.get(each.name)
             verdict = each.check()
-            found.verdicts[each.name] = verdict if before is None else worst([before, verdict])
+            if verdict is not None:
+                found.verdicts[each.name] = verdict if before is None else worst([before, verdict])
 
 
 def _warmed_up(comm: MPI.Intracomm, variants: Sequence[Variant]) -> NDArray[Any]:
@@ -334,12 +339,23 @@ class Stopwatch:
             setattr(holder, name, self.timed(getattr(holder, name)))
 
 
+def rounds_of(*requests: Any) -> Callable[[], float]:
+    """Local. What tells the seconds that rounds of these requests took in Start and Wait, also
+    those that compiled code started; they count in a block of ``profile()``.
+    """
+    return lambda: float(sum(each.in_start + each.in_wait for each in requests))
+
+
+def sums_of_solvers(comm: MPI.Intracomm, dtype: np.dtype[Any]) -> Any:
+    """Collective. The request by which solvers sum over the ranks of a communicator."""
+    return sums(comm, *Space(comm, 0, dtype).wanted).request
+
+
 class WatchedComm(MPI.Intracomm):
     """The same communicator, whose collective calls of arrays are under a watch."""
 
     def __new__(cls, comm: MPI.Intracomm, stopwatch: Stopwatch) -> WatchedComm:
         made: WatchedComm = super().__new__(cls, comm)
         plain = MPI.Intracomm(comm)
-        made.Allreduce = stopwatch.timed(plain.Allreduce)  # type: ignore[method-assign]
         made.Alltoallw = stopwatch.timed(plain.Alltoallw)  # type: ignore[method-assign]
         return made

@@ -45,7 +45,7 @@ def replace_file(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
         return
     path = path.resolve()
-    new = path.with_name(path.name + ".new")
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         new.write_text(text, encoding="utf-8")
         os.replace(new, path)

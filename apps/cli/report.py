@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from onesided.apps.cli.failures import by_rank_0
-from onesided.apps.cli.files import beside, replace_file, resumable
+from onesided.apps.cli.files import replace_file
 from onesided.apps.cli.machine import Layout, circumstances, facts, library, versions
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
@@ -64,7 +64,8 @@ def shown(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        kind = duration if name.endswith("_s") else byte_count if name.endswith("bytes") else number
+        seconds = name.endswith("_s") and not name.endswith("_per_s")
+        kind = duration if seconds else byte_count if name.endswith("bytes") else number
         return kind(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {shown(str(key), each)}" for key, each in value.items())
@@ -341,6 +342,8 @@ class Report:
     across: str = ""
     by: str = ""
     baseline: str = BASELINE
+    inputs: Sequence[Path] = ()
+    kept: Path | None = None
     draw: Callable[[str, Mapping[str, Any]], object] = lambda path, content: None
 
     @property
@@ -362,17 +365,17 @@ class Report:
         title = f"onesided {self.command}: {library()}, {Layout.of(comm)}"
 
         def tell() -> None:
+            content = self._content(place)
+            if options.json is not None:  # first: what follows may fail, and the work is done
+                write_json(options.json, content)
+            if not interrupted and self.kept is not None:
+                self.kept.unlink(missing_ok=True)
             if options.format == TABLE:
                 self._show(console(), title)
             else:
                 print_rows(self.rows, options.format)
-            content = self._content(place)
             if options.picture is not None:
                 self.draw(options.picture, _whole(content))
-            if options.json is not None:
-                write_json(options.json, content)
-                if not interrupted and resumable(options.json):
-                    beside(options.json).unlink(missing_ok=True)
 
         by_rank_0(comm, tell)
 

@@ -72,13 +72,13 @@ class Interval:
 
 def _outside(count: int) -> int:
     """Local. How many of so many numbers at each end are beyond the interval, its end included."""
-    chance, cut = 0.5**count, 0
-    below = chance
-    while below <= TAIL:
-        cut += 1
-        chance *= (count - cut + 1) / cut
-        below += chance
-    return cut
+    first = max(0, int(count / 2 - 6 * math.sqrt(count)))  # what is before it has no chance
+    whole, below = math.lgamma(count + 1) - count * math.log(2), 0.0
+    for cut in range(first, count):
+        below += math.exp(whole - math.lgamma(cut + 1) - math.lgamma(count - cut + 1))
+        if below > TAIL:
+            return cut
+    return 0
 
 
 def paired(times: Sequence[float], others: Sequence[float]) -> list[float]:

@@ -17,14 +17,14 @@ from scipy import sparse
 
 from onesided.apps.bench.selection import hints
 from onesided.apps.bench.sweep import Labels, Make
-from onesided.apps.bench.timing import Stopwatch, Variant, WatchedComm, clocked
+from onesided.apps.bench.timing import Stopwatch, Variant, clocked, rounds_of, sums_of_solvers
 from onesided.apps.cli.failures import CommandError, from_rank_0
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.miniapps.halos import Need, Ways
 from onesided.apps.miniapps.stages import Stage, counts, run_stages, stages
-from onesided.collectives import agreed
+from onesided.collectives import agreed, profile
 from onesided.sparse import DistMatrix, Linear, Partition, cg
 from onesided.sparse.halo import Ghosts
 from onesided.sparse.solvers import Solution
@@ -145,14 +145,14 @@ def _opened(
     if options.verify:
         expected = from_rank_0(comm, lambda: alone(equations, options.iterations))
     info = hints(options)
+    stack.enter_context(profile(comm))
 
     def make(labels: Labels) -> Variant:
         halo = ways[labels[METHOD]](Need(comm, matrix.pattern, matrix.dtype, info))
         operator = Operator(matrix, halo)
-        exchange, product, sums = Stopwatch(), Stopwatch(), Stopwatch()
+        exchange, product = Stopwatch(), Stopwatch()
         exchange.watch(halo, "start", "finish")
         product.watch(operator, "multiply")
-        operator.comm = WatchedComm(comm, sums)
         found: list[Solution] = []
 
         def solve(most: int) -> None:
@@ -169,6 +169,7 @@ def _opened(
                 error = max(error, compared(norms, expected) / TOLERANCE)
             return Verdict(float(error), 1.0)
 
+        sums = rounds_of(sums_of_solvers(comm, matrix.dtype))
         return Variant(
             partial(solve, options.iterations), check, first=nothing_more, free=operator.Free,
             parts={"exchange": exchange, "product": lambda: product() - exchange(), "sums": sums},

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.selection import BASELINE, chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.timing import Stopwatch, Variant, WatchedComm
-from onesided.apps.cli.failures import CommandError
+from onesided.apps.bench.timing import Variant, rounds_of, sums_of_solvers
+from onesided.apps.cli.failures import CommandError, by_rank_0
 from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict, conclusion
@@ -27,6 +27,7 @@ from onesided.apps.tools.fft import COMMUNICATION, PEER, transform_case
 from onesided.apps.tools.petsc import Petsc, cg_question, residual_question
 from onesided.apps.tools.rowblock import RowBlock
 from onesided.apps.tools.spmv import PETSC, grid, halo_setup, vector
+from onesided.collectives import profile
 from onesided.sparse import DistMatrix, cg
 from onesided.sparse.solvers import Solution
 
@@ -87,6 +88,7 @@ def _opened(
     if block.shape[0] != block.shape[1]:
         raise CommandError(f"--matrix {options.matrix}: it is {block.shape}, not square")
     maker = block.maker(comm, hints(options))
+    stack.enter_context(profile(comm))
 
     def make(labels: Labels) -> Variant:
         name = labels[METHOD]
@@ -102,15 +104,13 @@ def _gradient(comm: MPI.Intracomm, name: str, matrix: DistMatrix, steps: int) ->
     b = vector(*matrix.row_range, matrix.dtype)
     setup = halo_setup(comm, matrix)
     _solution(matrix, b, steps)  # an error of what was asked for comes here
-    stopwatch = Stopwatch()
-    stopwatch.watch(matrix.halo, "start", "finish")
-    matrix.comm = WatchedComm(matrix.comm, stopwatch)
+    communication = rounds_of(matrix.halo.request, sums_of_solvers(comm, matrix.dtype))
 
     def check() -> Verdict:
         return Verdict(_error(comm, matrix, b, _solution(matrix, b, steps)), TOLERANCE)
 
     return Variant(
-        partial(_solution, matrix, b, steps), check, parts={COMMUNICATION: stopwatch},
+        partial(_solution, matrix, b, steps), check, parts={COMMUNICATION: communication},
         free=matrix.Free, set_up=setup, used="" if matrix.method == name else matrix.method,
     )  # fmt: skip
 
@@ -141,9 +141,8 @@ def _petsc(comm: MPI.Intracomm, block: RowBlock, steps: int) -> Variant:
 
     def check() -> Verdict:
         """Compare the residual that it comes to, computed anew, with that of its recurrence."""
-        if comm.rank == 0:
-            job.run(asked)
-            job.run(residual_question())
+        for question in (asked, residual_question()):
+            by_rank_0(comm, partial(job.run, question))
         (error,) = job.times(residual_question(), 1)
         return Verdict(error, TOLERANCE)
 

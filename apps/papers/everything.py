@@ -117,7 +117,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         finally:
             while series.waiting:
                 series.tell(series.waiting[0], Ended(LEFT_OUT, 0.0, "interrupted"))
-            series.report.finish(comm, options, interrupted=interrupted)
+            series.report.finish(comm, options, interrupted=interrupted or series.failures > 0)
         if not options.only:
             series.last(REPORT)
     return FAILED if series.failures else 0

@@ -79,7 +79,8 @@ def exchange_case(
     """
     plain = [BASELINE, *([MEMCPY, MEMCPY_IN_TURN] if copies else [])]
     variants = [{METHOD: name, "memory": PLAIN} for name in plain]
-    variants += [{METHOD: name, "memory": place} for place in options.memory for name in methods]
+    variants += [{METHOD: name, "memory": place} for place in options.memory
+                 for name in methods if name not in plain]
     return Case(
         labels, variants, partial(_opened, problem, options), ranks,
         (BASELINE, MEMCPY) if copies else (BASELINE,), options.repeats, region,

@@ -25,7 +25,7 @@ from onesided.apps.bench.selection import named
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.team import Team
-from onesided.apps.bench.timing import Variant, nothing
+from onesided.apps.bench.timing import Variant, clocked, nothing
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import ALL, Options, size
 from onesided.apps.cli.report import Report, byte_count, duration
@@ -487,7 +487,7 @@ def _ready(
             made.append(way.make(lane))
         works = [marks(made[0], marking, each) for each in shares]
         round_ = Round(made[0], team, [work for work in works if work is not None])
-        _, pace = checks.wrong(round_)
+        (_, pace), extra = clocked(lane.comm, partial(checks.wrong, round_))
         if FEW * pace > share / 2:
             left = f"the {duration(share)} that --seconds leaves"
             raise UnsupportedError(f"rounds take too long for {left}")
@@ -504,7 +504,7 @@ def _ready(
         return RANKS * round_.ready if lane.is_sender else 0.0
 
     return Variant(round_, check, warm_up=WARM, parts={READY: ready}, free=made[0].free,
-                   metrics={"bytes": lane.message.size, "partition_bytes":
+                   extra=extra, metrics={"bytes": lane.message.size, "partition_bytes":
                             lane.message.size // lane.partitions})  # fmt: skip
 
 

@@ -340,7 +340,10 @@ class TwoSided(Transfer):
              for slot, place in layout.places(0) if peers]
             for memory, peers in ((sends, route.outgoing), (receives, route.incoming))
         )  # fmt: skip
-        self._pair = tuple((each.data[:size], size, MPI.BYTE) for each in (sends, receives))
+        self._pair = [
+            [(memory.data[place : place + size], size, MPI.BYTE) for _, place in layout.places(0)]
+            for memory in (sends, receives)
+        ]
         self._exchange = self._together if many else self._there_and_back
 
     def call(self) -> None:
@@ -356,14 +359,11 @@ class TwoSided(Transfer):
 
     def _there_and_back(self) -> None:
         mine, theirs = self._pair
-        if self._route.outgoing:
-            peer = self._route.outgoing[0]
-            self._comm.Send(mine, peer)
-            self._comm.Recv(theirs, peer)
-        else:
-            peer = self._route.incoming[0]
-            self._comm.Recv(theirs, peer)
-            self._comm.Send(mine, peer)
+        first = bool(self._route.outgoing)
+        (peer,) = self._route.outgoing or self._route.incoming
+        for sends in (first, not first):
+            for buffer in mine if sends else theirs:
+                (self._comm.Send if sends else self._comm.Recv)(buffer, peer)
 
     def free(self) -> None:
         """Collective."""
@@ -376,8 +376,9 @@ class TwoSided(Transfer):
 # -- the command ----------------------------------------------------------------------------------
 
 REMARK = (
-    "A time is that of an epoch, by the slowest rank; latency of two-sided messages: half of a "
-    "message and its answer. GB/s: bytes that a rank sends; messages_per_s: those of a rank. "
+    "A time is that of an epoch, by the slowest rank; latency of two-sided messages: half of "
+    "messages, one for each thread, and their answers. GB/s: bytes that a rank sends; "
+    "messages_per_s: messages of a rank. "
     "lock_all flushes after each message where rates are measured, as in paper 002."
 )
 
@@ -409,14 +410,16 @@ def _opened(
     pattern: Pattern, size: int, threads: int, comm: MPI.Intracomm, stack: ExitStack
 ) -> Make:
     """Collective. The layout of a size, and what makes a transfer."""
-    route = pattern.route(comm.rank, comm.size)
-    slots = comm.allreduce(route.slots, op=MPI.MAX)
-    room = MOST_WINDOW // (slots * threads * size)
-    messages = max(1, min(MESSAGES, room)) if pattern.many else 1
 
     def make(labels: Labels) -> Variant:
+        route = pattern.route(comm.rank, comm.size)  # refused on all ranks, or on none
+        slots = comm.allreduce(route.slots, op=MPI.MAX)
+        room = MOST_WINDOW // (slots * threads * size)
+        messages = max(1, min(MESSAGES, room)) if pattern.many else 1
         two_sided = labels[METHOD] == TWO_SIDED
-        layout = Layout(slots, 1 if two_sided else threads, messages, size)
+        layout = Layout(slots, threads, messages, size)
+        if two_sided:  # the main thread has the messages of all
+            layout = Layout(slots, 1, threads * messages, size)
         transfer: Transfer
         if two_sided:
             transfer = TwoSided(comm, route, layout, many=pattern.many)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Picture
 from onesided.apps.cli.report import BASELINE, METHOD, byte_count, duration, number
 from onesided.apps.report.result import Entry, Result, known, part
@@ -318,8 +319,11 @@ MARKS = "os^Dv<>P*X"
 
 def save(path: str, plots: Sequence[Plot]) -> None:
     """Local. One image, or several with numbers in their names; those of a run before go."""
+    if not plots:
+        raise CommandError(f"{path}: nothing was measured that could be drawn")
     file = Path(path)
-    for old in file.parent.glob(f"{file.stem}-[0-9]*{file.suffix}"):
+    numbered = re.compile(rf"{re.escape(file.stem)}-[1-9][0-9]?{re.escape(file.suffix)}")
+    for old in [each for each in file.parent.iterdir() if numbered.fullmatch(each.name)]:
         old.unlink()
     file.unlink(missing_ok=True)
     for number_, plot in enumerate(plots, 1):

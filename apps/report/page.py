@@ -249,7 +249,7 @@ def _cells(entry: Entry) -> dict[str, str]:
         found["verified"] = "yes" if entry.values["verified"] else "WRONG"
     plain = part(entry.values, "metrics").items()
     return found | {
-        re.sub(r"_(s|bytes)\Z", "", name).replace("_", " "): shown(name, value)
+        re.sub(r"(?<!_per)_(s|bytes)\Z", "", name).replace("_", " "): shown(name, value)
         for name, value in plain if not isinstance(value, dict | list)
     }  # fmt: skip
 

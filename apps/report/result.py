@@ -18,6 +18,8 @@ OTHERS: Mapping[str, type] = {
     "machine": dict, "circumstances": dict, "pattern": dict, "rows": list, "remarks": list,
     "verdicts": dict,
 }  # fmt: skip
+#: Labels by which those differ that take turns.
+VARIANT = (METHOD, "memory", "op", "order", "marked")
 WORDS: Mapping[type, str] = {str: "text", dict: "object", list: "list"}
 
 
@@ -80,17 +82,23 @@ class Entry:
         return [time for time in every if time is not None and time > 0]
 
     def over(self, other: Entry) -> Interval | None:
-        """The time over that of another: by rounds, where both are of one file and took part in
-        the same; None where one is missing."""
-        if other.method in part(self.values, "ratios"):
+        """The time over that of another: by rounds, where both are of one case of one file and
+        took part in the same; None where one is missing."""
+        near = self.file == other.file and self.case == other.case
+        if near and self.method != other.method in part(self.values, "ratios"):
             return self.interval(other.method)
         mine, theirs = self.times, other.times
         if not mine or not theirs:
             return None
         same = self.values.get("times_step") == other.values.get("times_step")
-        if self.file == other.file and same and len(mine) == len(theirs):
+        if near and same and len(mine) == len(theirs):
             return Interval.of(paired(mine, theirs))
         return Interval.quotient(mine, theirs)
+
+    @property
+    def case(self) -> Mapping[str, str]:
+        """The labels that all have who took turns with this one."""
+        return {name: text for name, text in self.labels.items() if name not in VARIANT}
 
     def label(self, name: str) -> str:
         """A label, or an empty text."""

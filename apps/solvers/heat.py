@@ -377,10 +377,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     wanted = ways_of(options.comm, known, REFERENCE)
     check_checkpoint(options)
     problem, done = start_of(comm, options)
-    rounds = min(options.repeats, options.steps)
-    steps = options.save_every or max(1, options.steps // rounds)
-    rounds = max(1, options.steps // steps)
-    pattern = {**_facts(problem), "steps": rounds * steps, "ranks": comm.size}
+    steps = options.save_every or max(1, options.steps // options.repeats)
+    steps = min(steps, options.steps)
+    rounds = options.steps // steps
+    pattern = {**_facts(problem), "steps": options.steps, "ranks": comm.size}
     report = Report("heat", options.settings(), pattern, remarks=[REMARK], baseline=REFERENCE)
 
     def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
@@ -433,8 +433,10 @@ def _opened(
             one.state[...] = start
 
         def after() -> None:
+            if one.steps == rounds * steps:  # what is left are too few to be timed
+                one.advance(options.steps - one.steps)
             one.pause()
-            due = options.save_every is not None or one.steps == rounds * steps
+            due = options.save_every is not None or one.steps == options.steps
             if leads and due and options.checkpoint is not None:
                 _save(grid, one, done, options.checkpoint)
 

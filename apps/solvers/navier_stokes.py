@@ -332,7 +332,7 @@ def _alone(
             for _ in range(steps):
                 alone.step(begin.dt)
             whole = np.asarray(alone.velocity_hat)
-            apart = [np.max(np.abs(each - whole[:, *at[-3:]])) for at, each in blocks]
+            apart = [np.max(np.abs(each - whole[:, *at[-3:]]), initial=0.0) for at, each in blocks]
             return float(np.max(apart)) / float(np.max(np.abs(whole)))
         finally:
             alone.destroy()

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.selection import BASELINE, chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.timing import Variant
+from onesided.apps.bench.timing import Variant, clocked
 from onesided.apps.cli.failures import CommandError, from_rank_0
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report, Row
@@ -309,9 +309,13 @@ def _opened(options: Options, level: Level, comm: MPI.Intracomm, stack: ExitStac
 
     def make(labels: Labels) -> Variant:
         plan = planned(comm, options, level.axes, labels[METHOD])
-        if not shared:
-            shared.append(Equation(plan, level.axes, options.eigenvalues))
-        equation = shared[0]
+
+        def begun() -> Equation:
+            if not shared:
+                shared.append(Equation(plan, level.axes, options.eigenvalues))
+            return shared[0]
+
+        equation, extra = clocked(comm, begun)
         solve = equation.solver(plan)
         metrics: dict[str, Any] = {"bytes": exchanged_bytes(comm, plan)}
         where = plan.local_slice(False)
@@ -327,7 +331,7 @@ def _opened(options: Options, level: Level, comm: MPI.Intracomm, stack: ExitStac
                 verdicts.append(Verdict(apart, level.rounding))
             return worst(verdicts)
 
-        return Variant(solve, check, free=plan.destroy, metrics=metrics,
+        return Variant(solve, check, free=plan.destroy, metrics=metrics, extra=extra,
                        used=used_method(plan, labels[METHOD]))  # fmt: skip
 
     return make

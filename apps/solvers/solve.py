@@ -78,19 +78,18 @@ def run_methods(
             def run() -> None:
                 found[:] = [call()]
 
-            def check() -> Verdict:
+            def check() -> Verdict | None:
                 if not found:
-                    return Verdict(0.0, 0.0)
+                    return None
                 (solution,) = found
                 metrics.update(steps=solution.iterations, end=solution.reason)
                 outcomes[method] = {
                     "converged": solution.converged, "iterations": solution.iterations,
                     "reason": solution.reason, "residuals": solution.residuals.tolist(),
                 }  # fmt: skip
-                judged = verdict(matrix, solution) if solution.converged else None
                 if leads:
                     ended(matrix, solution)
-                return Verdict(0.0, 0.0) if judged is None else judged
+                return verdict(matrix, solution) if solution.converged else None
 
             def free() -> None:
                 done()

@@ -24,7 +24,14 @@ from numpy.typing import NDArray
 from onesided.apps.bench.selection import BASELINE, chosen, hints
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.timing import WARM, Stopwatch, Variant, WatchedComm, unchecked
+from onesided.apps.bench.timing import (
+    WARM,
+    Stopwatch,
+    Variant,
+    WatchedComm,
+    clocked,
+    unchecked,
+)
 from onesided.apps.cli.failures import from_rank_0, words
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report, byte_count
@@ -267,11 +274,16 @@ def _opened(
     def ours(labels: Labels) -> Variant:
         name, order = labels[METHOD], labels.get("order", "C")
         plan = planned(comm, options, shape, name, order)
-        if order not in shared:
-            source = random_input(comm, newDistArray(plan, False))
-            check = FourierCheck(comm, plan, source) if verify else None
-            shared[order] = source, newDistArray(plan, True), newDistArray(plan, False), check
-        source, spectrum, back, check = shared[order]
+
+
+        def arrays() -> tuple[Any, Any, Any, Any]:
+            if order not in shared:
+                source = random_input(comm, newDistArray(plan, False))
+                check = FourierCheck(comm, plan, source) if verify else None
+                shared[order] = source, newDistArray(plan, True), newDistArray(plan, False), check
+            return shared[order]
+
+        (source, spectrum, back, check), extra = clocked(comm, arrays)
         parts = {name: Stopwatch() for name in ((COMMUNICATION,) if apart else DIRECTIONS)}
         calls = partial(plan.forward, source, spectrum), partial(plan.backward, spectrum, back)
         if apart:
@@ -281,7 +293,7 @@ def _opened(
             _both(calls, () if apart else tuple(parts.values())),
             unchecked("without --verify") if check is None else partial(check, plan),
             warm_up=WARM, free=plan.destroy, used=used_method(plan, name), parts=parts,
-            metrics={
+            extra=extra, metrics={
                 "bytes": exchanged_bytes(comm, plan), "kernel": plan.backend,
                 "grid": "x".join(str(sub.size) for sub in plan.subcomm),
             },
@@ -323,11 +335,16 @@ def _peer(
     try:
         plan = library.PFFT(comm, tuple(shape), dtype=options.dtype, grid=options.process_grid,
                             backend=kernel)  # fmt: skip
-        array = plan.forward.input_array
-        random_input(comm, array)
-        check = FourierCheck(comm, plan, np.array(array), library.newDistArray)
-        plan.forward()
-        plan.backward()
+
+        def checked() -> FourierCheck:
+            array = plan.forward.input_array
+            random_input(comm, array)
+            check = FourierCheck(comm, plan, np.array(array), library.newDistArray)
+            plan.forward()
+            plan.backward()
+            return check
+
+        check, extra = clocked(comm, checked)
     except Exception as error:  # alike on all ranks: a dtype or a shape that it has not
         why = f"it has not {options.dtype} of this shape ({words(error)})"
         raise UnsupportedError(why) from error
@@ -337,7 +354,7 @@ def _peer(
             transfer.comm = WatchedComm(transfer.comm, parts[COMMUNICATION])
     call = _both((plan.forward, plan.backward), () if apart else tuple(parts.values()))
     return Variant(call, partial(check, plan), warm_up=WARM, free=plan.destroy, parts=parts,
-                   metrics={"kernel": kernel})  # fmt: skip
+                   extra=extra, metrics={"kernel": kernel})  # fmt: skip
 
 
 def _fftw_mpi(

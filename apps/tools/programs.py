@@ -46,6 +46,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     changes = [f"{name}={value}" for name, value in options.set]
     report = Report("bench programs", options.settings(), {"ranks": comm.size}, remarks=[REMARK],
                     baseline=AS_IS)  # fmt: skip
+    report.inputs = files
     cases = [
         Case({"program": file.stem}, [{METHOD: mode} for mode in MODES],
              partial(_opened, file, changes), against=(AS_IS,))
@@ -88,12 +89,13 @@ def _opened(file: Path, changes: list[str], comm: MPI.Intracomm, stack: ExitStac
             by_rank_0(comm, partial(job.run, question))
             return job.times(question, 1)[0]
 
-        def check() -> Verdict:
+        def check() -> Verdict | None:
             ask("run")
             ask("keep")
             theirs, ours = (folder / f"{each}-{comm.rank}.npz" for each in (AS_IS, mode))
-            mine = _difference(theirs, ours)
-            return Verdict(float(np.max(comm.allgather(mine))), TOLERANCE)  # NaN stays
+            found = comm.allgather(_difference(theirs, ours))
+            told = [each for each in found if each is not None]
+            return Verdict(float(np.max(told)), TOLERANCE) if told else None  # NaN stays
 
         compared: Check = check
         metrics = {}
@@ -112,11 +114,14 @@ def _opened(file: Path, changes: list[str], comm: MPI.Intracomm, stack: ExitStac
     return make
 
 
-def _difference(theirs: Path, ours: Path) -> float:
-    """Local. The largest difference of two arrays of one name, relative to the largest number."""
+def _difference(theirs: Path, ours: Path) -> float | None:
+    """Local. The largest difference of two arrays of one name, relative to the largest number;
+    None where the program left none."""
     with np.load(theirs) as one, np.load(ours) as other:
         if set(one.files) != set(other.files):
             return np.inf
+        if not one.files:
+            return None
         sizes = {name: float(np.abs(one[name]).max(initial=0.0)) for name in one.files}
         least = SMALL * max(sizes.values(), default=0.0) or 1.0
         worst = 0.0

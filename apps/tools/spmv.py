@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.selection import BASELINE, chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.timing import STEADY, WARM, Variant, repeats, unchecked
+from onesided.apps.bench.timing import MOST_REPEATS, STEADY, WARM, Variant, unchecked
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import on_rank_0, reading
@@ -43,6 +43,7 @@ REMARK = (
     "An iteration is one product. GB/s: bytes of the matrix, its indices and the vectors that all "
     "ranks read and write, per second. Set-up: initializing and freeing the halo's request."
 )
+TRIALS = 3  # products of PETSc that tell how long one takes
 FOLDER = "ONESIDED_MATRICES"  # the variable that names a folder of matrices
 GRIDS, MESH = (64, 100), 1_000_000  # points along an edge; triangles
 
@@ -126,9 +127,11 @@ def run_bench(comm: MPI.Intracomm, options: Options) -> int:
     names = [*chosen(options.comm), SCIPY, PETSC]
     report = Report("bench spmv", options.settings(), {"ranks": comm.size, "matrices": {}},
                     remarks=[BENCH_REMARK], by="matrix")  # fmt: skip
+    found = matrices(comm, options)
+    report.inputs = [make.keywords["path"] for make in found.values() if "path" in make.keywords]
     cases = [
         product_case({"matrix": name}, names, partial(_opened, make, options))
-        for name, make in matrices(comm, options).items()
+        for name, make in found.items()
     ]
     sweep(comm, options, report, cases, "multiplying")
     verdicts = [row.verdict for row in report.rows if row.verdict is not None]
@@ -136,9 +139,7 @@ def run_bench(comm: MPI.Intracomm, options: Options) -> int:
     return report.end(comm, options)
 
 
-def matrices(
-    comm: MPI.Intracomm, options: Options
-) -> dict[str, Callable[[MPI.Intracomm], RowBlock]]:
+def matrices(comm: MPI.Intracomm, options: Options) -> dict[str, partial[RowBlock]]:
     """Collective. By name what makes this rank's rows: files, and made ones.
 
     :class:`.CommandError` on every rank for a file that is not there.
@@ -154,10 +155,12 @@ def matrices(
             path.open("rb").close()
         return found
 
-    made: dict[str, Callable[[MPI.Intracomm], RowBlock]] = {
-        re.sub(r"\.\w+(\.gz)?\Z", "", path.name): partial(_of_file, path=path)
-        for path in from_rank_0(comm, find)
-    }
+    made: dict[str, partial[RowBlock]] = {}
+    for path in from_rank_0(comm, find):
+        name = re.sub(r"\.\w+(\.gz)?\Z", "", path.name)
+        if name in made:
+            raise CommandError(f"two matrices have the name {name}")
+        made[name] = partial(_of_file, path=path)
     for points in options.shape or (() if options.matrices else GRIDS):
         made[f"27-point {points}^3"] = partial(grid, points)
     if options.mesh is None:
@@ -202,7 +205,10 @@ def _petsc(comm: MPI.Intracomm, block: RowBlock, every: NDArray[Any]) -> Variant
     """Collective. PETSc's, by its own clock, which does not see the question and the answer."""
     job = Petsc(comm, block, every)
     trial = question(1, 0.0)
-    asked = question(repeats(comm, partial(job.run, trial), STEADY, on_root=True), WARM)
+    for _ in range(TRIALS):
+        by_rank_0(comm, partial(job.run, trial))
+    count = round(STEADY / max(min(job.times(trial, TRIALS)), 1e-9))
+    asked = question(max(1, min(MOST_REPEATS, count)), WARM)
     why = unchecked("its product has been compared with SciPy's of the same rows")
     facts = {name: job.facts[name] for name in ("type", "version", "types")}
     return Variant(partial(job.run, asked), why, on_root=True, own=partial(job.times, asked),
