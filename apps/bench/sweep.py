@@ -124,7 +124,7 @@ def sweep(
             else:
                 among(comm, range(ranks), work)
     refused = {f"{row.method}: {row.reason}": None for row in report.rows if row.reason}
-    asked = str(options.comm).split(",")
+    asked = str(vars(options).get("comm", "")).split(",")
     opponents = {BASELINE}.union(*(case.against for case in cases))
     done = any(row.times and (row.method in asked or row.method not in opponents)
                for row in report.rows)
