@@ -66,6 +66,7 @@ from onesided.collectives.program import (
     FREED,
     INACTIVE,
     LOCAL_CALLS,
+    Hooks,
     Plan,
     Rounds,
     load,
@@ -75,7 +76,7 @@ from onesided.collectives.transport import Credit, Outlet, Transport
 STATES = {INACTIVE: "inactive", ACTIVE: "active", BROKEN: "broken", FREED: "freed"}
 
 
-class Persistent(Rounds, Scoped):
+class Persistent(Rounds, Hooks, Scoped):
     """The states of a persistent request, collective or not, and what its rounds ask for.
 
     ``probe`` drives MPI on the request's communicator. ``by_thread``: threads may advance the
@@ -248,20 +249,6 @@ class Persistent(Rounds, Scoped):
     def _breaks(self, error: BaseException | None) -> None:
         self._cause = error
         progress.delist(self)
-
-    # where _hooked is set, around the verbs
-
-    def _before_start(self) -> None: ...
-
-    def _after_start(self) -> None: ...
-
-    def _before_wait(self) -> None: ...
-
-    def _before_test(self) -> bool:
-        """Whether Test may execute what waits for other ranks."""
-        return True
-
-    def _after_wait(self) -> None: ...
 
 
 class Request(Persistent):
@@ -565,9 +552,8 @@ class Request(Persistent):
     def _load_plans(self, filled: list[Plan]) -> None:
         transport = self.transport
         plans, answers = transport.plans(), transport.answers
-        slots = len(plans)
-        given = [answers[slot % len(answers)] for slot in range(slots)]
-        load(self, slots, plans + filled, given, transport.credit)
+        given = [answers[slot % len(answers)] for slot in range(len(plans))]
+        load(self, plans + filled, given, transport.credit)
 
     def _give_up(self, verb: str) -> None:
         """Grant the next round, unless that has been done."""

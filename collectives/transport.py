@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import UnsupportedError
-from onesided.collectives.program import CreditCells, Plan, address, call
+from onesided.collectives.program import CreditCells, Plan, call
 
 #: The receiving rank, a part of the send array, and the array that takes this part.
 Outlet = tuple[int, tuple[slice, ...], NDArray[Any]]
@@ -63,7 +63,7 @@ class Credit(CreditCells):
 
     def _collect(self) -> None:
         cells = [cell for member in self._members.values() for cell in member]
-        self._connect([address(cell) for cell in cells], cells)
+        self._connect(cells)
 
 
 class Transport:
