@@ -58,7 +58,6 @@ from onesided.collectives.errors import (
     in_forked_child,
 )
 from onesided.collectives.hints import MANUAL
-from onesided.collectives.operation import Operation
 from onesided.collectives.program import (
     ACTIVE,
     ALL_CALLS,
@@ -71,7 +70,7 @@ from onesided.collectives.program import (
     Rounds,
     load,
 )
-from onesided.collectives.transport import Credit, Outlet, Transport
+from onesided.collectives.transport import Credit, Operation, Outlet, Transport
 
 STATES = {INACTIVE: "inactive", ACTIVE: "active", BROKEN: "broken", FREED: "freed"}
 

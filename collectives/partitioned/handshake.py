@@ -410,8 +410,9 @@ def reach_of(
     region = find_region(memory)
     if region is None or not memory.size or not _takes_part(comm, peer, region.node.comm):
         return Reach(), None
-    place = region.boards.take()
-    if place is None:
+    try:  # no lock, which what interrupts this thread could want
+        place = region.boards.pop()
+    except IndexError:
         return Reach(), None
     rank, offset = region.node.comm.rank, memory.ctypes.data - region.address
     region.part(rank)[place : place + BOARD] = 0
@@ -422,7 +423,7 @@ def reach_of(
     def give_all(written: bool) -> None:
         give_back()
         if not written:
-            region.boards.give(place)
+            region.boards.append(place)
 
     return Reach(region.key, rank, offset, place, generation), give_all
 

@@ -25,9 +25,9 @@ from onesided.collectives.exchange import Exchange
 from onesided.collectives.hardware import usable_cores
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.memory import Region
-from onesided.collectives.operation import Operation
 from onesided.collectives.program import COMPILED
 from onesided.collectives.reduction.operation import Reduction
+from onesided.collectives.transport import Operation
 from onesided.collectives.tuning.decisions import size
 
 #: Most bytes that a rank moves in a trial, on a node and between nodes; an exchange that is longer
