@@ -87,12 +87,7 @@ class Resources:
 
     def use(self, region: Any) -> None:
         """Local. Memory from :func:`empty`, which cannot be freed before this is released."""
-        region.users += 1
-
-        def leave() -> None:
-            region.users -= 1
-
-        self.on_release(leave)
+        self.on_release(region.borrow())
 
     def release(self, broken: bool = False) -> None:
         """Collective over the context. Give everything back; a second call does nothing.

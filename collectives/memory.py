@@ -19,7 +19,7 @@ import os
 import time
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -135,6 +135,15 @@ class Region:
     def segment(self, node_rank: int) -> memoryview:
         """Local. The same, not as an array."""
         return self._segments[node_rank]
+
+    def borrow(self) -> Callable[[], object]:
+        """Local. It cannot be freed until what is returned is called."""
+        self.users += 1
+
+        def give_back() -> None:
+            self.users -= 1
+
+        return give_back
 
     def widen(self, always: bool = False) -> None:
         """Collective over the context: all ranks get it, or all raise. A window for the ranks of

@@ -681,10 +681,8 @@ def interpreter() -> str:
 
 def stop_thread() -> None:
     """Local. At exit: end the core's thread, which looks at memory that is about to be unmapped."""
-    if _core is not None:
-        _core.stop_thread()
-        while _core.thread_exists():
-            time.sleep(0.0005)
+    while _core is not None and _core.stop_thread():
+        time.sleep(0.0005)
 
 
 def load(

@@ -459,7 +459,10 @@ class Request(Persistent):
             self.watch.before_open()
         chunks, opened = len(self._written), False
         try:
-            if not transport.try_open(self):
+            self._opening = True
+            may = transport.may_open(self.rounds)
+            self._opening = False
+            if not may:
                 return False
             self._open(max(chunks, 1))
             opened = True
@@ -470,6 +473,7 @@ class Request(Persistent):
             if not chunks:
                 self._fill_chunk()
         except BaseException as error:
+            self._opening = False
             if self._state == INACTIVE:  # a fence may have been passed, a message may come
                 self._open(1)
             elif not opened:

@@ -186,14 +186,6 @@ class Transport:
         for that. ``rounds``: those of this request that have been started."""
         return False
 
-    def try_open(self, request: Any) -> bool:
-        """Local. :meth:`may_open`; another thread's ``Free`` sees that the request is in it."""
-        request._opening = True
-        try:
-            return self.may_open(request.rounds)
-        finally:
-            request._opening = False
-
     def outlets(self) -> list[list[list[Outlet]]]:
         """Local. By slot and chunk; asked for once, where they are first wanted."""
         raise UnsupportedError(f"{type(self).__name__} has no outlets")

@@ -43,6 +43,7 @@ typedef struct {
     Chain *chains;
     int *open;               /* the chains that are not at their end, in order */
     int count, left;
+    int needs_calls, blocks; /* as of Rounds */
     Py_ssize_t bytes;        /* that are copied in a round */
 } Plan;
 
@@ -263,30 +264,22 @@ static int advance(Rounds *self, int level)
     return code;
 }
 
-/* Whether a step is left that others wait for; the caller has the lock. */
-static int is_late(Rounds *self)
+/* Whether a step is left that others wait for, or a call up to the last of these. */
+static int is_ahead(Rounds *self, int call)
 {
-    if (self->state != ACTIVE || is_done(self) || self->unready)
-        return 0;
     Plan *plan = current(self);
     for (int i = 0; i < plan->left; i++) {
-        Chain *chain = &plan->chains[plan->open[i]];
-        if (chain->here <= chain->last_serving)
+        const Chain *chain = &plan->chains[plan->open[i]];
+        if (chain->here <= (call ? chain->last_call : chain->last_serving))
             return 1;
     }
     return 0;
 }
 
-/* Whether a call is left up to the last step that others wait for. */
-static int has_calls_ahead(Rounds *self)
+/* Whether others may wait for the round; the caller has the lock. */
+static int is_late(Rounds *self)
 {
-    Plan *plan = current(self);
-    for (int i = 0; i < plan->left; i++) {
-        Chain *chain = &plan->chains[plan->open[i]];
-        if (chain->here <= chain->last_call)
-            return 1;
-    }
-    return 0;
+    return self->state == ACTIVE && !is_done(self) && !self->unready && is_ahead(self, 0);
 }
 
 /* Its address tells threads apart. */
@@ -445,19 +438,11 @@ static void after_fork_in_child(void)
     forked = 1;
 }
 
-/* End the thread: what it looks at is about to be unmapped. */
+/* End the thread, as what it looks at is about to be unmapped: whether it exists yet. */
 static PyObject *stop_thread(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
     pthread_mutex_lock(&late_guard);
     late_stop = 1;
-    pthread_mutex_unlock(&late_guard);
-    Py_RETURN_NONE;
-}
-
-/* Whether the thread exists. */
-static PyObject *thread_exists(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
-{
-    pthread_mutex_lock(&late_guard);
     int exists = late_thread;
     pthread_mutex_unlock(&late_guard);
     return PyBool_FromLong(exists);
@@ -490,7 +475,6 @@ static PyMethodDef functions[] = {
     {"address", address, METH_O, NULL},
     {"profile", profile, METH_O, NULL},
     {"stop_thread", stop_thread, METH_NOARGS, NULL},
-    {"thread_exists", thread_exists, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -590,7 +574,7 @@ static int enlist(Rounds *self)
         return 0;
     self->listed = 1;
     self->watched = self->by_thread && watch_over(self);
-    self->by_python = self->by_thread && (!self->watched || has_calls_ahead(self));
+    self->by_python = self->by_thread && (!self->watched || is_ahead(self, 1));
     return hook(self, "_enlist");
 }
 
@@ -1181,17 +1165,11 @@ static int read_plan(Plan *plan, PyObject *chains)
                 plan->bytes += step->count;
             else if (step->op == REDUCE || step->op == GATHER)
                 plan->bytes += step->count * (Py_ssize_t)step->scale;
+            plan->blocks |= step->op == CALL && step->flags & BLOCKS;
         }
+        plan->needs_calls |= plan->chains[i].stops_before_call;
     }
     return 0;
-}
-
-/* What a chain says of its request. */
-static void weigh(Rounds *self, const Chain *chain)
-{
-    self->needs_calls |= chain->stops_before_call;
-    for (int i = 0; i < chain->count; i++)
-        self->blocks |= chain->steps[i].op == CALL && chain->steps[i].flags & BLOCKS;
 }
 
 /* _load(plans, answers, credit, keep): an answer per slot, and a plan, then those of filled rounds. */
@@ -1224,9 +1202,10 @@ static PyObject *load(Rounds *self, PyObject *args)
     self->plan_count = (int)count;
     self->slots = (int)slots;
     self->needs_calls = self->blocks = 0;
-    for (int p = 0; p < self->plan_count; p++)
-        for (int c = 0; c < fresh[p].count; c++)
-            weigh(self, &fresh[p].chains[c]);
+    for (int p = 0; p < self->plan_count; p++) {
+        self->needs_calls |= fresh[p].needs_calls;
+        self->blocks |= fresh[p].blocks;
+    }
     assign((PyObject **)&self->credit, credit == Py_None ? NULL : credit);
     assign(&self->answers, answers);
     assign(&self->keep, keep);

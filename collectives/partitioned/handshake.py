@@ -32,7 +32,7 @@ from onesided.collectives.buffers import vector
 from onesided.collectives.context import Attachment
 from onesided.collectives.errors import OnesidedError, PatternError, ResourceError
 from onesided.collectives.hints import Hints
-from onesided.collectives.memory import BOARD, Region, find_region
+from onesided.collectives.memory import BOARD, find_region
 from onesided.collectives.partitioned.counter import Grouping
 from onesided.collectives.partitioned.guard import Guard
 from onesided.collectives.pattern import as_bytes
@@ -418,7 +418,7 @@ def reach_of(
     region.part(rank)[place : place + BOARD] = 0
     fence()
     generation = next(_generations) & LAST_GENERATION
-    give_back = borrow(region)
+    give_back = region.borrow()
 
     def give_all(written: bool) -> None:
         give_back()
@@ -426,16 +426,6 @@ def reach_of(
             region.boards.append(place)
 
     return Reach(region.key, rank, offset, place, generation), give_all
-
-
-def borrow(region: Region) -> Callable[[], object]:
-    """Local. The region cannot be freed until what is returned is called."""
-    region.users += 1
-
-    def give_back() -> None:
-        region.users -= 1
-
-    return give_back
 
 
 def _takes_part(comm: MPI.Intracomm, peer: int, members: MPI.Intracomm) -> bool:

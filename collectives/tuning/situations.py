@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,16 +172,14 @@ def _scratch(wanted: Exchange, number: int, in_place: bool) -> Exchange:
     elif recv.array is not None:
         recv = replace(recv, array=None)
     # memory from empty() is tried as one slot of the request's own, which peers see as well
-    words, said = ({p: _as_slot(w) for p, w in table.items()}
-                   for table in (wanted.words, wanted.said))  # fmt: skip
+    words, said = (
+        {p: w if w.key is None else replace(w, key=None, owned=True) for p, w in table.items()}
+        for table in (wanted.words, wanted.said)
+    )
     hints = replace(wanted.hints, slots=1 if wanted.least_slots == 1 else wanted.hints.slots)
     slots = min(wanted.slots, hints.slots)
     return replace(wanted, send=wanted.send.plain(wanted.recv, in_place), recv=recv, hints=hints,
                    number=number, words=words, said=said, slots=slots)  # fmt: skip
-
-
-def _as_slot(words: Any) -> Any:
-    return words if words.key is None else replace(words, key=None, owned=True)
 
 
 # -- broadcasts ----------------------------------------------------------------------------------
