@@ -215,14 +215,6 @@ class PythonCredit:
         for cell in self._cells:
             cell[0] = number
 
-    def settle(self, number: int, own: bool) -> None:
-        """Local. A request's round has been given up on all ranks, of which the furthest was in
-        this one. ``own``: this rank was in it, too; else another request may be active."""
-        if own:
-            self.busy = 0
-        self.number = max(self.number, number)
-        self.granted = max(self.granted, number)
-
 
 class Hooks:
     """What the verbs ask of a request, which :mod:`.request` implements.

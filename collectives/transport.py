@@ -114,6 +114,14 @@ class Credit(CreditCells):
         self._members.pop(number, None)
         self._collect()
 
+    def settle(self, number: int, own: bool) -> None:
+        """Local. A request's round has been given up on all ranks, of which the furthest was in
+        this one. ``own``: this rank was in it, too; else another request may be active."""
+        if own:
+            self.busy = 0
+        self.number = max(self.number, number)
+        self.granted = max(self.granted, number)
+
     def _collect(self) -> None:
         cells = [cell for member in self._members.values() for cell in member]
         self._connect(cells)

@@ -1369,23 +1369,6 @@ static PyObject *credit_grant(Credit *self, PyObject *Py_UNUSED(nothing))
     Py_RETURN_NONE;
 }
 
-/* settle(number, own): a request's round has been given up on all ranks, of which the furthest was in
-   this one. Where this rank was not, another request may be active. */
-static PyObject *credit_settle(Credit *self, PyObject *args)
-{
-    long long reached;
-    int own;
-    if (!PyArg_ParseTuple(args, "Lp", &reached, &own))
-        return NULL;
-    if (own)
-        self->busy = 0;
-    if (self->number < reached)
-        self->number = reached;
-    if (self->granted < reached)
-        self->granted = reached;
-    Py_RETURN_NONE;
-}
-
 static int credit_traverse(Credit *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE((PyObject *)self));
@@ -1409,14 +1392,13 @@ static void credit_dealloc(PyObject *self)
 static PyMethodDef credit_methods[] = {
     {"_connect", (PyCFunction)credit_connect, METH_O, NULL},
     {"grant", (PyCFunction)credit_grant, METH_NOARGS, NULL},
-    {"settle", (PyCFunction)credit_settle, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef credit_members[] = {
-    {"number", T_LONGLONG, offsetof(Credit, number), READONLY, NULL},
-    {"granted", T_LONGLONG, offsetof(Credit, granted), READONLY, NULL},
-    {"busy", T_INT, offsetof(Credit, busy), READONLY, NULL},
+    {"number", T_LONGLONG, offsetof(Credit, number), 0, NULL},
+    {"granted", T_LONGLONG, offsetof(Credit, granted), 0, NULL},
+    {"busy", T_INT, offsetof(Credit, busy), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -258,7 +258,7 @@ static int as_place(PyObject *pair, void *found)
 {
     Place *place = found;
     long long at;
-    if (!PyTuple_Check(pair) || !PyArg_ParseTuple(pair, "iL", &place->end, &at))
+    if (!PyArg_ParseTuple(pair, "iL", &place->end, &at))
         return 0;
     place->at = (intptr_t)at;
     if (place->end >= MOST_ENDS)
