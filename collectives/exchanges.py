@@ -136,7 +136,9 @@ def _gather(
         if not in_place(sendbuf):
             send = simple(sendbuf, 1, "send").side([root], [0])
             return _received(send, many, recvbuf, ranks, keys)
-        spec = _in_place(many, recvbuf, len(ranks))
+        if recvbuf is None:
+            raise PatternError(NO_BUFFER)
+        spec = many(recvbuf, len(ranks), "recv")
         if spec.packs:
             return Sides(spec.only(me).side([me], [0]), spec.side(ranks, keys))
         return Sides(replace(nothing(), native=MPI.IN_PLACE), spec.side(ranks, keys, kept=me))
@@ -248,7 +250,9 @@ def _allgather(
         if not in_place(sendbuf):
             send = simple(sendbuf, 1, "send").side(ranks, keys)
             return _received(send, many, recvbuf, ranks, keys)
-        spec = _in_place(many, recvbuf, len(ranks))
+        if recvbuf is None:
+            raise PatternError(NO_BUFFER)
+        spec = many(recvbuf, len(ranks), "recv")
         if spec.packs:
             return Sides(spec.only(me).side(ranks, keys), spec.side(ranks, keys))
         others = [MPI.PROC_NULL if rank == me else rank for rank in ranks]
@@ -476,13 +480,6 @@ def _received(
     if recvbuf is None:
         return Sides(send, None, sources, keys)
     return Sides(send, many(recvbuf, len(sources), "recv").side(sources, keys))
-
-
-def _in_place(many: Reader, recvbuf: Any, blocks: int) -> Spec:
-    """The receive buffer, which has the data that are sent."""
-    if recvbuf is None:
-        raise PatternError(NO_BUFFER)
-    return many(recvbuf, blocks, "recv")
 
 
 def _typed_sides(

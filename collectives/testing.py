@@ -71,15 +71,18 @@ class Operation:
         """Whether the communicator needs a topology."""
         return self.name.startswith("Neighbor")
 
+    def arguments(self, send: Any, recv: Any, root: int) -> tuple[Any, ...]:
+        """Local. What the initialization function takes."""
+        if self.family == "broadcast":
+            return (recv if send is None else send), root
+        return (send, recv, root) if self.rooted else (send, recv)
+
     def init(
         self, comm: MPI.Intracomm, send: Any, recv: Any, root: int, **options: Any
     ) -> Request:
         """Collective. The request."""
         function: Callable[..., Request] = getattr(collectives, f"{self.name}_init")
-        buffers = (send, recv)
-        if self.family == "broadcast":
-            buffers = (recv if send is None else send,)
-        return function(comm, *buffers, *([root] if self.rooted else []), **options)
+        return function(comm, *self.arguments(send, recv, root), **options)
 
 
 # -- counts and results --------------------------------------------------------------------------
