@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -169,6 +168,7 @@ class OneSided(ExchangeTransport):
         if self.share:
             local = exchange.to_itself(self.arrays)
             self.local = [local[turn % len(local)] for turn in range(self.turns)]
+        self._filling: Filling | None = None
         self.answers = [self.answers[t % len(self.answers)] for t in range(self.turns)]
 
     # -- paths ---------------------------------------------------------------------------------
@@ -453,21 +453,22 @@ class OneSided(ExchangeTransport):
     # -- filled rounds -----------------------------------------------------------------------------
 
     def outlets(self) -> list[list[list[Outlet]]]:
-        return self.filling.by_slot
+        return self.filling().by_slot
 
-    @cached_property
     def filling(self) -> Filling:
         """Local. What the caller of a filled round writes."""
-        return Filling(self)
+        if self._filling is None:
+            self._filling = Filling(self)
+        return self._filling
 
     def send_chunk(self, slot: int, chunk: int) -> bool:
-        puts = self.filling.puts[slot][chunk]
+        puts = self.filling().puts[slot][chunk]
         for put in puts:
             put.send()
         return bool(puts)
 
     def sends_chunks(self) -> bool:
-        return any(puts for of_slot in self.filling.puts for puts in of_slot)
+        return any(puts for of_slot in self.filling().puts for puts in of_slot)
 
 
 class Filling(Outlets):

@@ -1,4 +1,4 @@
-"""Fence synchronization: Algorithm 1 on windows over memory of the node.
+"""Fence synchronization: Algorithms 1 and 2 on windows over memory of the node.
 
 ``MPI_Win_fence`` is a barrier on every MPI there is, so these methods are strictly ordered: ranks
 start their requests in the same order (MPI-4.1 section 7.13, info key
@@ -72,7 +72,7 @@ class Fence(OneSided):
                 for turn in range(self.turns)]
 
     def filled_plans(self) -> list[Plan]:
-        filling = self.filling
+        filling = self.filling()
         return [self._plan(turn, [], [*filling.rest(turn), *filling.copies[turn]])
                 for turn in range(self.turns)]
 
@@ -115,3 +115,9 @@ class Fence(OneSided):
 
     def waiting_for(self, number: int) -> str:
         return "all ranks in the fence"
+
+
+class FenceHierarchy(Fence):
+    """Algorithm 2: off-node Puts are all issued first and travel while the node is served."""
+
+    puts_first = True

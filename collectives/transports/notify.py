@@ -27,8 +27,6 @@ raised.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from mpi4py import MPI
 
@@ -36,7 +34,7 @@ from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.program import AWAIT, Chain, Plan, call, fence, tell, wait_for
 from onesided.collectives.schedule import STORE, Delivery, Filling, OneSided
-from onesided.collectives.transport import Cell, Credit
+from onesided.collectives.transport import Cell, Credit, Outlet
 from onesided.collectives.transports.p2p import Messages
 
 #: Bytes between two ranks up to which blocks into one memory are staged: a copy costs less than
@@ -79,7 +77,7 @@ class Stored(OneSided):
         return [self._plan(turn, None) for turn in range(self.turns)]
 
     def filled_plans(self) -> list[Plan]:
-        return [self._plan(turn, self.filling) for turn in range(self.turns)]
+        return [self._plan(turn, self.filling()) for turn in range(self.turns)]
 
     def _plan(self, turn: int, filled: Filling | None) -> Plan:
         """What the caller has filled need not be copied."""
@@ -185,11 +183,15 @@ class StoreAndSend(Stored):
         self._messages = Messages(self.operation, resources, self.arrays, self._far)
         self.arrivals = {p: cell for p, cell in self.arrivals.items() if self._near(p)}
 
-    @cached_property
+    def outlets(self) -> list[list[list[Outlet]]]:
+        return self.filling().by_slot
+
     def filling(self) -> Filling:
-        filling = Filling(self)
-        for turn in range(self.turns):
-            self._messages.lay_outlets(filling, turn)
+        made = self._filling is None
+        filling = super().filling()
+        if made:
+            for turn in range(self.turns):
+                self._messages.lay_outlets(filling, turn)
         return filling
 
     def far_chains(self, turn: int, filled: Filling | None) -> list[Chain]:

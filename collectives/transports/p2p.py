@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from mpi4py import MPI
@@ -130,25 +130,27 @@ class PointToPoint(ExchangeTransport):
         exchange = self.operation
         self._messages = Messages(exchange, resources, self.arrays, exchange.peers)
         self._local = exchange.to_itself(self.arrays)
+        self._outlets: Outlets | None = None
 
     def plans(self) -> list[Plan]:
         return [[*self._messages.chains(slot, False), self._local[slot]]
                 for slot in range(len(self.arrays))]
 
     def filled_plans(self) -> list[Plan]:
-        return [[*self._messages.chains(slot, True), self.filling.copies[slot]]
+        copies = self._laid().copies
+        return [[*self._messages.chains(slot, True), copies[slot]]
                 for slot in range(len(self.arrays))]
 
     def outlets(self) -> list[list[list[Outlet]]]:
-        return self.filling.by_slot
+        return self._laid().by_slot
 
-    @cached_property
-    def filling(self) -> Outlets:
-        outlets = Outlets(self.operation, len(self.arrays))
-        for slot in range(len(self.arrays)):
-            self._messages.lay_outlets(outlets, slot)
-        outlets.keep(self.arrays)
-        return outlets
+    def _laid(self) -> Outlets:
+        if self._outlets is None:
+            self._outlets = Outlets(self.operation, len(self.arrays))
+            for slot in range(len(self.arrays)):
+                self._messages.lay_outlets(self._outlets, slot)
+            self._outlets.keep(self.arrays)
+        return self._outlets
 
     def may_open(self, rounds: int) -> bool:
         self._messages.receive(rounds % len(self.arrays))
