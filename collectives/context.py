@@ -57,22 +57,27 @@ class Resources:
         """Local. The request for which this is kept; it is retired where MPI ends before it."""
         self._owner = weakref.ref(request)
 
+    @property
+    def request(self) -> Any:
+        """Local. The request, if there is one."""
+        return None if self._owner is None else self._owner()
+
     def retire(self) -> None:
-        """Local. MPI ends: from now on the request, if there is one, raises."""
-        request = None if self._owner is None else self._owner()
+        """Local. MPI ends: from now on the request raises."""
+        request = self.request
         if request is not None:
             request.retire()
 
     def unfinished(self) -> bool:
         """Local. At the end: whether a round is not complete that can be, now or a little later."""
-        request = None if self._owner is None else self._owner()
+        request = self.request
         if request is None or not request.any_order or request.filling:
             return False
         return bool(request.complete_at_end())
 
     def broken(self) -> bool:
         """Local. Whether an exception has ended a round of the request."""
-        request = None if self._owner is None else self._owner()
+        request = self.request
         return request is not None and request.state == "broken"
 
     def on_release(self, action: Callable[[], object], in_step: bool = False) -> None:
@@ -82,12 +87,7 @@ class Resources:
 
     def use(self, region: Any) -> None:
         """Local. Memory from :func:`empty`, which cannot be freed before this is released."""
-        region.users += 1
-
-        def leave() -> None:
-            region.users -= 1
-
-        self.on_release(leave)
+        self.on_release(region.borrow())
 
     def release(self, broken: bool = False) -> None:
         """Collective over the context. Give everything back; a second call does nothing.
@@ -412,11 +412,6 @@ def refusal(error: MPI.Exception) -> OnesidedError:
     )
 
 
-def _contexts() -> list[Context]:
-    """All contexts of this process; another thread may be making one."""
-    return list(Context._all.values())
-
-
 def _communicator_freed(comm: MPI.Comm, keyval: int, attachment: Attachment) -> None:
     """The caller frees the communicator: requests and views of memory keep the context."""
     if _ended:  # MPI_Finalize deletes attributes: other ranks may be gone
@@ -503,7 +498,8 @@ def _clean_up() -> None:
     with _interrupts_later():  # the others would wait for this rank's next question
         deadline = time.monotonic() + PATIENCE
         progress.finish()
-        contexts = sorted(_contexts(), key=lambda context: context.key)
+        # another thread may be making one
+        contexts = sorted(list(Context._all.values()), key=lambda context: context.key)
         failed = hasattr(sys, "last_value")
         while (left := _unfinished(contexts)) and not failed and time.monotonic() < deadline:
             time.sleep(_NAP)

@@ -25,7 +25,7 @@ import sys
 import threading
 import weakref
 import zlib
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from mpi4py import MPI
@@ -45,7 +45,7 @@ def poison(dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.frombuffer(b"\xff" * dtype.itemsize, dtype).reshape(())
 
 
-def observe(request: Observed) -> bool:
+def observe(request: Any) -> bool:
     """Local. Let the watchdog tell of a request that is not collective; false without debugging."""
     if enabled():
         _Watchdog.start()
@@ -56,17 +56,6 @@ def observe(request: Observed) -> bool:
 def moved() -> None:
     """Local. A request has moved."""
     _Watchdog.moves += 1
-
-
-class Observed(Protocol):
-    """What the watchdog asks of a request."""
-
-    @property
-    def active(self) -> bool:
-        """True between ``Start`` and completion."""
-
-    def waiting_for(self) -> str:
-        """Local. What an active request lacks, in words."""
 
 
 class Watch:
@@ -135,7 +124,7 @@ class Watch:
 class _Watchdog:
     """One thread per process that notices when nothing moves."""
 
-    requests: ClassVar[weakref.WeakSet[Observed]] = weakref.WeakSet()
+    requests: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
     moves = 0
     _thread: threading.Thread | None = None
 

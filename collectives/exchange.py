@@ -20,7 +20,6 @@ from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
 from onesided.collectives.memory import Region, find_region
-from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import (
     INT_MAX,
     Block,
@@ -32,7 +31,7 @@ from onesided.collectives.pattern import (
 )
 from onesided.collectives.program import Chain, copy
 from onesided.collectives.registry import Method
-from onesided.collectives.transport import Outlet, Transport
+from onesided.collectives.transport import Operation, Outlet, Transport
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,8 @@ from onesided.collectives.transport import Credit
 Chunks = tuple[int, Sequence[int]] | None
 Reader = Callable[[Any, int, str], Spec]
 
+NO_BUFFER = "the data are to be in place, and there is no receive buffer"
+
 
 # -- one rank with all ---------------------------------------------------------------------------
 
@@ -133,11 +135,9 @@ def _gather(
             return Sides(simple(sendbuf, 1, "send").side([root], [0]), nothing())
         if not in_place(sendbuf):
             send = simple(sendbuf, 1, "send").side([root], [0])
-            if recvbuf is None:
-                return Sides(send, None, ranks, keys)
-            return Sides(send, many(recvbuf, len(ranks), "recv").side(ranks, keys))
+            return _received(send, many, recvbuf, ranks, keys)
         if recvbuf is None:
-            raise PatternError("the data are to be in place, and there is no receive buffer")
+            raise PatternError(NO_BUFFER)
         spec = many(recvbuf, len(ranks), "recv")
         if spec.packs:
             return Sides(spec.only(me).side([me], [0]), spec.side(ranks, keys))
@@ -162,9 +162,7 @@ def _scatter(
             send = spec.side(ranks, keys)
             if in_place(recvbuf):
                 return Sides(send, spec.room(me))
-        elif recvbuf is None:
-            return Sides(send, None, [root], [0])
-        return Sides(send, simple(recvbuf, 1, "recv").side([root], [0]))
+        return _received(send, simple, recvbuf, [root], [0])
 
     return _initialize(call, comm, read, (sendbuf, recvbuf), method, info, root)
 
@@ -251,11 +249,9 @@ def _allgather(
         me, ranks, keys = _everyone(context)
         if not in_place(sendbuf):
             send = simple(sendbuf, 1, "send").side(ranks, keys)
-            if recvbuf is None:
-                return Sides(send, None, ranks, keys)
-            return Sides(send, many(recvbuf, len(ranks), "recv").side(ranks, keys))
+            return _received(send, many, recvbuf, ranks, keys)
         if recvbuf is None:
-            raise PatternError("the data are to be in place, and there is no receive buffer")
+            raise PatternError(NO_BUFFER)
         spec = many(recvbuf, len(ranks), "recv")
         if spec.packs:
             return Sides(spec.only(me).side(ranks, keys), spec.side(ranks, keys))
@@ -457,9 +453,7 @@ def _alltoall(
             spec = many(recvbuf, len(ranks), "recv")
             return Sides(spec.aside(ranks, keys), spec.side(ranks, keys))
         send = many(sendbuf, len(ranks), "send").side(ranks, keys)
-        if recvbuf is None:
-            return Sides(send, None, ranks, keys)
-        return Sides(send, many(recvbuf, len(ranks), "recv").side(ranks, keys))
+        return _received(send, many, recvbuf, ranks, keys)
 
     return _initialize(call, comm, read, (sendbuf, recvbuf), method, info)
 
@@ -474,11 +468,18 @@ def _neighbor(
         else:
             spec = many(sendbuf, len(destinations), "send")
         send = spec.side(destinations, send_keys)
-        if recvbuf is None:
-            return Sides(send, None, sources, recv_keys)
-        return Sides(send, many(recvbuf, len(sources), "recv").side(sources, recv_keys))
+        return _received(send, many, recvbuf, sources, recv_keys)
 
     return _initialize(call, comm, read, (sendbuf, recvbuf), method, info)
+
+
+def _received(
+    send: Side, many: Reader, recvbuf: Any, sources: Sequence[int], keys: Sequence[int]
+) -> Sides:
+    """Both sides; without a receive buffer the counts are to be learned from the sources."""
+    if recvbuf is None:
+        return Sides(send, None, sources, keys)
+    return Sides(send, many(recvbuf, len(sources), "recv").side(sources, keys))
 
 
 def _typed_sides(
@@ -496,7 +497,7 @@ def _typed_sides(
         if spec is not None:
             send = spec.aside(destinations, send_keys)
         elif recv.array is None:
-            raise PatternError("the data are to be in place, and there is no receive buffer")
+            raise PatternError(NO_BUFFER)
         else:
             send = buffers.copied_aside(recv)
     elif buffers.is_typed(sendbuf):

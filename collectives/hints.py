@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mpi4py import MPI
 
@@ -61,32 +62,16 @@ class Hints:
         if not values:
             return cls()
         _doubt(values)
-        nodes = _number(values, "ranks_per_node", 1, 0)
-        return cls(
-            ranks_per_node=nodes or None,
-            slots=_number(values, "slots", 1, 2, most=2),
-            strict=_truth(values, STRICT, False),
-            expected_iterations=_number(values, "expected_iterations", 1, 0),
-            effort=_word(values, "effort", EFFORTS),
-            progress=_word(values, "progress", PROGRESS),
-            child_order=_word(values, "child_order", (LARGEST_FIRST, *orders())),
-            segment_bytes=_number(values, "segment_bytes", 1, 0),
-            compiled=_truth(values, "compiled", True),
-        )
-
-
-#: The keys that are known, and how alike an unknown one is that was probably meant to be one.
-KEYS = (
-    "ranks_per_node", "slots", STRICT, "expected_iterations", "effort", "progress", "child_order",
-    "segment_bytes", "compiled",
-)  # fmt: skip
-ALIKE = 0.85
+        return cls(**{
+            "strict" if key == STRICT else key: read(key, values[key])
+            for key, read in READERS.items() if key in values
+        })  # fmt: skip
 
 
 def _doubt(values: Mapping[str, str]) -> None:
     """Unknown keys are ignored, as MPI does; a misspelled one is a warning."""
-    for key in values.keys() - KEYS:
-        words = likely(key, KEYS, ALIKE)
+    for key in values.keys() - READERS.keys():
+        words = likely(key, READERS, ALIKE)
         if words:
             warnings.warn(f"info key {key!r} is not known{words}", RuntimeWarning, stacklevel=2)
 
@@ -105,37 +90,49 @@ def _promises_order(comm: MPI.Comm) -> bool:
         info.Free()
 
 
-def _word(values: Mapping[str, str], key: str, known: Sequence[str]) -> str:
-    """The value of a key, the first of the known ones without it."""
-    word = values.get(key, known[0])
-    if word not in known:
-        names = ", ".join(dict.fromkeys(known))
-        raise PatternError(f"info key {key!r} is {word!r}, not one of {names}{likely(word, known)}")
-    return word
+def _word(*known: str) -> Callable[[str, str], str]:
+    def read(key: str, word: str) -> str:
+        if word not in known:
+            names = ", ".join(known)
+            raise PatternError(
+                f"info key {key!r} is {word!r}, not one of {names}{likely(word, known)}"
+            )
+        return word
+
+    return read
 
 
 YES, NO = ("true", "1", "yes"), ("false", "0", "no")
 
 
-def _truth(values: Mapping[str, str], key: str, default: bool) -> bool:
-    word = values.get(key, str(default)).strip().lower()
+def _truth(key: str, value: str) -> bool:
+    word = value.strip().lower()
     if word not in (*YES, *NO):
-        raise PatternError(f"info key {key!r} is {values[key]!r}, not one of {', '.join(YES)}, "
+        raise PatternError(f"info key {key!r} is {value!r}, not one of {', '.join(YES)}, "
                            f"{', '.join(NO)}{likely(word, (*YES, *NO))}")
     return word in YES
 
 
-def _number(
-    values: Mapping[str, str], key: str, least: int, default: int, most: int | None = None
-) -> int:
-    if key not in values:
-        return default
-    try:
-        number = int(values[key])
-    except ValueError:
-        number = least - 1
-    if number < least or (most is not None and number > most):
-        upper = "" if most is None else f" and at most {most}"
-        raise PatternError(f"info key {key!r} is {values[key]!r}, not a number of at least "
-                           f"{least}{upper}")
-    return number
+def _number(most: int | None = None) -> Callable[[str, str], int]:
+    def read(key: str, value: str) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = 0
+        if number < 1 or (most is not None and number > most):
+            upper = "" if most is None else f" and at most {most}"
+            raise PatternError(f"info key {key!r} is {value!r}, not a number of at least 1{upper}")
+        return number
+
+    return read
+
+
+#: The keys that are known, and what reads their values.
+READERS: dict[str, Callable[[str, str], Any]] = {
+    "ranks_per_node": _number(), "slots": _number(most=2), STRICT: _truth,
+    "expected_iterations": _number(), "effort": _word(*EFFORTS), "progress": _word(*PROGRESS),
+    "child_order": _word(*orders()), "segment_bytes": _number(), "compiled": _truth,
+}  # fmt: skip
+
+#: How alike an unknown key is to one that was probably meant.
+ALIKE = 0.85

@@ -20,9 +20,8 @@ from onesided.collectives.agreement import agree_once, largest
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import OnesidedError, UnsupportedError
 from onesided.collectives.hints import MANUAL, Hints
-from onesided.collectives.operation import Operation
 from onesided.collectives.request import Request
-from onesided.collectives.transport import Transport
+from onesided.collectives.transport import Operation, Transport
 
 Info = Mapping[str, str] | MPI.Info | None
 

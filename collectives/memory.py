@@ -19,7 +19,7 @@ import os
 import time
 import uuid
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -70,31 +70,6 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-class Boards:
-    """Which boards of an array are in use; they lie side by side from ``start``, in bytes.
-
-    A board is the words by which the two ranks of a partitioned send tell each other what has
-    come: it belongs to the receiving end and lies behind the data of an array from :func:`empty`.
-    The receiver writes the number of the round that it has begun, and how many entries it has
-    read; the sender entries, how many there are, and of how many groups they have told. Every word
-    only ever grows.
-    """
-
-    def __init__(self, start: int, count: int) -> None:
-        self._free = dict.fromkeys(start + BOARD * number for number in reversed(range(count)))
-
-    def take(self) -> int | None:
-        """Local. The place of a board that nobody uses, in bytes; None where all are in use."""
-        try:  # no lock, which what interrupts this thread could want
-            return self._free.popitem()[0]
-        except KeyError:
-            return None
-
-    def give(self, place: int) -> None:
-        """Local. Nobody uses this board any more."""
-        self._free[place] = None
-
-
 class Region:
     """Memory of a node: one segment per rank, each visible to all of them."""
 
@@ -102,8 +77,12 @@ class Region:
         """Collective over the context: all ranks get one, or all raise. ``boards`` lie behind the
         ``nbytes`` of data."""
         self.context, self.node, self.nbytes = context, node, nbytes
-        self.boards = Boards(aligned(nbytes), boards)
         room = nbytes if not boards else aligned(nbytes) + boards * BOARD
+        #: Where in bytes the boards lie that nobody uses. A board is the words by which the two
+        #: ranks of a partitioned send tell each other what has come: the receiver writes the number
+        #: of the round that it has begun, and how many entries it has read; the sender entries, how
+        #: many there are, and of how many groups they have told. Every word only ever grows.
+        self.boards = list(range(aligned(nbytes), room, BOARD))[::-1]
         self._segments: list[memoryview] = []  # by rank of the node
         error: Exception | None = None
         try:
@@ -135,8 +114,7 @@ class Region:
         sizes: list[int] = of_all.tolist()
         # from the look at what is free to the claim nobody else takes any, of those that wait:
         # who has the lock waits for nobody who is elsewhere
-        lock = _FileLock(comm.rank == 0)
-        try:
+        with _file_lock(comm.rank == 0):
             for way in range(node.way, WAYS):
                 got = shared(comm, sizes, way)
                 if got.state == FINE:
@@ -144,8 +122,6 @@ class Region:
                     return
                 if got.state == SHORT:
                     break
-        finally:
-            lock.release()
         raise _too_little(sum(sizes), got, f" in its {FOLDER}" if way == NAMED else "")
 
     def own(self) -> NDArray[np.uint8]:
@@ -159,6 +135,15 @@ class Region:
     def segment(self, node_rank: int) -> memoryview:
         """Local. The same, not as an array."""
         return self._segments[node_rank]
+
+    def borrow(self) -> Callable[[], object]:
+        """Local. It cannot be freed until what is returned is called."""
+        self.users += 1
+
+        def give_back() -> None:
+            self.users -= 1
+
+        return give_back
 
     def widen(self, always: bool = False) -> None:
         """Collective over the context: all ranks get it, or all raise. A window for the ranks of
@@ -224,34 +209,32 @@ def warn_of_plain_memory(comm: MPI.Comm, error: ResourceError) -> None:
         )  # fmt: skip
 
 
-class _FileLock:
-    """Local. One process of this node at a time, of those that want it; none where no file can be
-    locked, or who has the lock does not go on (a job that was stopped)."""
-
-    def __init__(self, wanted: bool) -> None:
-        self._file: Any = None
-        if not wanted:
-            return
-        with contextlib.suppress(OSError):
-            name = os.path.join(FOLDER, f"onesided-{os.getuid()}.lock")
-            self._file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            deadline = time.monotonic() + PATIENCE
-            while not self._locked() and time.monotonic() < deadline:
-                time.sleep(0.001)
-
-    def _locked(self) -> bool:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def release(self) -> None:
-        if self._file is not None:
+@contextlib.contextmanager
+def _file_lock(wanted: bool) -> Iterator[None]:
+    """Local. One process of this node at a time, of those that want it, goes on; all do where no
+    file can be locked, or who has the lock does not go on (a job that was stopped)."""
+    file = -1
+    with contextlib.suppress(OSError):
+        name = os.path.join(FOLDER, f"onesided-{os.getuid()}.lock")
+        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) if wanted else -1
+        deadline = time.monotonic() + PATIENCE
+        while file >= 0 and not _locked(file) and time.monotonic() < deadline:
+            time.sleep(0.001)
+    try:
+        yield
+    finally:
+        if file >= 0:
             with contextlib.suppress(OSError):
-                fcntl.flock(self._file, fcntl.LOCK_UN)  # a child may have it open as well
-            os.close(self._file)
-            self._file = None
+                fcntl.flock(file, fcntl.LOCK_UN)  # a child may have it open as well
+            os.close(file)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def find_region(array: NDArray[Any]) -> Region | None:

@@ -23,8 +23,8 @@ import json
 import os
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -36,26 +36,8 @@ from onesided.collectives.program import profile_rounds
 VARIABLE, NO = "ONESIDED_PROFILE", ("", "0", "false", "no")
 
 
-@dataclass
-class Counts:
-    """What one rank has of a row; times in seconds."""
-
-    requests: int = 0
-    rounds: int = 0
-    nbytes: int = 0
-    in_start: float = 0.0
-    in_wait: float = 0.0
-    waiting: float = 0.0
-    by_core: int = 0
-    by_python: int = 0
-    by_others: int = 0
-
-    def add(self, other: Counts, sign: int = 1) -> None:
-        """Add the numbers of another one, or subtract them."""
-        for entry in fields(self):
-            mine, theirs = getattr(self, entry.name), getattr(other, entry.name)
-            setattr(self, entry.name, mine + sign * theirs)
-
+#: What one rank has of a row: how often, bytes, and seconds.
+Counts = Counter[str]
 
 #: The numbers of a row that differ between ranks, and their headings in the table.
 COLUMNS = {
@@ -79,25 +61,27 @@ def forget(request: Any) -> None:
         _live.discard(request)
         if _depth:
             kind, counts = _of(request)
-            _ended.setdefault(kind, Counts()).add(counts)
+            _ended.setdefault(kind, Counter()).update(counts)
 
 
 def _of(request: Any) -> tuple[tuple[str, str], Counts]:
     """The row of a request, and what it adds to it."""
     what, sent = request.described()
     rounds = int(request.rounds)
-    return (what, request.label), Counts(
-        1, rounds, rounds * sent, request.in_start, request.in_wait, request.waiting,
-        int(request.helped), request.helped_by_python, request.driven,
-    )  # fmt: skip
+    numbers: dict[str, Any] = {
+        "requests": 1, "rounds": rounds, "nbytes": rounds * sent, "in_start": request.in_start,
+        "in_wait": request.in_wait, "waiting": request.waiting, "by_core": int(request.helped),
+        "by_python": request.helped_by_python, "by_others": request.driven,
+    }  # fmt: skip
+    return (what, request.label), Counter(numbers)
 
 
 def _now() -> dict[tuple[str, str], Counts]:
     """Local. All rows of this rank, as they are now."""
-    rows = {kind: Counts(**asdict(counts)) for kind, counts in _ended.items()}
+    rows = {kind: counts.copy() for kind, counts in _ended.items()}
     for request in list(_live):
         kind, counts = _of(request)
-        rows.setdefault(kind, Counts()).add(counts)
+        rows.setdefault(kind, Counter()).update(counts)
     return rows
 
 
@@ -146,14 +130,14 @@ class Profile:
         return json.dumps(self.rows, indent=1)
 
     def gather(self, comm: MPI.Intracomm, mine: dict[tuple[str, str], Counts]) -> None:
-        """Collective. Put the rows of all ranks together."""
-        everyone = comm.allgather({kind: asdict(counts) for kind, counts in mine.items()})
+        """Collective. Put the rows of all ranks together, of requests that had rounds."""
+        everyone = comm.allgather({kind: each for kind, each in mine.items() if each["rounds"]})
         kinds = sorted({kind for rank in everyone for kind in rank})
         self.rows = [_joined(kind, [rank[kind] for rank in everyone if kind in rank])
                      for kind in kinds]
 
 
-def _joined(kind: tuple[str, str], ranks: list[dict[str, Any]]) -> dict[str, Any]:
+def _joined(kind: tuple[str, str], ranks: list[Counts]) -> dict[str, Any]:
     row: dict[str, Any] = {
         "what": kind[0], "label": kind[1], "ranks": len(ranks),
         "requests": max(rank["requests"] for rank in ranks),
@@ -202,11 +186,11 @@ def profile(comm: MPI.Intracomm) -> Iterator[Profile]:
         after = _now()
         for kind, counts in before.items():
             if kind in after:
-                after[kind].add(counts, -1)
-                after[kind].requests += counts.requests
+                after[kind].subtract(counts)
+                after[kind]["requests"] += counts["requests"]
     finally:
         _switch(-1)
-    made.gather(comm, {kind: counts for kind, counts in after.items() if counts.rounds})
+    made.gather(comm, after)
 
 
 def wanted() -> bool:
@@ -218,7 +202,7 @@ def tell() -> None:
     """Collective over ``MPI.COMM_WORLD``, before MPI ends: the table, or the file, by rank 0."""
     where = os.environ.get(VARIABLE, "").strip()
     made = Profile()
-    made.gather(MPI.COMM_WORLD, {kind: counts for kind, counts in _now().items() if counts.rounds})
+    made.gather(MPI.COMM_WORLD, _now())
     if MPI.COMM_WORLD.rank == 0:
         try:
             if where.endswith(".json"):

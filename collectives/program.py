@@ -201,8 +201,8 @@ class PythonCredit:
         self.number, self.granted, self.busy = 0, 0, 0
         self._cells: list[Any] = []
 
-    def _connect(self, addresses: Sequence[int], keep: Any) -> None:
-        self._cells = list(keep)
+    def _connect(self, cells: Sequence[Any]) -> None:
+        self._cells = list(cells)
 
     def grant(self) -> None:
         """Local. Senders may write the next round; a second call does nothing."""
@@ -215,21 +215,45 @@ class PythonCredit:
         for cell in self._cells:
             cell[0] = number
 
-    def settle(self, number: int, own: bool) -> None:
-        """Local. A request's round has been given up on all ranks, of which the furthest was in
-        this one. ``own``: this rank was in it, too; else another request may be active."""
-        if own:
-            self.busy = 0
-        self.number = max(self.number, number)
-        self.granted = max(self.granted, number)
 
+class Hooks:
+    """What the verbs ask of a request, which :mod:`.request` implements.
 
-class PythonRounds:
-    """The verbs of a request and the state between them; what they call is in :mod:`.request`.
-
-    ``_hooked``: ``_before_start``, ``_after_start``, ``_before_wait``, ``_before_test`` and
-    ``_after_wait`` are called around the verbs.
+    Only where ``_hooked`` is set, around the verbs: ``_before_start``, ``_after_start``,
+    ``_before_wait``, ``_before_test`` (whether Test may execute what waits for other ranks) and
+    ``_after_wait``.
     """
+
+    def _refuse(self, verb: str) -> None:
+        raise RequestError(f"a request that cannot be {verb}")
+
+    def _inactive(self, verb: str) -> Any:
+        return None
+
+    def _before_start(self) -> None: ...
+
+    def _after_start(self) -> None: ...
+
+    def _before_wait(self) -> None: ...
+
+    def _before_test(self) -> bool:
+        return True
+
+    def _after_wait(self) -> None: ...
+
+    def _drive(self) -> None: ...
+
+    def _enlist(self) -> None: ...
+
+    def _delist(self) -> None: ...
+
+    def _breaks(self, error: BaseException | None) -> None: ...
+
+    def _fill(self, status: MPI.Status | None) -> None: ...
+
+
+class PythonRounds(Hooks):
+    """The verbs of a request and the state between them."""
 
     def __init__(self) -> None:
         self._state, self._hooked, self._done, self._unready = INACTIVE, 0, 0, 0
@@ -248,7 +272,7 @@ class PythonRounds:
     # -- the verbs --------------------------------------------------------------------------------
 
     def check_start(self) -> None:
-        if self._state != INACTIVE or (self._credit is not None and self._credit.busy):
+        if self._is_busy():
             self._refuse("started")
         self._check_program(0)
 
@@ -259,7 +283,7 @@ class PythonRounds:
             self._before_start()
         self._refuse_inside()
         with self._lock:
-            if self._state != INACTIVE or (self._credit is not None and self._credit.busy):
+            if self._is_busy():
                 self._refuse("started")  # another thread, or a handler, was faster
             with self._unbroken():
                 self._reserve(0)
@@ -332,7 +356,7 @@ class PythonRounds:
         self._check_program(1)
         self._refuse_inside()
         with self._lock:
-            if self._state != INACTIVE or (self._credit is not None and self._credit.busy):
+            if self._is_busy():
                 self._refuse("opened")
             self._state = ACTIVE
             self._reserve(1)
@@ -357,11 +381,11 @@ class PythonRounds:
                 self._break_with(error)
 
     def _load(
-        self, slots: int, plans: Sequence[Plan], answers: tuple[Any, ...],
-        credit: PythonCredit | None, keep: Any,
+        self, plans: Sequence[Plan], answers: tuple[Any, ...], credit: PythonCredit | None,
+        keep: Any,
     ) -> None:  # fmt: skip
-        fits = len(plans) in (slots, 2 * slots) and len(answers) == slots
-        if self._state != INACTIVE or slots < 1 or not fits:
+        slots = len(answers)
+        if self._state != INACTIVE or slots < 1 or len(plans) not in (slots, 2 * slots):
             raise ValueError(f"{len(plans)} plans for {slots} slots")
         self._slots, self._plans, self._answers = slots, list(plans), answers
         self._credit, self._keep = credit, keep
@@ -383,6 +407,10 @@ class PythonRounds:
         self._credit = credit
 
     # -- inside -----------------------------------------------------------------------------------
+
+    def _is_busy(self) -> bool:
+        """It is active, or another one into the same memory, or it can be no more."""
+        return self._state != INACTIVE or bool(self._credit is not None and self._credit.busy)
 
     def _is_inside(self) -> bool:
         owned: bool = self._lock._is_owned()  # type: ignore[attr-defined]
@@ -531,7 +559,9 @@ class PythonRounds:
     def _finish(self) -> None:
         """All steps of a round have been executed: what follows, and the request becomes
         inactive."""
-        self._delist_if_listed()
+        if self._listed:
+            self._listed = False
+            self._delist()
         if self._hooked:
             self._after_wait()
         if self._state == ACTIVE:
@@ -543,49 +573,12 @@ class PythonRounds:
         if self._state != ACTIVE or self._done or self._unready:
             return False
         plan = self._plan()
-        return any(
-            _serves(step) for i in self._open_chains for step in plan[i][self._here[i] :]
-        )
+        return any(_serves(step) for i in self._open_chains for step in plan[i][self._here[i] :])
 
     def _enlist_if_late(self) -> None:
         if not self._listed and self._is_late():
             self._listed, self._by_python = True, self._by_thread
             self._enlist()
-
-    def _delist_if_listed(self) -> None:
-        if self._listed:
-            self._listed = False
-            self._delist()
-
-    # -- what a request implements ----------------------------------------------------------------
-
-    def _refuse(self, verb: str) -> None:
-        raise RequestError(f"a request that cannot be {verb}")
-
-    def _inactive(self, verb: str) -> Any:
-        return None
-
-    def _before_start(self) -> None: ...
-
-    def _after_start(self) -> None: ...
-
-    def _before_wait(self) -> None: ...
-
-    def _before_test(self) -> bool:
-        return True
-
-    def _after_wait(self) -> None: ...
-
-    def _drive(self) -> None: ...
-
-    def _enlist(self) -> None: ...
-
-    def _delist(self) -> None: ...
-
-    def _breaks(self, error: BaseException | None) -> None: ...
-
-    def _fill(self, status: MPI.Status | None) -> None: ...
-
 
 def _serves(step: Step) -> bool:
     return bool(step[0] == RAISE or (step[0] == CALL and step[2] & SERVES))
@@ -611,6 +604,7 @@ def _may_call(flags: int, level: int) -> bool:
 
 #: Times of every round are added up.
 _profiling = False
+
 
 def profile_rounds(on: bool) -> None:
     """Local. Whether the times of every round are added up from now on."""
@@ -639,7 +633,7 @@ def fence() -> None:
 #: Environment variable that chooses the interpreter: ``python``, or whatever is there.
 VARIABLE = "ONESIDED_CORE"
 
-if _core is not None and _core.LAYOUT != LAYOUT:
+if any(getattr(_core, name, None) != value for name, value in LAYOUT.items() if _core is not None):
     raise ImportError(
         "the compiled core is that of another version; install the package again",
         name="onesided.collectives._core",
@@ -648,16 +642,11 @@ if _core is not None and _core.LAYOUT != LAYOUT:
 #: Whether the compiled interpreter is there, and wanted.
 COMPILED = _core is not None and os.environ.get(VARIABLE, "").strip().lower() != "python"
 
-if TYPE_CHECKING:
-
-    class Rounds(PythonRounds): ...
-
-    class CreditCells(PythonCredit): ...
-
+if COMPILED and not TYPE_CHECKING:
+    address, Rounds, CreditCells = _core.address, _core.Rounds, _core.Credit
 else:
-    address = _core.address if COMPILED else address
-    Rounds = _core.Rounds if COMPILED else PythonRounds
-    CreditCells = _core.Credit if COMPILED else PythonCredit
+    Rounds = PythonRounds
+    CreditCells = PythonCredit
 
 
 def fold_exists(operation: int, kind: int) -> bool:
@@ -684,21 +673,20 @@ def interpreter() -> str:
 
 def stop_thread() -> None:
     """Local. At exit: end the core's thread, which looks at memory that is about to be unmapped."""
-    if _core is not None:
-        _core.stop_thread()
-        while _core.thread_exists():
-            time.sleep(0.0005)
+    while _core is not None and _core.stop_thread():
+        time.sleep(0.0005)
 
 
 def load(
-    rounds: Any, slots: int, plans: Iterable[Plan], answers: Sequence[Any], credit: Any = None
+    rounds: Any, plans: Iterable[Plan], answers: Sequence[Any], credit: Any = None
 ) -> None:
-    """Local. Give a request its programs: one plan per slot, then those of filled rounds."""
+    """Local. Give a request its programs: by slot an answer and a plan, then the plans of filled
+    rounds."""
     given = list(plans)
     if COMPILED:
         keep = [step for plan in given for chain in plan for step in chain]
         lowered = [[[s for step in chain for s in _lowered(step)] for chain in plan]
                    for plan in given]
-        rounds._load(slots, lowered, tuple(answers), credit, keep)
+        rounds._load(lowered, tuple(answers), credit, keep)
     else:
-        rounds._load(slots, given, tuple(answers), credit, given)
+        rounds._load(given, tuple(answers), credit, given)

@@ -28,7 +28,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from mpi4py import MPI
 
@@ -43,32 +43,8 @@ FIRST, RAREST, LINGER = 0.0003, 0.003, 0.5
 NO_TAG = 0
 
 
-class Request(Protocol):
-    """What any request is to the others."""
-
-    @property
-    def state(self) -> str:
-        """``"inactive"``, ``"active"``, ``"broken"`` or ``"freed"``."""
-        ...
-
-    #: How often another request, and the thread below, have advanced it.
-    driven: int
-    helped_by_python: int
-
-    @property
-    def filling(self) -> bool:
-        """True while the caller still has to do something before the round can be completed."""
-        ...
-
-    def late(self) -> bool:
-        """Local. Whether some other rank may wait for what it has still to do."""
-        ...
-
-    def advance(self, level: int) -> bool:
-        """Local. Execute what can be executed by such calls (:mod:`.program`), unless another
-        thread is at it; whether something has moved."""
-        ...
-
+#: One of :mod:`.request`, or of partitioned sends, which import this module.
+Request = Any
 
 #: Requests that some other rank may be waiting for, in the order of their starts, and whether the
 #: thread below may advance them, and has to.

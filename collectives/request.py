@@ -58,7 +58,6 @@ from onesided.collectives.errors import (
     in_forked_child,
 )
 from onesided.collectives.hints import MANUAL
-from onesided.collectives.operation import Operation
 from onesided.collectives.program import (
     ACTIVE,
     ALL_CALLS,
@@ -66,16 +65,17 @@ from onesided.collectives.program import (
     FREED,
     INACTIVE,
     LOCAL_CALLS,
+    Hooks,
     Plan,
     Rounds,
     load,
 )
-from onesided.collectives.transport import Credit, Outlet, Transport
+from onesided.collectives.transport import Credit, Operation, Outlet, Transport
 
 STATES = {INACTIVE: "inactive", ACTIVE: "active", BROKEN: "broken", FREED: "freed"}
 
 
-class Persistent(Rounds, Scoped):
+class Persistent(Rounds, Hooks, Scoped):
     """The states of a persistent request, collective or not, and what its rounds ask for.
 
     ``probe`` drives MPI on the request's communicator. ``by_thread``: threads may advance the
@@ -248,20 +248,6 @@ class Persistent(Rounds, Scoped):
     def _breaks(self, error: BaseException | None) -> None:
         self._cause = error
         progress.delist(self)
-
-    # where _hooked is set, around the verbs
-
-    def _before_start(self) -> None: ...
-
-    def _after_start(self) -> None: ...
-
-    def _before_wait(self) -> None: ...
-
-    def _before_test(self) -> bool:
-        """Whether Test may execute what waits for other ranks."""
-        return True
-
-    def _after_wait(self) -> None: ...
 
 
 class Request(Persistent):
@@ -473,7 +459,10 @@ class Request(Persistent):
             self.watch.before_open()
         chunks, opened = len(self._written), False
         try:
-            if not transport.try_open(self):
+            self._opening = True
+            may = transport.may_open(self.rounds)
+            self._opening = False
+            if not may:
                 return False
             self._open(max(chunks, 1))
             opened = True
@@ -484,6 +473,7 @@ class Request(Persistent):
             if not chunks:
                 self._fill_chunk()
         except BaseException as error:
+            self._opening = False
             if self._state == INACTIVE:  # a fence may have been passed, a message may come
                 self._open(1)
             elif not opened:
@@ -565,9 +555,8 @@ class Request(Persistent):
     def _load_plans(self, filled: list[Plan]) -> None:
         transport = self.transport
         plans, answers = transport.plans(), transport.answers
-        slots = len(plans)
-        given = [answers[slot % len(answers)] for slot in range(slots)]
-        load(self, slots, plans + filled, given, transport.credit)
+        given = [answers[slot % len(answers)] for slot in range(len(plans))]
+        load(self, plans + filled, given, transport.credit)
 
     def _give_up(self, verb: str) -> None:
         """Grant the next round, unless that has been done."""

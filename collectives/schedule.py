@@ -157,12 +157,11 @@ class OneSided(ExchangeTransport):
         self.slots = exchange.slots if self.counts else min(exchange.least_slots, self.most_slots)
         self.turns = 2 if self.counts else self.slots
         self.peers = exchange.peers + ([] if self.share else [exchange.rank])
-        self._paths_in = {p: self._incoming(p) for p in [*self.peers]}
-        self._paths_out = {p: self._outgoing(p) for p in [*self.peers]}
+        self._paths_in = {p: self._incoming(p) for p in self.peers}
+        self._paths_out = {p: self._outgoing(p) for p in self.peers}
         self.windows: list[MPI.Win | None] = [None, None]
         self.deliveries: list[Delivery] = []
-        self._adverts = self._lay_out()
-        heard = swapped(exchange.context.comm, exchange.number, self._adverts)
+        heard = swapped(exchange.context.comm, exchange.number, self._lay_out())
         self.control.hear({peer: words[2] for peer, words in heard.items()})
         self.deliveries = [self._deliver(peer, *heard[peer][:2]) for peer in self.peers]
         self.local: list[Chain] = [[] for _ in range(self.turns)]
@@ -272,7 +271,8 @@ class OneSided(ExchangeTransport):
     def _take(self, size: int) -> ControlMemory:
         """Collective. Bytes of the arena, which grows where it must, and the windows."""
         control, data = self._uses()
-        control |= self.overlay or (self.counts and self._has_far_peers())
+        far = self.puts_off_node and not all(map(self._near, self.peers))
+        control |= self.overlay or (self.counts and far)
         taken = ControlMemory(
             self.operation, self.resources, max(size, 1), [int(control), int(data)])
         if self.own_windows:
@@ -280,9 +280,6 @@ class OneSided(ExchangeTransport):
         elif taken.most[0]:
             taken.widen()
         return taken
-
-    def _has_far_peers(self) -> bool:
-        return self.puts_off_node and any(not self._near(peer) for peer in self.peers)
 
     def _uses(self) -> tuple[bool, bool]:
         """Whether this rank Puts into control memory, and into the arrays of any peer."""
@@ -385,7 +382,8 @@ class OneSided(ExchangeTransport):
             strides = row_strides(block.shape, source.itemsize)
             advert = Advert(CONTROL, advert.offsets, block.shape, strides)
         if path in (STORE, STORE_STAGED):
-            delivery.direct |= path == STORE and not self._two_slots(peer)
+            two_slots = self.operation.words[peer].owned and self.operation.hints.slots > 1
+            delivery.direct |= path == STORE and not two_slots
             for turn in range(self.turns):
                 target = self._target(peer, advert, turn)
                 route.targets.append(target)
@@ -400,10 +398,6 @@ class OneSided(ExchangeTransport):
             route.puts.append(puts)
             delivery.puts[turn] += puts
         return route
-
-    def _two_slots(self, peer: int) -> bool:
-        """Whether a peer receives into two slots of its own."""
-        return self.operation.words[peer].owned and self.operation.hints.slots > 1
 
     def _window_to(self, peer: int, where: int) -> MPI.Win:
         """The window through which a peer's memory is reached."""

@@ -198,30 +198,26 @@ class _Lowering:
         source, target = arrays
         if not target.size and not source.size:
             return []
-        (from_end, from_at), (to_end, to_at) = (
-            self._place(p, a) for p, a in zip(places, arrays, strict=True)
-        )
+        out, into = (self._place(p, a) for p, a in zip(places, arrays, strict=True))
         self.nbytes += target.nbytes
         alike = source.shape == target.shape and source.dtype == target.dtype
         if run is copy_array and alike:
-            return [(kind, to_end, to_at, from_end, from_at, *rest)
+            return [(kind, into, out, *rest)
                     for kind, _, _, *rest in lowered_copy(target, source)]
         if isinstance(run, Gather):
             if not target.size:
                 return []
             item = target.nbytes // len(target)
-            index, count = address(run.index), len(run.index)
-            return [(GATHER, to_end, to_at, from_end, from_at, index, count, item)]
+            return [(GATHER, into, out, address(run.index), len(run.index), item)]
         if hasattr(run, "lowered") and target.dtype.char in "fdFD":
             lines: list[tuple[Any, ...]] = []
             for each in run.lowered(source, target):  # at these addresses
                 if isinstance(each, Scaling):
-                    lines.append(_scaling(each.factor, target, to_end, to_at))
+                    lines.append(_scaling(each.factor, target, into))
                 else:
-                    lines.append((
-                        KERNEL, to_end, to_at + each.target, from_end, from_at + each.source,
-                        each.function, each.handle, each.checked,
-                    ))  # fmt: skip
+                    to, at = into[1] + each.target, out[1] + each.source
+                    lines.append((KERNEL, (into[0], to), (out[0], at), each.function, each.handle,
+                                  each.checked))
             return lines
         return [(CALL, partial(_in_python, run, *places), False, -1)]
 
@@ -235,11 +231,11 @@ def _in_python(run: Callable[..., object], source: Place, target: Place, *ends: 
     run(_array(source, ends), _array(target, ends))
 
 
-def _scaling(factor: float, target: NDArray[Any], end: int, at: int) -> tuple[Any, ...]:
+def _scaling(factor: float, target: NDArray[Any], into: tuple[int, int]) -> tuple[Any, ...]:
     """Multiply all real numbers of an array."""
     shape, strides, item = target.shape, target.strides, target.itemsize
     if target.dtype.kind == "c":
         item //= 2
         shape, strides = (*shape, 2), (*strides, item)
     axes = joined_axes(shape, strides, strides)
-    return (SCALE, end, at, item, factor, *(tuple(int(a[i]) for a in axes) for i in range(2)))
+    return (SCALE, into, item, factor, *(tuple(int(a[i]) for a in axes) for i in range(2)))

@@ -60,7 +60,6 @@ class Operation:
     receives: Callable[[int, int, int], Counts | None]
     result: Callable[[Any, int, int, int], Blocks]
     forms: tuple[str, str]
-    arguments: Callable[[Any, Any, int], tuple[Any, ...]] = lambda send, recv, root: (send, recv)
     in_place: Callable[[int, int, int], dict[int, int] | None] = lambda rank, size, root: None
     kept: str = "send"
     rooted: bool = False
@@ -72,13 +71,18 @@ class Operation:
         """Whether the communicator needs a topology."""
         return self.name.startswith("Neighbor")
 
+    def arguments(self, send: Any, recv: Any, root: int) -> tuple[Any, ...]:
+        """Local. What the initialization function takes."""
+        if self.family == "broadcast":
+            return (recv if send is None else send), root
+        return (send, recv, root) if self.rooted else (send, recv)
+
     def init(
         self, comm: MPI.Intracomm, send: Any, recv: Any, root: int, **options: Any
     ) -> Request:
         """Collective. The request."""
-        function = getattr(collectives, f"{self.name}_init")
-        request: Request = function(comm, *self.arguments(send, recv, root), **options)
-        return request
+        function: Callable[..., Request] = getattr(collectives, f"{self.name}_init")
+        return function(comm, *self.arguments(send, recv, root), **options)
 
 
 # -- counts and results --------------------------------------------------------------------------
@@ -166,10 +170,6 @@ def all_blocks(rank: int, size: int, root: int) -> dict[int, int]:
     return {place: place for place in range(size)}
 
 
-def with_root(send: Any, recv: Any, root: int) -> tuple[Any, ...]:
-    return send, recv, root
-
-
 def not_root(rank: int, root: int) -> bool:
     return rank != root
 
@@ -179,12 +179,12 @@ def only_root(rank: int, root: int) -> bool:
 
 
 def _gather(name: str, count: Callable[[int], int], form: str) -> Operation:
-    return Operation(name, mine(count), at_root(all_of(count)), gathered, (ONE, form), with_root,
+    return Operation(name, mine(count), at_root(all_of(count)), gathered, (ONE, form),
                      own_block_at_root, rooted=True, learns=only_root)
 
 
 def _scatter(name: str, count: Callable[[int], int], form: str) -> Operation:
-    return Operation(name, at_root(all_of(count)), mine(count), scattered, (form, ONE), with_root,
+    return Operation(name, at_root(all_of(count)), mine(count), scattered, (form, ONE),
                      own_block_at_root, kept="recv", rooted=True, learns=not_root)
 
 
@@ -226,8 +226,7 @@ OPERATIONS = {operation.name: operation for operation in (
     Operation("Neighbor_alltoallw", *edge(uneven), from_neighbors(lambda place: place),
               (TYPES, TYPES), learns=never),
     Operation("Bcast", at_root(mine(same)), lambda rank, size, root: None if rank == root else [3],
-              lambda sent, rank, size, root: [sent[root][0]], (ONE, ONE),
-              lambda send, recv, root: (recv if send is None else send, root), rooted=True,
+              lambda sent, rank, size, root: [sent[root][0]], (ONE, ONE), rooted=True,
               learns=never, family="broadcast"),
 )}  # fmt: skip
 
@@ -285,22 +284,21 @@ class Buffer:
 class Trial:
     """One request of an operation.
 
-    ``memory`` is one of :data:`MEMORY`, or has one for every rank; what is to be "own" is plain
-    where the operation needs a receive buffer. ``scale``: blocks are so many times as long.
+    ``memory`` is one of :data:`MEMORY`; what is to be "own" is plain where the operation needs a
+    receive buffer. ``scale``: blocks are so many times as long.
     """
 
     def __init__(
         self, comm: MPI.Intracomm, operation: Operation, method: str,
-        memory: str | Sequence[str] = "plain", holes: bool = False, in_place: bool = False,
-        root: int = 0, info: Mapping[str, str] | None = None, scale: int = 1,
+        memory: str = "plain", holes: bool = False, in_place: bool = False, root: int = 0,
+        info: Mapping[str, str] | None = None, scale: int = 1,
     ) -> None:  # fmt: skip
         """Collective."""
         self.operation, self.root, self.scale, self.holes = operation, root, scale, holes
         self.rank, self.size = rank, size = comm.rank, comm.size
-        kinds = [memory] * size if isinstance(memory, str) else list(memory)
         sends, receives = self._counts(operation.sends), self._counts(operation.receives)
         self.held = operation.in_place(rank, size, root) if in_place else None
-        self.owns = kinds[rank] == "own" and operation.learns(rank, root) and not in_place
+        self.owns = memory == "own" and operation.learns(rank, root) and not in_place
         self.send: Buffer | None = None
         self.recv: Buffer | None = None
         self._window: NDArray[np.int64] | None = None
@@ -308,11 +306,10 @@ class Trial:
             self.send = Buffer(sends, operation.forms[0], holes, _plain)
 
         def make(length: int) -> NDArray[np.int64]:
-            if "window" not in kinds:
+            if memory != "window":
                 return _plain(length)
-            windowed = kinds[rank] == "window"
-            self._window = empty(comm, length if windowed else 0, np.int64)
-            return self._window if windowed else _plain(length)
+            self._window = empty(comm, length, np.int64)
+            return self._window
 
         if receives is not None:
             self.recv = Buffer(receives, operation.forms[1], holes, make)

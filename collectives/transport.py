@@ -1,4 +1,4 @@
-"""What moves the data of a request: the interface that every method implements.
+"""What a request carries out, and what moves its data: the interface that every method implements.
 
 A transport is made once, collectively, from what was agreed on. It says what a round consists of,
 either as chains of steps (:meth:`Transport.plans`, see :mod:`.program`), or, shorter, by three
@@ -11,22 +11,75 @@ package.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.context import Resources
+from onesided.collectives.context import Context, Node, Resources
 from onesided.collectives.errors import UnsupportedError
-from onesided.collectives.program import CreditCells, Plan, address, call
+from onesided.collectives.hints import Hints
+from onesided.collectives.program import CreditCells, Plan, call
 
 #: The receiving rank, a part of the send array, and the array that takes this part.
 Outlet = tuple[int, tuple[slice, ...], NDArray[Any]]
 
 #: A counter in shared memory: an array of one 64-bit integer.
 Cell = NDArray[np.int64]
+
+
+@dataclass
+class Operation:
+    """An exchange, a broadcast or a reduction.
+
+    ``method`` is the transport by name; ``any_order``: ranks may start and complete requests of it
+    in different orders. ``context`` is the communicator with what its requests share, ``hints`` is
+    what the caller has said in ``info``, and ``number`` that of the request in its context, the
+    same on all ranks.
+    """
+
+    method: str
+    any_order: bool
+    context: Context
+    hints: Hints
+    number: int
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return self.context.comm.rank
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks."""
+        return self.context.comm.size
+
+    @property
+    def node(self) -> Node:
+        """The node of this rank, real or emulated."""
+        return self.context.node(self.hints.ranks_per_node)
+
+    @property
+    def sent(self) -> Any:
+        """The send data as the caller gave them."""
+        return None
+
+    @property
+    def before(self) -> Callable[[], object] | None:
+        """Called in Start before the round, where data do not lie in memory as they travel."""
+        return None
+
+    @property
+    def after(self) -> Callable[[Any], object] | None:
+        """Called with the receive memory of the round by the Wait or Test that completes it."""
+        return None
+
+    def buffers(self) -> list[object]:
+        """Local. What must be kept alive as long as the request."""
+        return []
 
 
 class Credit(CreditCells):
@@ -61,9 +114,17 @@ class Credit(CreditCells):
         self._members.pop(number, None)
         self._collect()
 
+    def settle(self, number: int, own: bool) -> None:
+        """Local. A request's round has been given up on all ranks, of which the furthest was in
+        this one. ``own``: this rank was in it, too; else another request may be active."""
+        if own:
+            self.busy = 0
+        self.number = max(self.number, number)
+        self.granted = max(self.granted, number)
+
     def _collect(self) -> None:
         cells = [cell for member in self._members.values() for cell in member]
-        self._connect([address(cell) for cell in cells], cells)
+        self._connect(cells)
 
 
 class Transport:
@@ -132,14 +193,6 @@ class Transport:
         """Local. Whether this rank may write to all its peers; a strictly ordered method may wait
         for that. ``rounds``: those of this request that have been started."""
         return False
-
-    def try_open(self, request: Any) -> bool:
-        """Local. :meth:`may_open`; another thread's ``Free`` sees that the request is in it."""
-        request._opening = True
-        try:
-            return self.may_open(request.rounds)
-        finally:
-            request._opening = False
 
     def outlets(self) -> list[list[list[Outlet]]]:
         """Local. By slot and chunk; asked for once, where they are first wanted."""

@@ -293,7 +293,7 @@ class World:
     def credit(self, cells: list[int]) -> Any:
         credit = _core.Credit() if self.compiled else PythonCredit()
         views = [self.cells[i, :1] for i in cells]
-        credit._connect([program.address(view) for view in views], views)
+        credit._connect(views)
         return credit
 
     def request(self, spec: dict[str, Any], credit: Any) -> Any:
@@ -307,7 +307,7 @@ class World:
         if self.compiled:
             given = [[[s for step in chain for s in program._lowered(step)] for chain in plan]
                      for plan in plans]
-        request._load(spec["slots"], given, answers, credit, plans)
+        request._load(given, answers, credit, plans)
         request._hooked = int(spec["hooked"])
         return request
 

@@ -59,7 +59,7 @@ def made(kind, plans, credit=None, by_thread=True):
     if kind is not PythonRounds:
         given = [[[s for step in chain for s in program._lowered(step)] for chain in plan]
                  for plan in plans]
-    request._load(len(plans), given, tuple(range(len(plans))), credit, plans)
+    request._load(given, tuple(range(len(plans))), credit, plans)
     request._by_thread = int(by_thread and kind is not PythonRounds)
     return request
 

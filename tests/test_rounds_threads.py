@@ -65,7 +65,7 @@ def test_an_error_that_another_thread_meets_is_not_taken_for_the_end(kind, verb)
             pass
 
     request = refusing(kind)()
-    request._load(1, [[[(CALL, step, True)]]], (None,), None, None)
+    request._load([[[(CALL, step, True)]]], (None,), None, None)
     request.Start()
     other = threading.Thread(target=advance)
     other.start()
@@ -100,7 +100,7 @@ def test_a_request_is_freed_when_nobody_is_inside():
 
     request = refusing(Rounds)()
     never = np.zeros(1, np.int64)
-    load(request, 1, [[[wait_for(never)], [call(step, in_start=False)]]], [None])
+    load(request, [[[wait_for(never)], [call(step, in_start=False)]]], [None])
     request.Start()
     threads = [threading.Thread(target=wait), threading.Thread(target=free)]
     threads[0].start()
@@ -122,7 +122,7 @@ def test_a_step_cannot_free_its_request():
         with pytest.raises(RequestError, match="in the middle of a call"):
             request._refuse_inside()
 
-    load(request, 1, [[[call(step)]]], [None])
+    load(request, [[[call(step)]]], [None])
     request.Start()
     request.Wait()
 
@@ -158,7 +158,7 @@ def test_an_interrupt_leaves_no_lock_behind(verb):
     """Of the Python core: wherever it comes, another thread can have the lock."""
     for wanted in range(1, 200):
         request = refusing(PythonRounds)()
-        request._load(1, [[[call(lambda: None, in_start=False)]]], (None,), None, None)
+        request._load([[[call(lambda: None, in_start=False)]]], (None,), None, None)
         if verb != "Start":
             request.Start()
         interrupts = Interrupts(wanted)

@@ -18,11 +18,10 @@ from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import Hints
 from onesided.collectives.initialization import Call, Info, initialize
 from onesided.collectives.memory import find_region
-from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import check_root, flat_bytes, pieces
 from onesided.collectives.registry import BROADCAST, Method
 from onesided.collectives.request import Request
-from onesided.collectives.transport import Transport
+from onesided.collectives.transport import Operation, Transport
 
 
 @dataclass

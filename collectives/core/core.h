@@ -1,8 +1,8 @@
 /* What the compiled core and its Python counterpart share: numbers of steps and states.
 
-   collectives/program.py has the same numbers; the import compares them with those that the
-   module exports. Counters ("cells") are aligned 64-bit integers in memory that several
-   processes map: written with release, read with acquire. */
+   collectives/program.py has the same numbers; the import compares them with the module's. Counters
+   ("cells") are aligned 64-bit integers in memory that several processes map: written with release,
+   read with acquire. */
 
 #ifndef ONESIDED_CORE_H
 #define ONESIDED_CORE_H
@@ -75,6 +75,37 @@ void copy_box(const Box *box, char *to, const char *from);
 /* to[i] = from[index[i]], of so many bytes each (scripts.c). */
 void gather_items(char *to, const char *from, const int64_t *index, Py_ssize_t count,
                   Py_ssize_t item);
+
+/* For "O&" of PyArg_ParseTuple: an address. */
+int as_pointer(PyObject *number, void *place);
+
+/* A new reference to a value, or to nothing, in place of what was there. */
+static inline void assign(PyObject **place, PyObject *value)
+{
+    PyObject *before = *place;
+    *place = Py_XNewRef(value);
+    Py_XDECREF(before);
+}
+
+/* The end of an object whose type has a garbage collector; `clear` drops what it has. */
+static inline void deallocate(PyObject *self, inquiry clear)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    PyObject_GC_UnTrack(self);
+    clear(self);
+    release(self);
+    Py_DECREF(type);
+}
+
+/* Add a type to the module, which keeps it. */
+static inline int add_type(PyObject *module, const char *name, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromSpec(spec);
+    int code = type == NULL ? -1 : PyModule_AddObjectRef(module, name, type);
+    Py_XDECREF(type);
+    return code;
+}
 
 /* Of tuples of equal length; NULL with an exception. */
 Box *new_box(Py_ssize_t item, PyObject *shape, PyObject *to, PyObject *from);

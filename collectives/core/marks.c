@@ -294,7 +294,7 @@ static PyObject *unmarked(Counter *self, PyObject *Py_UNUSED(nothing))
 static void release_board(Counter *self)
 {
     self->connected = self->granted = self->expects = 0;
-    if (self->copying || self->board.obj == NULL)
+    if (self->copying)
         return;
     PyBuffer_Release(&self->target);
     PyBuffer_Release(&self->source);
@@ -313,29 +313,24 @@ static PyObject *connect_board(Counter *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOO", &target, &source, &board))
         return NULL;
     release_board(self);
-    if (PyObject_GetBuffer(target, &self->target, PyBUF_WRITABLE) < 0)
+    if (PyObject_GetBuffer(target, &self->target, PyBUF_WRITABLE) < 0 ||
+        PyObject_GetBuffer(source, &self->source, PyBUF_SIMPLE) < 0 ||
+        PyObject_GetBuffer(board, &self->board, PyBUF_WRITABLE) < 0) {
+        release_board(self);
         return NULL;
-    if (PyObject_GetBuffer(source, &self->source, PyBUF_SIMPLE) < 0)
-        goto target_only;
-    if (PyObject_GetBuffer(board, &self->board, PyBUF_WRITABLE) < 0)
-        goto no_board;
+    }
     Py_ssize_t nbytes = self->partitions * self->part;
     if (self->target.len != nbytes || self->source.len != nbytes ||
         self->board.len < (ENTRIES + ROOM) * (Py_ssize_t)sizeof(int64_t) ||
         (uintptr_t)self->board.buf % sizeof(int64_t)) {
         PyErr_Format(PyExc_ValueError, "%zd and %zd bytes for a message of %zd, %zd for a board",
                      self->target.len, self->source.len, nbytes, self->board.len);
-        PyBuffer_Release(&self->board);
-        goto no_board;
+        release_board(self);
+        return NULL;
     }
     self->connected = 1;
     self->head = self->counted = 0;
     Py_RETURN_NONE;
-no_board:
-    PyBuffer_Release(&self->source);
-target_only:
-    PyBuffer_Release(&self->target);
-    return NULL;
 }
 
 static PyObject *expect(Counter *self, PyObject *credit)
@@ -352,11 +347,8 @@ static PyObject *expect(Counter *self, PyObject *credit)
 /* NULL: nothing is bound. */
 static void set_bound(Counter *self, PyObject *const *given)
 {
-    for (int i = 0; i < BOUND; i++) {
-        PyObject *before = self->bound[i];
-        self->bound[i] = Py_NewRef(given == NULL ? Py_None : given[i]);
-        Py_XDECREF(before);
-    }
+    for (int i = 0; i < BOUND; i++)
+        assign(&self->bound[i], given == NULL ? Py_None : given[i]);
 }
 
 static PyObject *bind(Counter *self, PyObject *args)
@@ -380,8 +372,7 @@ static PyObject *counter_new(PyTypeObject *type, PyObject *args, PyObject *names
     if (partitions < 1 || part < 0 || per < 1 || per > partitions)
         return PyErr_Format(PyExc_ValueError, "%zd partitions of %zd bytes, %zd to a group",
                             partitions, part, per);
-    allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    Counter *self = (Counter *)make(type, 0);
+    Counter *self = (Counter *)PyType_GenericNew(type, NULL, NULL);
     if (self == NULL)
         return NULL;
     self->partitions = partitions;
@@ -414,19 +405,21 @@ static int counter_clear(Counter *self)
     return 0;
 }
 
-static void counter_dealloc(Counter *self)
+/* The last of it: from here on nothing is called. */
+static int counter_end(Counter *self)
 {
-    PyTypeObject *type = Py_TYPE((PyObject *)self);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    PyObject_GC_UnTrack(self);
     release_board(self);
     for (int i = 0; i < BOUND; i++)
         Py_CLEAR(self->bound[i]);
     PyMem_Free(self->flags);
     PyMem_Free(self->pending);
     PyMem_Free(self->counts);
-    release(self);
-    Py_DECREF(type);
+    return 0;
+}
+
+static void counter_dealloc(PyObject *self)
+{
+    deallocate(self, (inquiry)counter_end);
 }
 
 #define VERB(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL | METH_KEYWORDS, NULL
@@ -471,9 +464,5 @@ static PyType_Spec counter_spec = {
 
 int add_marks(PyObject *module)
 {
-    PyObject *type = PyType_FromSpec(&counter_spec);
-    if (type == NULL || PyModule_AddObjectRef(module, "Counter", type) < 0)
-        return -1;
-    Py_DECREF(type);
-    return 0;
+    return add_type(module, "Counter", &counter_spec);
 }

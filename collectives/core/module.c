@@ -24,15 +24,9 @@ PyMODINIT_FUNC PyInit__core(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    PyObject *layout = PyDict_New();
-    int failed = layout == NULL;
-    for (size_t i = 0; !failed && i < sizeof shared / sizeof *shared; i++) {
-        PyObject *value = PyLong_FromLong(shared[i].value);
-        failed = value == NULL || PyDict_SetItemString(layout, shared[i].name, value) < 0;
-        Py_XDECREF(value);
-    }
-    failed = failed || PyModule_AddObjectRef(module, "LAYOUT", layout) < 0;
-    Py_XDECREF(layout);
+    int failed = 0;
+    for (size_t i = 0; !failed && i < sizeof shared / sizeof *shared; i++)
+        failed = PyModule_AddIntConstant(module, shared[i].name, shared[i].value) < 0;
     if (failed || add_folds(module) < 0 || add_rounds(module) < 0 || add_marks(module) < 0 ||
         add_scripts(module) < 0) {
         Py_DECREF(module);

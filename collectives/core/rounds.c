@@ -43,6 +43,7 @@ typedef struct {
     Chain *chains;
     int *open;               /* the chains that are not at their end, in order */
     int count, left;
+    int needs_calls, blocks; /* as of Rounds */
     Py_ssize_t bytes;        /* that are copied in a round */
 } Plan;
 
@@ -263,30 +264,22 @@ static int advance(Rounds *self, int level)
     return code;
 }
 
-/* Whether a step is left that others wait for; the caller has the lock. */
-static int is_late(Rounds *self)
+/* Whether a step is left that others wait for, or a call up to the last of these. */
+static int is_ahead(Rounds *self, int call)
 {
-    if (self->state != ACTIVE || is_done(self) || self->unready)
-        return 0;
     Plan *plan = current(self);
     for (int i = 0; i < plan->left; i++) {
-        Chain *chain = &plan->chains[plan->open[i]];
-        if (chain->here <= chain->last_serving)
+        const Chain *chain = &plan->chains[plan->open[i]];
+        if (chain->here <= (call ? chain->last_call : chain->last_serving))
             return 1;
     }
     return 0;
 }
 
-/* Whether a call is left up to the last step that others wait for. */
-static int has_calls_ahead(Rounds *self)
+/* Whether others may wait for the round; the caller has the lock. */
+static int is_late(Rounds *self)
 {
-    Plan *plan = current(self);
-    for (int i = 0; i < plan->left; i++) {
-        Chain *chain = &plan->chains[plan->open[i]];
-        if (chain->here <= chain->last_call)
-            return 1;
-    }
-    return 0;
+    return self->state == ACTIVE && !is_done(self) && !self->unready && is_ahead(self, 0);
 }
 
 /* Its address tells threads apart. */
@@ -445,19 +438,11 @@ static void after_fork_in_child(void)
     forked = 1;
 }
 
-/* End the thread: what it looks at is about to be unmapped. */
+/* End the thread, as what it looks at is about to be unmapped: whether it exists yet. */
 static PyObject *stop_thread(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
     pthread_mutex_lock(&late_guard);
     late_stop = 1;
-    pthread_mutex_unlock(&late_guard);
-    Py_RETURN_NONE;
-}
-
-/* Whether the thread exists. */
-static PyObject *thread_exists(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
-{
-    pthread_mutex_lock(&late_guard);
     int exists = late_thread;
     pthread_mutex_unlock(&late_guard);
     return PyBool_FromLong(exists);
@@ -470,34 +455,42 @@ static PyObject *profile(PyObject *Py_UNUSED(module), PyObject *on)
     Py_RETURN_NONE;
 }
 
-/* address(array): where the first element of an array lies in memory. */
-static PyObject *address(PyObject *Py_UNUSED(module), PyObject *array)
+/* Where the first element of an array lies in memory; NULL with an exception. */
+static void *memory_of(PyObject *array)
 {
     Py_buffer view;
     if (PyObject_GetBuffer(array, &view, PyBUF_STRIDES) < 0)
         return NULL;
-    PyObject *place = PyLong_FromVoidPtr(view.buf);
     PyBuffer_Release(&view);
-    return place;
+    return view.buf;
+}
+
+static PyObject *address(PyObject *Py_UNUSED(module), PyObject *array)
+{
+    void *memory = memory_of(array);
+    return PyErr_Occurred() ? NULL : PyLong_FromVoidPtr(memory);
 }
 
 static PyMethodDef functions[] = {
     {"address", address, METH_O, NULL},
     {"profile", profile, METH_O, NULL},
     {"stop_thread", stop_thread, METH_NOARGS, NULL},
-    {"thread_exists", thread_exists, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 /* -- the verbs ------------------------------------------------------------------------------------ */
 
+/* Call a method of the request, with this argument if there is one. */
+static int tell(Rounds *self, const char *name, PyObject *argument)
+{
+    PyObject *said = PyObject_CallMethod((PyObject *)self, name, argument ? "O" : NULL, argument);
+    Py_XDECREF(said);
+    return said == NULL ? -1 : 0;
+}
+
 static int hook(Rounds *self, const char *name)
 {
-    PyObject *said = PyObject_CallMethod((PyObject *)self, name, NULL);
-    if (said == NULL)
-        return -1;
-    Py_DECREF(said);
-    return 0;
+    return tell(self, name, NULL);
 }
 
 /* An error in the middle of a round: from now on only Free is possible, which another thread may have
@@ -510,10 +503,8 @@ static void break_with(Rounds *self, PyObject *error)
     if (self->watched)
         forget_round(self);
     self->watched = self->listed = 0;
-    PyObject *said = PyObject_CallMethod((PyObject *)self, "_breaks", "O", error);
-    if (said == NULL)
+    if (tell(self, "_breaks", error) < 0)
         PyErr_Clear();
-    Py_XDECREF(said);
 }
 
 /* The same with the exception that is set, and stays. */
@@ -583,7 +574,7 @@ static int enlist(Rounds *self)
         return 0;
     self->listed = 1;
     self->watched = self->by_thread && watch_over(self);
-    self->by_python = self->by_thread && (!self->watched || has_calls_ahead(self));
+    self->by_python = self->by_thread && (!self->watched || is_ahead(self, 1));
     return hook(self, "_enlist");
 }
 
@@ -602,10 +593,16 @@ static PyObject *give_up(Rounds *self)
     return NULL;
 }
 
+/* Whether the request is active, or another one into the same memory, or it can be no more. */
+static int is_busy(const Rounds *self)
+{
+    return self->state != INACTIVE || (self->credit != NULL && self->credit->busy);
+}
+
 /* Raise what Start would raise before it does anything. */
 static PyObject *check_start(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
-    if (self->state != INACTIVE || (self->credit != NULL && self->credit->busy))
+    if (is_busy(self))
         return refuse(self, "started");
     return can_run(self, 0) ? Py_NewRef(Py_None) : NULL;
 }
@@ -621,7 +618,7 @@ static PyObject *Start(Rounds *self, PyObject *Py_UNUSED(nothing))
         return NULL; /* nothing has been sent, and nothing changed that a second Start would miss */
     if (lock(self) < 0)
         return NULL;
-    if (self->state != INACTIVE || (self->credit != NULL && self->credit->busy)) {
+    if (is_busy(self)) {
         unlock(self); /* another thread, or a signal handler, was faster */
         return refuse(self, "started");
     }
@@ -734,13 +731,16 @@ static PyObject *status_of(PyObject *const *args, Py_ssize_t count, PyObject *na
 
 static int fill_status(Rounds *self, PyObject *status)
 {
-    if (status == Py_None)
-        return 0;
-    PyObject *said = PyObject_CallMethod((PyObject *)self, "_fill", "O", status);
-    if (said == NULL)
-        return -1;
-    Py_DECREF(said);
-    return 0;
+    return status == Py_None ? 0 : tell(self, "_fill", status);
+}
+
+/* What Wait returns where no round is under way. */
+static PyObject *without_round(Rounds *self, const char *verb, PyObject *status)
+{
+    PyObject *said = PyObject_CallMethod((PyObject *)self, "_inactive", "s", verb);
+    if (said != NULL && fill_status(self, status) < 0)
+        Py_CLEAR(said);
+    return said;
 }
 
 /* All steps of a round have been executed: what follows, and the request becomes inactive. */
@@ -762,13 +762,8 @@ static PyObject *Wait(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
         return NULL;
     if (forked)
         return refuse(self, "waited for in a forked child, whose memory is its parent's");
-    if (self->state != ACTIVE || self->unready) {
-        PyObject *said = PyObject_CallMethod((PyObject *)self, "_inactive", "s", "waited for");
-        if (said == NULL || fill_status(self, status) == 0)
-            return said;
-        Py_DECREF(said);
-        return NULL;
-    }
+    if (self->state != ACTIVE || self->unready)
+        return without_round(self, "waited for", status);
     double began = profiling ? now() : 0;
     if (self->hooked && hook(self, "_before_wait") < 0)
         return NULL; /* of this round nothing has been executed */
@@ -811,11 +806,9 @@ static PyObject *Test(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
     if (forked)
         return refuse(self, "tested in a forked child, whose memory is its parent's");
     if (self->state != ACTIVE || self->unready) {
-        PyObject *said = PyObject_CallMethod((PyObject *)self, "_inactive", "s", "tested");
-        if (said == NULL)
-            return NULL;
-        Py_DECREF(said);
-        return fill_status(self, status) < 0 ? NULL : Py_NewRef(Py_True);
+        PyObject *said = without_round(self, "tested", status);
+        Py_XDECREF(said);
+        return said == NULL ? NULL : Py_NewRef(Py_True);
     }
     double began = profiling ? now() : 0;
     int level = calls_of_test(self);
@@ -879,7 +872,7 @@ static PyObject *open_round(Rounds *self, PyObject *chunks)
         return NULL;
     if (!can_run(self, 1) || lock(self) < 0)
         return NULL;
-    if (self->state != INACTIVE || (self->credit != NULL && self->credit->busy)) {
+    if (is_busy(self)) {
         unlock(self); /* another thread, or a signal handler, was faster */
         return refuse(self, "opened");
     }
@@ -989,9 +982,11 @@ static void drop_plans(Rounds *self)
     free_plans(plans, count);
 }
 
-static void *as_pointer(PyObject *number)
+int as_pointer(PyObject *number, void *place)
 {
-    return PyLong_AsVoidPtr(number);
+    void *pointer = PyLong_AsVoidPtr(number);
+    memcpy(place, &pointer, sizeof pointer);
+    return !PyErr_Occurred();
 }
 
 Box *new_box(Py_ssize_t item, PyObject *shape, PyObject *to, PyObject *from)
@@ -1022,12 +1017,12 @@ Box *new_box(Py_ssize_t item, PyObject *shape, PyObject *to, PyObject *from)
 
 static int read_box(Step *step, PyObject *fields)
 {
-    PyObject *shape, *to, *from;
-    Py_ssize_t item;
-    PyObject *target, *source;
     int op;
-    if (!PyArg_ParseTuple(fields, "iOOnO!O!O!", &op, &target, &source, &item, &PyTuple_Type, &shape,
-                          &PyTuple_Type, &to, &PyTuple_Type, &from))
+    Py_ssize_t item;
+    PyObject *shape, *to, *from;
+    if (!PyArg_ParseTuple(fields, "iO&O&nO!O!O!", &op, as_pointer, &step->to, as_pointer,
+                          &step->from, &item, &PyTuple_Type, &shape, &PyTuple_Type, &to,
+                          &PyTuple_Type, &from))
         return -1;
     Box *box = step->box = new_box(item, shape, to, from);
     if (box == NULL)
@@ -1035,15 +1030,28 @@ static int read_box(Step *step, PyObject *fields)
     step->count = item;
     for (int i = 0; i < box->axes; i++)
         step->count *= box->axis[i].extent;
-    step->to = as_pointer(target);
-    step->from = as_pointer(source);
-    return PyErr_Occurred() ? -1 : 0;
+    return 0;
+}
+
+static int read_reduction(Step *step, PyObject *fields)
+{
+    int op, operation, type;
+    Py_ssize_t item;
+    if (!PyArg_ParseTuple(fields, "iO&O&O&nnii", &op, as_pointer, &step->to, as_pointer, &step->from,
+                          as_pointer, &step->right, &step->count, &item, &operation, &type))
+        return -1;
+    step->scale = item;
+    step->fold = find_fold(operation, type);
+    if (step->fold == NULL)
+        PyErr_Format(PyExc_ValueError, "no reduction %d of type %d", operation, type);
+    return step->fold == NULL ? -1 : 0;
 }
 
 static int read_step(Step *step, PyObject *fields)
 {
-    int op;
-    PyObject *to, *from;
+    int op, read;
+    Py_ssize_t item = 0;
+    long long scale = 0, shift = 0;
     if (!PyTuple_Check(fields) || PyTuple_Size(fields) < 2) {
         PyErr_SetString(PyExc_TypeError, "a step is a tuple");
         return -1;
@@ -1053,61 +1061,37 @@ static int read_step(Step *step, PyObject *fields)
         return -1;
     switch (op) {
     case COPY:
-        if (!PyArg_ParseTuple(fields, "iOOn", &op, &to, &from, &step->count))
-            return -1;
-        step->to = as_pointer(to);
-        step->from = as_pointer(from);
+        read = PyArg_ParseTuple(fields, "iO&O&n", &op, as_pointer, &step->to, as_pointer,
+                                &step->from, &step->count);
         break;
     case BOX:
         return read_box(step, fields);
-    case GATHER: {
-        Py_ssize_t item;
-        PyObject *index;
-        if (!PyArg_ParseTuple(fields, "iOOOnn", &op, &to, &from, &index, &step->count, &item))
-            return -1;
-        step->to = as_pointer(to);
-        step->from = as_pointer(from);
-        step->right = as_pointer(index);
+    case GATHER:
+        read = PyArg_ParseTuple(fields, "iO&O&O&nn", &op, as_pointer, &step->to, as_pointer,
+                                &step->from, as_pointer, &step->right, &step->count, &item);
         step->scale = item;
         break;
-    }
-    case REDUCE: {
-        Py_ssize_t item;
-        int operation, type;
-        PyObject *right;
-        if (!PyArg_ParseTuple(fields, "iOOOnnii", &op, &to, &from, &right, &step->count, &item,
-                              &operation, &type))
-            return -1;
-        step->to = as_pointer(to);
-        step->from = as_pointer(from);
-        step->right = as_pointer(right);
-        step->scale = item;
-        step->fold = find_fold(operation, type);
-        if (step->fold == NULL && !PyErr_Occurred())
-            PyErr_Format(PyExc_ValueError, "no reduction %d of type %d", operation, type);
-        break;
-    }
+    case REDUCE:
+        return read_reduction(step, fields);
     case RAISE:
-    case AWAIT: {
-        long long scale, shift;
-        if (!PyArg_ParseTuple(fields, "iOLL", &op, &to, &scale, &shift))
-            return -1;
-        step->to = as_pointer(to);
+    case AWAIT:
+        read = PyArg_ParseTuple(fields, "iO&LL", &op, as_pointer, &step->to, &scale, &shift);
         step->scale = scale;
         step->shift = shift;
-        if ((uintptr_t)step->to % sizeof(int64_t) && !PyErr_Occurred())
+        if (read && (uintptr_t)step->to % sizeof(int64_t)) {
             PyErr_SetString(PyExc_ValueError, "a counter that is not aligned");
-        break;
-    }
-    case CALL:
-        if (!PyArg_ParseTuple(fields, "iOi", &op, &to, &step->flags))
             return -1;
-        step->call = Py_NewRef(to);
+        }
+        break;
+    case CALL:
+        read = PyArg_ParseTuple(fields, "iOi", &op, &step->call, &step->flags);
+        Py_XINCREF(step->call);
         break;
     default:
         PyErr_Format(PyExc_ValueError, "no step %d is known", op);
+        return -1;
     }
-    return PyErr_Occurred() ? -1 : 0;
+    return read ? 0 : -1;
 }
 
 static int serves_others(const Step *step)
@@ -1181,32 +1165,24 @@ static int read_plan(Plan *plan, PyObject *chains)
                 plan->bytes += step->count;
             else if (step->op == REDUCE || step->op == GATHER)
                 plan->bytes += step->count * (Py_ssize_t)step->scale;
+            plan->blocks |= step->op == CALL && step->flags & BLOCKS;
         }
+        plan->needs_calls |= plan->chains[i].stops_before_call;
     }
     return 0;
 }
 
-/* What a chain says of its request. */
-static void weigh(Rounds *self, const Chain *chain)
-{
-    self->needs_calls |= chain->stops_before_call;
-    for (int i = 0; i < chain->count; i++)
-        self->blocks |= chain->steps[i].op == CALL && chain->steps[i].flags & BLOCKS;
-}
-
-/* _load(slots, plans, answers, credit, keep): a plan per slot, then those of filled rounds. */
+/* _load(plans, answers, credit, keep): an answer per slot, and a plan, then those of filled rounds. */
 static PyObject *load(Rounds *self, PyObject *args)
 {
-    int slots;
     PyObject *plans, *answers, *credit, *keep;
-    if (!PyArg_ParseTuple(args, "iOO!OO", &slots, &plans, &PyTuple_Type, &answers, &credit, &keep))
+    if (!PyArg_ParseTuple(args, "OO!OO", &plans, &PyTuple_Type, &answers, &credit, &keep))
         return NULL;
-    Py_ssize_t count = PySequence_Size(plans);
+    Py_ssize_t count = PySequence_Size(plans), slots = PyTuple_Size(answers);
     if (count < 0)
         return NULL;
-    if (self->state != INACTIVE || slots < 1 || (count != slots && count != 2 * slots) ||
-        PyTuple_Size(answers) != slots)
-        return PyErr_Format(PyExc_ValueError, "%zd plans for %d slots", count, slots);
+    if (self->state != INACTIVE || slots < 1 || (count != slots && count != 2 * slots))
+        return PyErr_Format(PyExc_ValueError, "%zd plans for %zd slots", count, slots);
     if (credit != Py_None && !PyObject_TypeCheck(credit, credit_type))
         return PyErr_Format(PyExc_TypeError, "no credit: %R", credit);
     Plan *fresh = PyMem_Calloc((size_t)count, sizeof *fresh);
@@ -1224,20 +1200,15 @@ static PyObject *load(Rounds *self, PyObject *args)
     drop_plans(self);
     self->plans = fresh;
     self->plan_count = (int)count;
-    self->slots = slots;
+    self->slots = (int)slots;
     self->needs_calls = self->blocks = 0;
-    for (int p = 0; p < self->plan_count; p++)
-        for (int c = 0; c < fresh[p].count; c++)
-            weigh(self, &fresh[p].chains[c]);
-    PyObject *before = (PyObject *)self->credit;
-    self->credit = credit == Py_None ? NULL : (Credit *)Py_NewRef(credit);
-    Py_XDECREF(before);
-    before = self->answers;
-    self->answers = Py_NewRef(answers);
-    Py_XDECREF(before);
-    before = self->keep;
-    self->keep = Py_NewRef(keep);
-    Py_XDECREF(before);
+    for (int p = 0; p < self->plan_count; p++) {
+        self->needs_calls |= fresh[p].needs_calls;
+        self->blocks |= fresh[p].blocks;
+    }
+    assign((PyObject **)&self->credit, credit == Py_None ? NULL : credit);
+    assign(&self->answers, answers);
+    assign(&self->keep, keep);
     Py_RETURN_NONE;
 }
 
@@ -1248,6 +1219,15 @@ static PyObject *refuse_inside(Rounds *self, PyObject *Py_UNUSED(nothing))
     Py_RETURN_NONE;
 }
 
+static int rounds_clear(Rounds *self)
+{
+    drop_plans(self);
+    assign(&self->answers, NULL);
+    assign(&self->keep, NULL);
+    assign((PyObject **)&self->credit, NULL);
+    return 0;
+}
+
 /* Drop every view of memory, when no other thread executes steps. */
 static PyObject *unload(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
@@ -1255,13 +1235,7 @@ static PyObject *unload(Rounds *self, PyObject *Py_UNUSED(nothing))
         return NULL;
     drop_plans(self);
     unlock(self);
-    Py_CLEAR(self->keep);
-    PyObject *credit = (PyObject *)self->credit;
-    self->credit = NULL;
-    Py_XDECREF(credit);
-    PyObject *answers = self->answers;
-    self->answers = NULL;
-    Py_XDECREF(answers);
+    rounds_clear(self);
     Py_RETURN_NONE;
 }
 
@@ -1269,9 +1243,7 @@ static PyObject *set_credit(Rounds *self, PyObject *credit)
 {
     if (!PyObject_TypeCheck(credit, credit_type))
         return PyErr_Format(PyExc_TypeError, "no credit: %R", credit);
-    PyObject *before = (PyObject *)self->credit;
-    self->credit = (Credit *)Py_NewRef(credit);
-    Py_XDECREF(before);
+    assign((PyObject **)&self->credit, credit);
     Py_RETURN_NONE;
 }
 
@@ -1288,25 +1260,9 @@ static int rounds_traverse(Rounds *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int rounds_clear(Rounds *self)
+static void rounds_dealloc(PyObject *self)
 {
-    drop_plans(self);
-    Py_CLEAR(self->answers);
-    Py_CLEAR(self->keep);
-    PyObject *credit = (PyObject *)self->credit;
-    self->credit = NULL;
-    Py_XDECREF(credit);
-    return 0;
-}
-
-static void rounds_dealloc(Rounds *self)
-{
-    PyTypeObject *type = Py_TYPE((PyObject *)self);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    PyObject_GC_UnTrack(self);
-    rounds_clear(self);
-    release(self);
-    Py_DECREF(type);
+    deallocate(self, (inquiry)rounds_clear);
 }
 
 static PyObject *get_answers(Rounds *self, void *Py_UNUSED(closure))
@@ -1381,22 +1337,19 @@ static PyType_Spec rounds_spec = {
 
 /* -- the credit ----------------------------------------------------------------------------------- */
 
-/* _connect(addresses, keep): the cells where sources look. */
-static PyObject *credit_connect(Credit *self, PyObject *args)
+/* _connect(cells): where sources look. */
+static PyObject *credit_connect(Credit *self, PyObject *arrays)
 {
-    PyObject *addresses, *keep;
-    if (!PyArg_ParseTuple(args, "OO", &addresses, &keep))
-        return NULL;
-    Py_ssize_t count = PySequence_Size(addresses);
+    Py_ssize_t count = PySequence_Size(arrays);
     if (count < 0)
         return NULL;
     int64_t **cells = PyMem_Calloc((size_t)count + 1, sizeof *cells);
     if (cells == NULL)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *address = PySequence_GetItem(addresses, i);
-        cells[i] = address == NULL ? NULL : as_pointer(address);
-        Py_XDECREF(address);
+        PyObject *array = PySequence_GetItem(arrays, i);
+        cells[i] = array == NULL ? NULL : memory_of(array);
+        Py_XDECREF(array);
         if (PyErr_Occurred()) {
             PyMem_Free(cells);
             return NULL;
@@ -1405,9 +1358,7 @@ static PyObject *credit_connect(Credit *self, PyObject *args)
     PyMem_Free(self->cells);
     self->cells = cells;
     self->count = (int)count;
-    PyObject *before = self->keep;
-    self->keep = Py_NewRef(keep);
-    Py_XDECREF(before);
+    assign(&self->keep, arrays);
     Py_RETURN_NONE;
 }
 
@@ -1416,33 +1367,6 @@ static PyObject *credit_grant(Credit *self, PyObject *Py_UNUSED(nothing))
     if (self->granted == self->number)
         grant(self, self->number + 1);
     Py_RETURN_NONE;
-}
-
-/* settle(number, own): a request's round has been given up on all ranks, of which the furthest was in
-   this one. Where this rank was not, another request may be active. */
-static PyObject *credit_settle(Credit *self, PyObject *args)
-{
-    long long reached;
-    int own;
-    if (!PyArg_ParseTuple(args, "Lp", &reached, &own))
-        return NULL;
-    if (own)
-        self->busy = 0;
-    if (self->number < reached)
-        self->number = reached;
-    if (self->granted < reached)
-        self->granted = reached;
-    Py_RETURN_NONE;
-}
-
-static PyObject *credit_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(names))
-{
-    allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    Credit *self = (Credit *)make(type, 0);
-    if (self != NULL) {
-        self->keep = Py_NewRef(Py_None);
-    }
-    return (PyObject *)self;
 }
 
 static int credit_traverse(Credit *self, visitproc visit, void *arg)
@@ -1455,39 +1379,31 @@ static int credit_traverse(Credit *self, visitproc visit, void *arg)
 static int credit_clear(Credit *self)
 {
     self->count = 0;
-    PyObject *keep = self->keep;
-    self->keep = Py_NewRef(Py_None);
-    Py_XDECREF(keep);
+    assign(&self->keep, NULL);
     return 0;
 }
 
-static void credit_dealloc(Credit *self)
+static void credit_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE((PyObject *)self);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    PyObject_GC_UnTrack(self);
-    PyMem_Free(self->cells);
-    Py_CLEAR(self->keep);
-    release(self);
-    Py_DECREF(type);
+    PyMem_Free(((Credit *)self)->cells);
+    deallocate(self, (inquiry)credit_clear);
 }
 
 static PyMethodDef credit_methods[] = {
-    {"_connect", (PyCFunction)credit_connect, METH_VARARGS, NULL},
+    {"_connect", (PyCFunction)credit_connect, METH_O, NULL},
     {"grant", (PyCFunction)credit_grant, METH_NOARGS, NULL},
-    {"settle", (PyCFunction)credit_settle, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef credit_members[] = {
-    {"number", T_LONGLONG, offsetof(Credit, number), READONLY, NULL},
-    {"granted", T_LONGLONG, offsetof(Credit, granted), READONLY, NULL},
-    {"busy", T_INT, offsetof(Credit, busy), READONLY, NULL},
+    {"number", T_LONGLONG, offsetof(Credit, number), 0, NULL},
+    {"granted", T_LONGLONG, offsetof(Credit, granted), 0, NULL},
+    {"busy", T_INT, offsetof(Credit, busy), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot credit_slots[] = {
-    {Py_tp_new, credit_new},
+    {Py_tp_new, PyType_GenericNew},
     {Py_tp_dealloc, credit_dealloc},
     {Py_tp_traverse, credit_traverse},
     {Py_tp_clear, credit_clear},
@@ -1504,15 +1420,11 @@ static PyType_Spec credit_spec = {
 int add_rounds(PyObject *module)
 {
     credit_type = (PyTypeObject *)PyType_FromSpec(&credit_spec);
-    PyObject *rounds = PyType_FromSpec(&rounds_spec);
-    if (credit_type == NULL || rounds == NULL)
-        return -1;
-    if (PyModule_AddFunctions(module, functions) < 0 ||
+    if (credit_type == NULL ||
+        PyModule_AddObjectRef(module, "Credit", (PyObject *)credit_type) < 0 ||
+        add_type(module, "Rounds", &rounds_spec) < 0 ||
+        PyModule_AddFunctions(module, functions) < 0 ||
         pthread_atfork(NULL, NULL, after_fork_in_child) != 0)
         return -1;
-    if (PyModule_AddObjectRef(module, "Credit", (PyObject *)credit_type) < 0 ||
-        PyModule_AddObjectRef(module, "Rounds", rounds) < 0)
-        return -1;
-    Py_DECREF(rounds);
     return 0;
 }

@@ -253,102 +253,86 @@ static PyObject *run_script(PyObject *object, PyObject *args, PyObject *names)
     return failed ? NULL : Py_NewRef(Py_None);
 }
 
-/* WORK has a tuple of places, each an end and an offset, or -1 and an address. */
+/* For "O&" of PyArg_ParseTuple: a pair of an end and an offset, or of -1 and an address. */
+static int as_place(PyObject *pair, void *found)
+{
+    Place *place = found;
+    long long at;
+    if (!PyArg_ParseTuple(pair, "iL", &place->end, &at))
+        return 0;
+    place->at = (intptr_t)at;
+    if (place->end >= MOST_ENDS)
+        PyErr_SetString(PyExc_ValueError, "no such end");
+    return place->end < MOST_ENDS;
+}
+
 static int read_places(Line *line, PyObject *places)
 {
     Py_ssize_t count = PyTuple_Size(places);
     if (count > MOST_PLACES) {
         PyErr_Format(PyExc_ValueError, "%zd places", count);
-        return -1;
+        return 0;
     }
     line->places = (int)count;
-    for (int i = 0; i < line->places; i++) {
-        long long at;
-        Place *place = &line->place[i];
-        if (!PyArg_ParseTuple(PyTuple_GetItem(places, i), "iL", &place->end, &at))
-            return -1;
-        place->at = (intptr_t)at;
-        if (place->end >= MOST_ENDS) {
-            PyErr_SetString(PyExc_ValueError, "no such end");
-            return -1;
-        }
-    }
-    return 0;
+    for (int i = 0; i < line->places; i++)
+        if (!as_place(PyTuple_GetItem(places, i), &line->place[i]))
+            return 0;
+    return 1;
 }
 
+/* Whether there is such a line; else an exception. */
 static int read_line(Line *line, PyObject *fields)
 {
-    long long to, from;
-    unsigned long long function, handle, index;
     PyObject *call, *shape, *strides, *others, *places;
     Py_ssize_t item;
     int op = line->op = (int)PyLong_AsLong(PyTuple_GetItem(fields, 0));
     if (PyErr_Occurred())
-        return -1;
+        return 0;
+    line->to.end = line->from.end = -1;
     switch (op) {
     case COPY:
-        if (!PyArg_ParseTuple(fields, "iiLiLn", &op, &line->to.end, &to, &line->from.end, &from,
-                              &line->count))
-            return -1;
-        break;
+        return PyArg_ParseTuple(fields, "iO&O&n", &op, as_place, &line->to, as_place, &line->from,
+                                &line->count);
     case BOX:
-        if (!PyArg_ParseTuple(fields, "iiLiLnO!O!O!", &op, &line->to.end, &to, &line->from.end,
-                              &from, &item, &PyTuple_Type, &shape, &PyTuple_Type, &strides,
+        if (!PyArg_ParseTuple(fields, "iO&O&nO!O!O!", &op, as_place, &line->to, as_place,
+                              &line->from, &item, &PyTuple_Type, &shape, &PyTuple_Type, &strides,
                               &PyTuple_Type, &others))
-            return -1;
+            return 0;
         line->box = new_box(item, shape, strides, others);
-        break;
+        return line->box != NULL;
     case KERNEL:
-        if (!PyArg_ParseTuple(fields, "iiLiLKKp", &op, &line->to.end, &to, &line->from.end, &from,
-                              &function, &handle, &line->checked))
-            return -1;
-        line->function = (void *)(uintptr_t)function;
-        line->handle = (void *)(uintptr_t)handle;
-        break;
+        return PyArg_ParseTuple(fields, "iO&O&O&O&p", &op, as_place, &line->to, as_place,
+                                &line->from, as_pointer, &line->function, as_pointer,
+                                &line->handle, &line->checked);
     case SCALE:
-        if (!PyArg_ParseTuple(fields, "iiLndO!O!", &op, &line->to.end, &to, &item, &line->factor,
+        if (!PyArg_ParseTuple(fields, "iO&ndO!O!", &op, as_place, &line->to, &item, &line->factor,
                               &PyTuple_Type, &shape, &PyTuple_Type, &strides))
-            return -1;
+            return 0;
         if (item != sizeof(double) && item != sizeof(float)) {
             PyErr_Format(PyExc_ValueError, "real numbers of %zd bytes", item);
-            return -1;
+            return 0;
         }
-        line->from.end = line->to.end;
-        from = to;
+        line->from = line->to;
         line->box = new_box(item, shape, strides, strides);
-        break;
+        return line->box != NULL;
     case GATHER:
-        if (!PyArg_ParseTuple(fields, "iiLiLKnn", &op, &line->to.end, &to, &line->from.end, &from,
-                              &index, &line->count, &line->item))
-            return -1;
-        line->index = (const int64_t *)(uintptr_t)index;
-        break;
+        return PyArg_ParseTuple(fields, "iO&O&O&nn", &op, as_place, &line->to, as_place,
+                                &line->from, as_pointer, &line->index, &line->count, &line->item);
     case WORK:
-        if (!PyArg_ParseTuple(fields, "iKKnO!", &op, &function, &handle, &line->count,
-                              &PyTuple_Type, &places) ||
-            read_places(line, places) < 0)
-            return -1;
-        line->function = (void *)(uintptr_t)function;
-        line->handle = (void *)(uintptr_t)handle;
-        line->to.end = line->from.end = -1;
-        to = from = 0;
-        break;
+        return PyArg_ParseTuple(fields, "iO&O&nO!", &op, as_pointer, &line->function, as_pointer,
+                                &line->handle, &line->count, &PyTuple_Type, &places) &&
+            read_places(line, places);
     case CALL:
         if (!PyArg_ParseTuple(fields, "iOpi", &op, &call, &line->bare, &line->to.end))
-            return -1;
+            return 0;
         line->call = Py_NewRef(call);
-        line->from.end = -1;
-        to = from = 0;
-        break;
+        if (line->to.end >= MOST_ENDS)
+            PyErr_SetString(PyExc_ValueError, "no such end");
+        return line->to.end < MOST_ENDS;
     default:
         PyErr_Format(PyExc_ValueError, "no step %d is known", op);
-        return -1;
+        return 0;
     }
-    line->to.at = (intptr_t)to;
-    line->from.at = (intptr_t)from;
-    if (line->to.end >= MOST_ENDS || line->from.end >= MOST_ENDS)
-        PyErr_SetString(PyExc_ValueError, "no such end");
-    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* How many ends have to be given: all up to the last that is used before a call answers it. */
@@ -396,8 +380,7 @@ static PyObject *script_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNU
         return NULL;
     if (PyTuple_Size(bytes) > MOST_ENDS)
         return PyErr_Format(PyExc_ValueError, "a script has at most %d ends", MOST_ENDS);
-    allocfunc make = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    Script *self = (Script *)make(type, 0);
+    Script *self = (Script *)PyType_GenericNew(type, NULL, NULL);
     if (self == NULL)
         return NULL;
     Py_ssize_t count = PyList_Size(lines);
@@ -434,14 +417,9 @@ static int script_traverse(Script *self, visitproc visit, void *arg)
     return 0;
 }
 
-static void script_dealloc(Script *self)
+static void script_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE((PyObject *)self);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    PyObject_GC_UnTrack(self);
-    script_clear(self);
-    release(self);
-    Py_DECREF(type);
+    deallocate(self, (inquiry)script_clear);
 }
 
 static PyType_Slot script_slots[] = {
@@ -460,10 +438,5 @@ static PyType_Spec script_spec = {
 
 int add_scripts(PyObject *module)
 {
-    PyObject *type = PyType_FromSpec(&script_spec);
-    if (type == NULL)
-        return -1;
-    int code = PyModule_AddObjectRef(module, "Script", type);
-    Py_DECREF(type);
-    return code;
+    return add_type(module, "Script", &script_spec);
 }

@@ -148,7 +148,7 @@ class HaloExchange(Persistent):
         self.fields = fields
         self._quiet = False  # nobody has to hear that this is late
         self._late_by = by_thread
-        load(self, ghosts.turns, ghosts.plans, self._given(fields, ghosts.turns))
+        load(self, ghosts.plans, self._given(fields, ghosts.turns))
         ghosts.resources.belong_to(self)
         debug.observe(self)
         self._made = True

@@ -32,7 +32,7 @@ from onesided.collectives.buffers import vector
 from onesided.collectives.context import Attachment
 from onesided.collectives.errors import OnesidedError, PatternError, ResourceError
 from onesided.collectives.hints import Hints
-from onesided.collectives.memory import BOARD, Region, find_region
+from onesided.collectives.memory import BOARD, find_region
 from onesided.collectives.partitioned.counter import Grouping
 from onesided.collectives.partitioned.guard import Guard
 from onesided.collectives.pattern import as_bytes
@@ -410,31 +410,22 @@ def reach_of(
     region = find_region(memory)
     if region is None or not memory.size or not _takes_part(comm, peer, region.node.comm):
         return Reach(), None
-    place = region.boards.take()
-    if place is None:
+    try:  # no lock, which what interrupts this thread could want
+        place = region.boards.pop()
+    except IndexError:
         return Reach(), None
     rank, offset = region.node.comm.rank, memory.ctypes.data - region.address
     region.part(rank)[place : place + BOARD] = 0
     fence()
     generation = next(_generations) & LAST_GENERATION
-    give_back = borrow(region)
+    give_back = region.borrow()
 
     def give_all(written: bool) -> None:
         give_back()
         if not written:
-            region.boards.give(place)
+            region.boards.append(place)
 
     return Reach(region.key, rank, offset, place, generation), give_all
-
-
-def borrow(region: Region) -> Callable[[], object]:
-    """Local. The region cannot be freed until what is returned is called."""
-    region.users += 1
-
-    def give_back() -> None:
-        region.users -= 1
-
-    return give_back
 
 
 def _takes_part(comm: MPI.Intracomm, peer: int, members: MPI.Intracomm) -> bool:

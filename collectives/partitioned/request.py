@@ -115,7 +115,7 @@ class PartitionedRequest(Persistent):
         self._position = None if nowhere else matching.post(self.parameters, self.peer)
         self._untold: Exception | None = None  # of which the peer is still to hear
         self._hooked = 1  # the verbs ask before they take the lock of the round
-        load(self, 1, [[[call(self._advance, serves=False)]]], [self._given])
+        load(self, [[[call(self._advance, serves=False)]]], [self._given])
         self._made = True
         retire_at_end(self)
 

@@ -19,7 +19,7 @@ from mpi4py import MPI
 from onesided.collectives.errors import ResourceError
 from onesided.collectives.memory import BOARD, Region, region_with_key
 from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
-from onesided.collectives.partitioned.handshake import Parameters, borrow
+from onesided.collectives.partitioned.handshake import Parameters
 from onesided.collectives.pattern import as_bytes
 from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL, TOLD, fence
 
@@ -161,5 +161,5 @@ def _board_of(channel: Channel) -> tuple[Region, memoryview]:
     if region is None:
         raise ResourceError("the memory of the receive buffer has been given back")
     words = region.part(reach.segment)[reach.board : reach.board + BOARD].view(np.int64)
-    channel.on_release(borrow(region))
+    channel.on_release(region.borrow())
     return region, words.data

@@ -33,12 +33,11 @@ from onesided.collectives.errors import PatternError, RequestError
 from onesided.collectives.hints import ESTIMATE, Hints
 from onesided.collectives.initialization import Call, Info, initialize
 from onesided.collectives.memory import find_region
-from onesided.collectives.operation import Operation
 from onesided.collectives.pattern import check_root
 from onesided.collectives.reduction.folds import Element, Fold, Message
 from onesided.collectives.registry import REDUCTION, Method
 from onesided.collectives.request import Request
-from onesided.collectives.transport import Transport
+from onesided.collectives.transport import Operation, Transport
 
 Bytes = NDArray[np.uint8]
 

@@ -244,16 +244,10 @@ def _typed(
     element = element_type(array.dtype, resources)
     types = [box_type(b, array.shape, array.strides, element, resources) for b in places]
     counts = [0 if block is None else 1 for block in places]
-    memory = array.reshape(-1) if array.flags.c_contiguous else MPI.memory.fromaddress(
-        array.ctypes.data, 0
-    )
+    dense = array.flags.c_contiguous  # else types reach out from the first element
+    memory: Any = array.reshape(-1) if dense else MPI.memory.fromaddress(array.ctypes.data, 0)
     resources.keep.append(array)
-    return [_base(array, memory), counts, [0] * len(counts), types]
-
-
-def _base(array: NDArray[Any], memory: Any) -> Any:
-    """A buffer that starts where the array's first element is; types reach out from there."""
-    return memory if array.size else bytearray(1)
+    return [memory if array.size else bytearray(1), counts, [0] * len(counts), types]
 
 
 def _places(exchange: Exchange, side: Side, role: int) -> list[Block | None]:

@@ -41,23 +41,23 @@ class Messages:
         for peer in peers:
             for block in exchange.blocks_to(peer):
                 self._send(block)
-        sends = [*(m for messages in self._of_chunk for m in messages), *self._last]
         self._unpacks: list[list[Copy]] = []
         self._receives: list[list[MPI.Prequest]] = []
         for array in arrays:
             self._receive(array, peers)
-        self._sends = sends
+        sends = [*(m for messages in self._of_chunk for m in messages), *self._last]
         self._all = [receives + sends for receives in self._receives]
 
     def _send(self, block: Block) -> None:
         exchange = self._exchange
         chunks = chunks_of(exchange.source(block), exchange.cuts_to(block))
-        self._resources.keep += [chunk.array for chunk in chunks if chunk.pack is not None]
-        self._packs += [chunk.pack for chunk in chunks if chunk.pack is not None]
+        packs = [chunk.pack for chunk in chunks if chunk.pack is not None]
+        self._resources.keep += [buffer for buffer, _ in packs]
+        self._packs += packs
         self._blocks.append((block, chunks))
         in_chunks = len(chunks) == exchange.chunks
         if not in_chunks:
-            self._last_packs += [chunk.pack for chunk in chunks if chunk.pack is not None]
+            self._last_packs += packs
         start = exchange.context.comm.Send_init
         for number, chunk in enumerate(chunks):
             for piece in pieces(chunk.array):

@@ -25,10 +25,10 @@ from onesided.collectives.errors import MPIError, UnsupportedError
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.hints import ESTIMATE
 from onesided.collectives.initialization import build
-from onesided.collectives.operation import Operation
 from onesided.collectives.reduction.operation import Reduction
 from onesided.collectives.registry import BROADCAST, EXCHANGE, REDUCTION, Method, methods
 from onesided.collectives.request import Request
+from onesided.collectives.transport import Operation
 from onesided.collectives.tuning.decisions import Record, learn, recall
 from onesided.collectives.tuning.defects import corrupting
 from onesided.collectives.tuning.race import Race

@@ -255,7 +255,5 @@ def _warn(words: str) -> None:
     warnings.warn(words, RuntimeWarning, stacklevel=4)
 
 
-@cache
-def _tuning_at(path: Path | None) -> Tuning:
-    """The records of a file, or of none, one object for the process."""
-    return Tuning(path)
+#: The records of a file, or of none, one object for the process.
+_tuning_at = cache(Tuning)

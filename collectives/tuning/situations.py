@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +24,9 @@ from onesided.collectives.exchange import Exchange
 from onesided.collectives.hardware import usable_cores
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.memory import Region
-from onesided.collectives.operation import Operation
 from onesided.collectives.program import COMPILED
 from onesided.collectives.reduction.operation import Reduction
+from onesided.collectives.transport import Operation
 from onesided.collectives.tuning.decisions import size
 
 #: Most bytes that a rank moves in a trial, on a node and between nodes; an exchange that is longer
@@ -173,16 +172,14 @@ def _scratch(wanted: Exchange, number: int, in_place: bool) -> Exchange:
     elif recv.array is not None:
         recv = replace(recv, array=None)
     # memory from empty() is tried as one slot of the request's own, which peers see as well
-    words, said = ({p: _as_slot(w) for p, w in table.items()}
-                   for table in (wanted.words, wanted.said))  # fmt: skip
+    words, said = (
+        {p: w if w.key is None else replace(w, key=None, owned=True) for p, w in table.items()}
+        for table in (wanted.words, wanted.said)
+    )
     hints = replace(wanted.hints, slots=1 if wanted.least_slots == 1 else wanted.hints.slots)
     slots = min(wanted.slots, hints.slots)
     return replace(wanted, send=wanted.send.plain(wanted.recv, in_place), recv=recv, hints=hints,
                    number=number, words=words, said=said, slots=slots)  # fmt: skip
-
-
-def _as_slot(words: Any) -> Any:
-    return words if words.key is None else replace(words, key=None, owned=True)
 
 
 # -- broadcasts ----------------------------------------------------------------------------------
