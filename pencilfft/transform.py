@@ -6,7 +6,7 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ NOWHERE: tuple[Any, Any] = None, None
 
 #: References to an array that only the plan has, that of the question among them.
 OURS = 2
+
+#: The array that a transform is given for its output, and returns.
+Output = TypeVar("Output", bound=NDArray[Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +88,7 @@ class SharedArrays:
             self._arrays[side] = side.array(0)
         return self._arrays[side]
 
-    def get(self, side: Side) -> Any:
+    def get(self, side: Side) -> DistArray:
         """Local. The array of a side, with the last result."""
         array = self.own(side)
         taken = self._taken.pop(side, None)
@@ -193,12 +196,12 @@ class Transform:
         self._begun = False
 
     @property
-    def input_array(self) -> Any:
+    def input_array(self) -> DistArray:
         """The plan's own input, read where none is given; also the other direction's output."""
         return self._arrays.get(self.input)
 
     @property
-    def output_array(self) -> Any:
+    def output_array(self) -> DistArray:
         """The plan's own output, returned where none is given; the other direction's input."""
         return self._arrays.get(self.output)
 
@@ -211,6 +214,18 @@ class Transform:
     def output_pencil(self) -> Any:
         """Which part of the global output this rank holds."""
         return self.output.pencil
+
+    @overload
+    def __call__(
+        self, input_array: Any = None, output_array: None = None, normalize: bool | None = None,
+        **options: Any,
+    ) -> DistArray: ...  # fmt: skip
+
+    @overload
+    def __call__(
+        self, input_array: Any, output_array: Output, normalize: bool | None = None,
+        **options: Any,
+    ) -> Output: ...  # fmt: skip
 
     def __call__(
         self,
@@ -283,7 +298,7 @@ class Transform:
         is under way: :meth:`Wait` returns at once then."""
         return not self._begun or self._execution.test()
 
-    def Wait(self) -> Any:
+    def Wait(self) -> NDArray[Any]:
         """Collective, in the sense of MPI. Complete the transform that was begun; the output.
 
         An error in its middle is raised on the rank where it occurred, and on all others by the
@@ -338,7 +353,7 @@ class Transform:
             return 0
         return found.pop() if len(found) == 1 else 0
 
-    def _result(self) -> Any:
+    def _result(self) -> NDArray[Any]:
         """What the caller gets."""
         result, copied = self._goes
         if copied is None:

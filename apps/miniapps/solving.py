@@ -153,7 +153,7 @@ def _opened(
         exchange, product = Stopwatch(), Stopwatch()
         exchange.watch(halo, "start", "finish")
         product.watch(operator, "multiply")
-        found: list[Solution] = []
+        found: list[Solution[Any]] = []
 
         def solve(most: int) -> None:
             found[:] = [cg(operator, b, rtol=0.0, maxiter=most)]

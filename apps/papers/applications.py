@@ -115,7 +115,7 @@ def _gradient(comm: MPI.Intracomm, name: str, matrix: DistMatrix, steps: int) ->
     )  # fmt: skip
 
 
-def _solution(matrix: DistMatrix, b: NDArray[Any], steps: int) -> Solution:
+def _solution(matrix: DistMatrix, b: NDArray[Any], steps: int) -> Solution[Any]:
     """Collective. So many iterations, to a tolerance that is not reached."""
     solution = cg(matrix, b, rtol=0.0, maxiter=steps)
     if solution.iterations != steps:
@@ -126,7 +126,9 @@ def _solution(matrix: DistMatrix, b: NDArray[Any], steps: int) -> Solution:
     return solution
 
 
-def _error(comm: MPI.Intracomm, matrix: DistMatrix, b: NDArray[Any], solution: Solution) -> float:
+def _error(
+    comm: MPI.Intracomm, matrix: DistMatrix, b: NDArray[Any], solution: Solution[Any]
+) -> float:
     """Collective. How far the norm of the residual lies off that of the recurrence."""
     rest = b - matrix @ solution.x
     squares = comm.allreduce(np.array([np.vdot(rest, rest).real, np.vdot(b, b).real]))

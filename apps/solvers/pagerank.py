@@ -35,10 +35,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         how = {"damping": options.damping, "atol": options.atol, "maxiter": options.maxiter}
         return partial(pagerank, matrix, **how), nothing
 
-    def verdict(matrix: DistMatrix, solution: Solution) -> Verdict | None:
+    def verdict(matrix: DistMatrix, solution: Solution[Any]) -> Verdict | None:
         return _verdict(comm, matrix, solution, options.damping) if options.verify else None
 
-    def ended(matrix: DistMatrix, solution: Solution) -> None:
+    def ended(matrix: DistMatrix, solution: Solution[Any]) -> None:
         report.listings["top"] = _top(comm, matrix, solution.x, options.top)
         if options.output is not None:
             write_solution(comm, options.output, in_file_order(matrix, solution.x))
@@ -62,7 +62,7 @@ COLUMNS = {"place": ".0f", "node": ".0f", "rank": ".6e"}
 
 
 def _verdict(
-    comm: MPI.Intracomm, matrix: DistMatrix, solution: Solution, damping: float
+    comm: MPI.Intracomm, matrix: DistMatrix, solution: Solution[Any], damping: float
 ) -> Verdict:
     """Collective. As many iterations with SciPy's products of the whole matrix on rank 0."""
     whole = matrix.gather()

@@ -34,7 +34,7 @@ from onesided.sparse.solvers.solution import LEAST_SQUARES
 # What ``onesided solve`` and ``onesided pagerank`` share: runs by every method, a report.
 
 PRODUCTS = "1000"  # that the methods are told to expect
-Solve = Callable[[], Solution]
+Solve = Callable[[], Solution[Any]]
 
 
 def run_methods(
@@ -42,8 +42,8 @@ def run_methods(
     options: Options,
     report: Report,
     prepared: Callable[[DistMatrix], tuple[Solve, Callable[[], object]]],
-    verdict: Callable[[DistMatrix, Solution], Verdict | None],
-    ended: Callable[[DistMatrix, Solution], object],
+    verdict: Callable[[DistMatrix, Solution[Any]], Verdict | None],
+    ended: Callable[[DistMatrix, Solution[Any]], object],
 ) -> int:
     """Collective. Solve by every method ``--repeats`` times, in turns; the exit code.
 
@@ -66,7 +66,7 @@ def run_methods(
             method = labels[METHOD]
             matrix = maker(method)
             call, done = prepared(matrix)
-            found: list[Solution] = []
+            found: list[Solution[Any]] = []
             leads = not outcomes
             outcomes[method] = {}
             report.pattern = {
@@ -136,15 +136,15 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         if precond is not None:
             told = {"hermitian": solver.hermitian} if precond.hermitian else {}
             how["M"] = getattr(sparse, precond.name)(matrix, **told)
-        call: Callable[..., Solution] = getattr(sparse, solver.name)
+        call: Callable[..., Solution[Any]] = getattr(sparse, solver.name)
         precondition = how.get("M")
         done = precondition.Free if isinstance(precondition, Scoped) else nothing
         return partial(call, matrix, side, **how), done
 
-    def verdict(matrix: DistMatrix, solution: Solution) -> Verdict:
+    def verdict(matrix: DistMatrix, solution: Solution[Any]) -> Verdict:
         return _verdict(comm, options, matrix, solution, sides[id(matrix)])
 
-    def ended(matrix: DistMatrix, solution: Solution) -> None:
+    def ended(matrix: DistMatrix, solution: Solution[Any]) -> None:
         if options.output is not None:
             write_solution(comm, options.output, in_file_order(matrix, solution.x))
 
@@ -155,7 +155,7 @@ def _verdict(
     comm: MPI.Intracomm,
     options: Options,
     matrix: DistMatrix,
-    solution: Solution,
+    solution: Solution[Any],
     side: NDArray[Any],
 ) -> Verdict:
     """Collective. The residual computed anew, relative to what it may be."""

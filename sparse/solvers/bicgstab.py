@@ -14,15 +14,15 @@ import numpy as np
 
 from onesided.sparse.linear import Linear
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
-from onesided.sparse.solvers.solution import Solution
+from onesided.sparse.solvers.solution import Solution, V
 from onesided.sparse.solvers.space import Scalar
 
 
 @several
 def bicgstab(
     A: Linear,
-    b: Any,
-    x0: Any = None,
+    b: V,
+    x0: V | None = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
@@ -31,7 +31,7 @@ def bicgstab(
     callback: Callback = None,
     nullspace: Any = None,
     left_nullspace: Any = None,
-) -> Solution:
+) -> Solution[V]:
     """Collective. Solve A x = b for any square matrix, preconditioned from the right.
 
     Two products and three reductions an iteration. Stops as :func:`cg` does; scalar products that

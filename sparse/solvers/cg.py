@@ -22,15 +22,15 @@ from onesided.sparse.solvers.run import (
     joined,
     right_hand_sides,
 )
-from onesided.sparse.solvers.solution import Solution
+from onesided.sparse.solvers.solution import Solution, V
 from onesided.sparse.solvers.space import root
 from onesided.sparse.solvers.together import together
 
 
 def cg(
     A: Linear,
-    b: Any,
-    x0: Any = None,
+    b: V,
+    x0: V | None = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
@@ -38,7 +38,7 @@ def cg(
     M: Any = None,
     callback: Callback = None,
     nullspace: Any = None,
-) -> Solution:
+) -> Solution[V]:
     """Collective. Solve A x = b; A, and M if given, are Hermitian and positive definite.
 
     Stops when norm(b - A x) <= max(rtol * norm(b), atol), by the residual of the recurrence, as in

@@ -17,7 +17,7 @@ from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
 from onesided.sparse.solvers.cg import cg_coefficients
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
-from onesided.sparse.solvers.solution import BREAKDOWN, Solution
+from onesided.sparse.solvers.solution import BREAKDOWN, Solution, V
 from onesided.sparse.solvers.space import start_block
 
 BOUND_STEPS = 30
@@ -27,8 +27,8 @@ _LOWER, _UPPER = 0.9, 1.05  # the bounds found lie inside the spectrum
 @several
 def chebyshev(
     A: Linear,
-    b: Any,
-    x0: Any = None,
+    b: V,
+    x0: V | None = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
@@ -37,7 +37,7 @@ def chebyshev(
     callback: Callback = None,
     nullspace: Any = None,
     bounds: tuple[float, float] | None = None,
-) -> Solution:
+) -> Solution[V]:
     """Collective. Solve A x = b where the eigenvalues of M A lie between two positive bounds.
 
     ``bounds`` None: they are estimated (:func:`eigenvalue_bounds`), which needs what cg needs.

@@ -16,15 +16,15 @@ from onesided.collectives import sums
 from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
-from onesided.sparse.solvers.solution import Solution
+from onesided.sparse.solvers.solution import Solution, V
 from onesided.sparse.solvers.space import Scalar, Vector
 
 
 @several
 def gmres(
     A: Linear,
-    b: Any,
-    x0: Any = None,
+    b: V,
+    x0: V | None = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
@@ -34,7 +34,7 @@ def gmres(
     nullspace: Any = None,
     left_nullspace: Any = None,
     restart: int = 20,
-) -> Solution:
+) -> Solution[V]:
     """Collective. Solve A x = b for any square matrix, preconditioned from the right.
 
     An iteration is one product, which adds a vector to the basis of at most ``restart``; x is
@@ -62,8 +62,8 @@ def gmres(
 @several
 def fgmres(
     A: Linear,
-    b: Any,
-    x0: Any = None,
+    b: V,
+    x0: V | None = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
@@ -73,7 +73,7 @@ def fgmres(
     nullspace: Any = None,
     left_nullspace: Any = None,
     restart: int = 20,
-) -> Solution:
+) -> Solution[V]:
     """Collective. As :func:`gmres`, with an M that may be another one at every iteration.
 
     Such as some iterations of another solver. The memory is twice that of gmres.
@@ -92,7 +92,7 @@ def fgmres(
     return _cycles(run, restart, True)
 
 
-def _cycles(run: Run, restart: int, flexible: bool) -> Solution:
+def _cycles(run: Run, restart: int, flexible: bool) -> Solution[Any]:
     with agreed(run.comm, ("gmres", restart)):
         if restart < 1:
             raise ValueError(f"restart is {restart}; a cycle has at least one iteration")

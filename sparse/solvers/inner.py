@@ -19,7 +19,9 @@ class Inner:
 
     hermitian = False
 
-    def __init__(self, A: Linear, solver: Callable[..., Solution], how: dict[str, Any]) -> None:
+    def __init__(
+        self, A: Linear, solver: Callable[..., Solution[Any]], how: dict[str, Any]
+    ) -> None:
         """Local."""
         self._A, self._solver, self._how = A, solver, how
 
@@ -28,7 +30,7 @@ class Inner:
         out[:] = self._solver(self._A, r, **self._how).x
 
 
-def inner(A: Linear, solver: Callable[..., Solution], **how: Any) -> Inner:
+def inner(A: Linear, solver: Callable[..., Solution[Any]], **how: Any) -> Inner:
     """Local. A preconditioner that solves A x = r by ``solver(A, r, **how)``, as far as told.
 
     As in ``fgmres(A, b, M=inner(A, cg, maxiter=5))``. ``how`` is the same on every rank.

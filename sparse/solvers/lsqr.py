@@ -18,7 +18,7 @@ from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.partition import Partition
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
-from onesided.sparse.solvers.solution import LEAST_SQUARES, Solution
+from onesided.sparse.solvers.solution import LEAST_SQUARES, Solution, V
 from onesided.sparse.solvers.space import Space, Vector
 from onesided.sparse.vector import DistVector
 
@@ -26,15 +26,15 @@ from onesided.sparse.vector import DistVector
 @several
 def lsqr(
     A: Linear,
-    b: Any,
-    x0: Any = None,
+    b: V,
+    x0: V | None = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
     callback: Callback = None,
     damp: float = 0.0,
-) -> Solution:
+) -> Solution[V]:
     """Collective. The x with the least norm(b - A x)**2 + damp**2 norm(x - x0)**2; any shape of A.
 
     Stops when norm(b - A x) <= max(rtol * norm(b), atol), reason "converged", or when b - A x is
@@ -60,15 +60,15 @@ def lsqr(
 @several
 def lsmr(
     A: Linear,
-    b: Any,
-    x0: Any = None,
+    b: V,
+    x0: V | None = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
     callback: Callback = None,
     damp: float = 0.0,
-) -> Solution:
+) -> Solution[V]:
     """Collective. As :func:`lsqr`; norm(A.H r) falls in every iteration, so it stops earlier.
 
     Examples
@@ -92,7 +92,7 @@ def _least_squares(
     rules: Rules,
     damp: float,
     method: Callable[[_Bidiagonal], None],
-) -> Solution:
+) -> Solution[Any]:
     with agreed(A.comm, (name, damp)):
         if not 0 <= damp < math.inf:
             raise ValueError(f"damp is {damp}; it must be zero or above")

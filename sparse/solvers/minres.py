@@ -13,14 +13,14 @@ import numpy as np
 
 from onesided.sparse.linear import Linear
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
-from onesided.sparse.solvers.solution import Solution
+from onesided.sparse.solvers.solution import Solution, V
 
 
 @several
 def minres(
     A: Linear,
-    b: Any,
-    x0: Any = None,
+    b: V,
+    x0: V | None = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
@@ -28,7 +28,7 @@ def minres(
     M: Any = None,
     callback: Callback = None,
     nullspace: Any = None,
-) -> Solution:
+) -> Solution[V]:
     """Collective. Solve A x = b; A is Hermitian, M, if given, Hermitian and positive definite.
 
     Two reductions an iteration. x has the least residual, in the norm of M, that its iteration can

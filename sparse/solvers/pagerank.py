@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.matrix import DistMatrix
@@ -25,7 +26,7 @@ def pagerank(
     atol: float = 1e-8,
     maxiter: int | None = 1000,
     callback: Callback = None,
-) -> Solution:
+) -> Solution[NDArray[Any]]:
     """Collective. Ranks of the nodes of a graph, their sum one; entry (i, j) of A is a link i to j.
 
     From a node the surfer follows, with probability ``damping``, one of its links, as likely as

@@ -12,15 +12,15 @@ import numpy as np
 
 from onesided.sparse.linear import Linear
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
-from onesided.sparse.solvers.solution import Solution
+from onesided.sparse.solvers.solution import Solution, V
 from onesided.sparse.solvers.space import Scalar, Vector
 
 
 @several
 def pipelined_cg(
     A: Linear,
-    b: Any,
-    x0: Any = None,
+    b: V,
+    x0: V | None = None,
     *,
     rtol: float = 1e-5,
     atol: float = 0.0,
@@ -29,7 +29,7 @@ def pipelined_cg(
     callback: Callback = None,
     nullspace: Any = None,
     replacement: int = 50,
-) -> Solution:
+) -> Solution[V]:
     """Collective. As :func:`cg`; the reduction is under way during product and preconditioner.
 
     Pays where a reduction takes about as long as a product. The recurrences lose accuracy faster

@@ -13,7 +13,7 @@ import math
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from onesided.sparse.vector import DistVector
 
 Callback = Callable[[Any], object] | None
 Arguments = ParamSpec("Arguments")
+S = TypeVar("S", bound=Solution[Any])
 
 #: What a leg must at least have taken off the residual, if another one is to follow.
 _WORTH_GOING_ON = 0.5
@@ -161,7 +162,7 @@ class Run:
         self,
         method: Callable[[Run], object],
         least_squares: Callable[[Vector, float], bool] | None = None,
-    ) -> Solution:
+    ) -> Solution[Any]:
         """Collective. Legs of a method, each from where the last one ended, until x is seen right.
 
         A leg that says "converged" is believed when norm(b - A x) is; else, and after a
@@ -226,7 +227,7 @@ class Run:
         np.subtract(self.b, out, out=out)
         return out
 
-    def solution(self, true: float) -> Solution:
+    def solution(self, true: float) -> Solution[Any]:
         """Collective. What the run has come to."""
         self.take_null_space(self.x)
         history = np.array(self.residuals)
@@ -372,11 +373,11 @@ class Run:
             v -= basis @ reduction.of(*(basis.conj().T @ v))
 
 
-def several(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Solution]:
+def several(solver: Callable[Arguments, S]) -> Callable[Arguments, S]:
     """A solver that also takes blocks of right-hand sides, (n, k), and solves for each of them."""
 
     @functools.wraps(solver)
-    def solve(*given: Arguments.args, **how: Arguments.kwargs) -> Solution:
+    def solve(*given: Arguments.args, **how: Arguments.kwargs) -> S:
         names = dict(zip(("A", "b", "x0"), given, strict=False))
         known: dict[str, Any] = {**how, **names}
         A, b, x0 = (known.pop(name, None) for name in ("A", "b", "x0"))
@@ -385,7 +386,8 @@ def several(solver: Callable[Arguments, Solution]) -> Callable[Arguments, Soluti
         if not k:
             return solver(*given, **how)
         call: Any = solver
-        return joined(A, b, [call(A, *pair, **known) for pair in each_column(b, x0, k)])
+        found = [call(A, *pair, **known) for pair in each_column(b, x0, k)]
+        return cast(S, joined(A, b, found))
 
     return solve
 
@@ -430,7 +432,7 @@ def each_column(b: Any, x0: Any, k: int) -> Iterator[tuple[Vector, Vector | None
         yield right[:, j], None if guess is None else guess[:, j]  # type: ignore[index]
 
 
-def joined(A: Linear, b: Any, found: Sequence[Solution]) -> Solution:
+def joined(A: Linear, b: Any, found: Sequence[Solution[Any]]) -> Solution[Any]:
     """Local. The solutions of several right-hand sides as one."""
     x = np.stack([column.x for column in found], axis=1)
     most = max(column.iterations for column in found)

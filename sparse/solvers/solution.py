@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from onesided.sparse.vector import DistVector
+
+#: What a right-hand side is, and the solution then.
+V = TypeVar("V", NDArray[Any], DistVector)
 
 CONVERGED = "converged"
 LEAST_SQUARES = f"{CONVERGED}: least squares"
@@ -15,7 +20,7 @@ BREAKDOWN = "breakdown"
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class Solution(Generic[V]):
     """How a run of a solver ended; the same on every rank but for ``x``, its block.
 
     ``x`` is what ``b`` was: a NumPy block, or a DistVector. ``residuals[k]`` is the norm of the
@@ -39,14 +44,14 @@ class Solution:
     >>> A.Free()
     """
 
-    x: Any
+    x: V
     converged: bool
     iterations: int
     residuals: NDArray[np.float64]
     reason: str
     true_residual: Any
     size: Any = 0.0
-    columns: tuple[Solution, ...] = ()
+    columns: tuple[Solution[V], ...] = ()
 
     @property
     def relative_residual(self) -> Any:
