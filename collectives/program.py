@@ -277,6 +277,18 @@ class PythonRounds(Hooks):
         self._check_program(0)
 
     def Start(self) -> None:
+        """Begin a round, as MPI_Start does.
+
+        Local where the method's rounds may start in any order. Where they have one order on all ranks
+        it may wait for other ranks, as a collective call does.
+
+        The send data must not be written to, and a receive array not read, until the round is complete.
+
+        Raises
+        ------
+        RequestError
+            Where a round is active, has been broken, or the request has been freed.
+        """
         self.check_start()
         began = time.perf_counter() if _profiling else 0.0
         if self._hooked:
@@ -296,6 +308,26 @@ class PythonRounds(Hooks):
                 self.in_start += time.perf_counter() - began
 
     def Wait(self, status: MPI.Status | None = None) -> Any:
+        """Complete the round that is active, as MPI_Wait does.
+
+        Returns when this rank has received all that the round brings it, and its send data may be
+        written to again; at once where no round is active.
+
+        Parameters
+        ----------
+        status
+            An MPI.Status that is to tell how the round ended.
+
+        Returns
+        -------
+        The receive array, or the slot that holds the data until the round after the next one; None on a
+        rank that receives nothing.
+
+        Raises
+        ------
+        RequestError
+            Where the round has been broken, a filled round is not ready, or the request has been freed.
+        """
         if in_forked_child():
             self._refuse("waited for in a forked child, whose memory is its parent's")
         if self._state != ACTIVE or self._unready:
@@ -320,6 +352,25 @@ class PythonRounds(Hooks):
         return value
 
     def Test(self, status: MPI.Status | None = None) -> bool:
+        """Local. Go on with the active round, and tell whether it is complete, as MPI_Test does.
+
+        It waits for nobody: true means what :meth:`Wait` means, and where no round is active it is true
+        at once.
+
+        Parameters
+        ----------
+        status
+            An MPI.Status that is to tell how the round ended, where it has.
+
+        Returns
+        -------
+        Whether the round is complete.
+
+        Raises
+        ------
+        RequestError
+            Where the round has been broken, or the request has been freed.
+        """
         if in_forked_child():
             self._refuse("tested in a forked child, whose memory is its parent's")
         if self._state != ACTIVE or self._unready:

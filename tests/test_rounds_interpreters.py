@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 
 import numpy as np
@@ -95,3 +96,15 @@ def test_a_copy_between_types_of_one_size_keeps_the_bytes(to, out):
         rounds._load([[[program.copy(target[part], source[part])]]], (None,), None, None)
         rounds.Start()
         assert target[part].tobytes() == source[part].tobytes()
+
+
+@pytest.mark.parametrize("verb", ["Start", "Wait", "Test"])
+def test_both_tell_the_same_about_their_verbs(verb):
+    if _core is None:
+        pytest.skip("nothing is compiled")
+    assert inspect.getdoc(getattr(_core.Rounds, verb)) == inspect.getdoc(
+        getattr(PythonRounds, verb)
+    )
+    assert [*inspect.signature(getattr(_core.Rounds, verb)).parameters] == [
+        *inspect.signature(getattr(PythonRounds, verb)).parameters
+    ]

@@ -1275,10 +1275,74 @@ static PyObject *get_done(Rounds *self, void *Py_UNUSED(closure))
     return PyLong_FromLong(is_done(self));
 }
 
+/* as in program.py, which is read where nothing was compiled */
+static const char start_doc[] =
+    "Start($self, /)\n"
+    "--\n"
+    "\n"
+    "Begin a round, as MPI_Start does.\n"
+    "\n"
+    "Local where the method's rounds may start in any order. Where they have one order on all ranks\n"
+    "it may wait for other ranks, as a collective call does.\n"
+    "\n"
+    "The send data must not be written to, and a receive array not read, until the round is complete.\n"
+    "\n"
+    "Raises\n"
+    "------\n"
+    "RequestError\n"
+    "    Where a round is active, has been broken, or the request has been freed.";
+
+static const char wait_doc[] =
+    "Wait($self, /, status=None)\n"
+    "--\n"
+    "\n"
+    "Complete the round that is active, as MPI_Wait does.\n"
+    "\n"
+    "Returns when this rank has received all that the round brings it, and its send data may be\n"
+    "written to again; at once where no round is active.\n"
+    "\n"
+    "Parameters\n"
+    "----------\n"
+    "status\n"
+    "    An MPI.Status that is to tell how the round ended.\n"
+    "\n"
+    "Returns\n"
+    "-------\n"
+    "The receive array, or the slot that holds the data until the round after the next one; None on a\n"
+    "rank that receives nothing.\n"
+    "\n"
+    "Raises\n"
+    "------\n"
+    "RequestError\n"
+    "    Where the round has been broken, a filled round is not ready, or the request has been freed.";
+
+static const char test_doc[] =
+    "Test($self, /, status=None)\n"
+    "--\n"
+    "\n"
+    "Local. Go on with the active round, and tell whether it is complete, as MPI_Test does.\n"
+    "\n"
+    "It waits for nobody: true means what :meth:`Wait` means, and where no round is active it is true\n"
+    "at once.\n"
+    "\n"
+    "Parameters\n"
+    "----------\n"
+    "status\n"
+    "    An MPI.Status that is to tell how the round ended, where it has.\n"
+    "\n"
+    "Returns\n"
+    "-------\n"
+    "Whether the round is complete.\n"
+    "\n"
+    "Raises\n"
+    "------\n"
+    "RequestError\n"
+    "    Where the round has been broken, or the request has been freed.";
+
 static PyMethodDef rounds_methods[] = {
-    {"Start", (PyCFunction)Start, METH_NOARGS, NULL},
-    {"Wait", (PyCFunction)(void (*)(void))Wait, METH_FASTCALL | METH_KEYWORDS, NULL},
-    {"Test", (PyCFunction)(void (*)(void))Test, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"Start", (PyCFunction)Start, METH_NOARGS, start_doc},
+    {"Wait", (PyCFunction)(void (*)(void))Wait, METH_FASTCALL | METH_KEYWORDS, wait_doc},
+    {"Test", (PyCFunction)(void (*)(void))Test, METH_FASTCALL | METH_KEYWORDS, test_doc},
     {"check_start", (PyCFunction)check_start, METH_NOARGS, NULL},
     {"advance", (PyCFunction)advance_round, METH_O, NULL},
     {"late", (PyCFunction)is_late_now, METH_NOARGS, NULL},
