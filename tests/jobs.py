@@ -156,8 +156,6 @@ HARNESS = {
 # -- collectives ----------------------------------------------------------------------------------
 
 REDUCTIONS_ON_NODES = ["case_the_same_bits", "case_nobody_passes"]
-BROADCASTS = ["specifications", "holes", "in_many_segments", "memory_in_use", "one_copy",
-              "child_order"]  # fmt: skip
 DIRECT = [f"method={name}" for name in ("rma-notify", "rma-p2p", "rma-fence,", "rma-fence]", "p2p")]
 DEEP = ["changing_roots", "at_once"]
 WITHOUT = ["kind=create", "kind=allocate", "roots", "windows", "own", "linear", "receivers"]
@@ -166,22 +164,23 @@ WITHOUT = ["kind=create", "kind=allocate", "roots", "windows", "own", "linear", 
 WHOLE = ["case_free", "mistaken", "case_one_rank_has"]
 
 TABLE = [
-    *on(1, 2, 3, thin=True), *on(3, name="python", env=PYTHON, thin=True),
-    *full(2, name="debug", env=DEBUG), *without_single_copy(3, full=True),
-    *full(2, 3, 4), *two_nodes(full=True),
+    *on(1, thin=True), *on(2, 3, alike=True, thin=True),
+    *on(2, name="python", env=PYTHON, thin=True), *full(2, name="debug", env=DEBUG),
+    *without_single_copy(3, full=True), *full(2, 3, 4), *two_nodes(full=True),
 ]
 
 COLLECTIVES = {
     "cases_table": [
         *TABLE, *emulated(4, "2", thin=True), *emulated(3, "1", full=True),
         *emulated(4, "3", select="rma-node", thin=True),
-        *at_level("single", "funneled", "serialized", select=["case_data", "case_polls"],
-                  thin=True),
+        *emulated(4, "1", select="many_segments", thin=True),
+        *at_level("single", "serialized", select="case_data", thin=True),
+        *at_level("funneled", select=["case_data", "case_polls"], thin=True),
     ],
     "cases_table_order": [
         *TABLE, *emulated(4, "2", thin=True), *emulated(3, "1", full=True),
         *emulated(2, "1", select="strictly_ordered"),
-        *on(2, name="watched", env=DEBUG, select="strictly_ordered", thin=True),
+        *on(2, name="watched", env=DEBUG, select=["strictly_ordered", "late_and_slow"], thin=True),
         *at_level("funneled", select=["case_late_and_slow"], thin=True),
     ],
     "cases_table_failures": [
@@ -190,11 +189,6 @@ COLLECTIVES = {
     ],
     "cases_table_debug": [*on(2, 3, env=DEBUG, thin=True), *full(2, 4, env=DEBUG)],
     "cases_buffers": [*on(1, 3, thin=True), *full(2, 4)],
-    "cases_progress": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK)],
-    "cases_threads": [*on(3, thin=True), *full(2, 4)],
-    "cases_operations": [
-        *on(1, 3, thin=True), *full(4),
-    ],
     "cases_validation": [*on(1, 3, thin=True), *full(4), *two_nodes(full=True)],
     "cases_random": [*on(1, 3, thin=True), *full(4, options=MORE, env=SLOW)],
     "cases_memory": [
@@ -224,12 +218,10 @@ COLLECTIVES = {
         *two_nodes(REDUCTIONS_ON_NODES, thin=True),
     ],
     "cases_broadcast": [
-        *on(1, 3, select=BROADCASTS, thin=True), *full(1, 2, 3, 4, 7, env=SLOW),
-        *emulated(4, "1", "2", select=["in_many_segments", "roots_in_turn"], thin=True),
-        *on(3, name="python", env=PYTHON, select="in_many_segments", thin=True),
+        *on(1, 3, thin=True), *full(1, 2, 3, 4, 7, env=SLOW),
+        *emulated(4, "1", "2", select="roots_in_turn", thin=True),
         *two_nodes(full=True),
     ],
-    "cases_broadcast_errors": [*on(3), *full(1, 2, 4)],
     "cases_passive": [
         *on(1, 3, thin=True), *full(2, 4), *on(4, name="deep", select=DEEP, thin=True),
         *full(7, select=DEEP), *two_nodes(full=True),
@@ -247,7 +239,8 @@ COLLECTIVES = {
         *on(2, name="python", env=PYTHON, thin=True), *full(2, name="debug", env=DEBUG),
         *two_nodes(["method=auto", "row=auto", "row=p2p"], thin=True),
         *without_single_copy(2, select="case_rounds", full=True),
-        *at_level("funneled", "serialized", select="case_rounds", thin=True),
+        *at_level("funneled", select="case_rounds", thin=True),
+        *at_level("serialized", select="case_rounds", full=True),
     ],
     "cases_partitioned_limits": [
         *on(2, 3, alike=True, thin=True), *on(2, name="python", env=PYTHON, thin=True),
@@ -260,8 +253,6 @@ COLLECTIVES = {
     ],
     "cases_profiling": [*on(1, 2, 3, alike=True, thin=True),
                         *on(2, name="python", env={"ONESIDED_CORE": "python"}, thin=True)],
-    "cases_agreement": [*on(2, env=QUICK, thin=True), *full(4, env=QUICK),
-                        *two_nodes(env=QUICK, full=True)],
     "cases_protocols": [*on(2, 3, alike=True), *on(4, select="pairs_of_nodes")],
     "cases_halo": [
         *on(1, select=["case_random_grids", "way=store"], thin=True), *on(2, 3, 4, thin=True),
@@ -280,7 +271,6 @@ COLLECTIVES = {
         *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
     ],
     "cases_many": [*on(4), *full(64, 128)],
-    "cases_like": [*on(1, 2, 3, thin=True), *full(2, 3)],
     "cases_tuning": [*on(1, 2), *full(3), *two_nodes(full=True)],
     "cases_transport": on(1, 3, env=ALONE),
 }  # fmt: skip

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-import re
-import threading
 
 import numpy as np
-import pytest
+from columns import together
 from mpi4py import MPI
-from pairwise import combined
+from table import covering
 
 from onesided.collectives import (
     Precv_init,
@@ -157,22 +156,12 @@ def in_ranges(pair, turn, seed):
 def from_threads(pair, turn, seed, threads=4):
     order = np.random.default_rng([seed, turn, pair.comm.rank]).permutation(pair.sends)
     pair.fill(turn)
-    errors = []
 
     def work(some):
-        try:
-            for index in some:
-                pair.send.Pready(int(index))
-        except Exception as error:
-            errors.append(error)
+        for index in some:
+            pair.send.Pready(int(index))
 
-    workers = [threading.Thread(target=work, args=(some,))
-               for some in np.array_split(order, threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not errors, errors
+    together(*[functools.partial(work, some) for some in np.array_split(order, threads)])
 
 
 ORDERS = [left_to_right, reversed_order, evens_then_odds, random_order, at_once, in_lists,
@@ -201,12 +190,17 @@ AXES = {
 def rows(comm):
     """The combinations for so many ranks; only ``rma`` needs memory from ``empty``. And, in every
     way, a board that is full in the round in which the sides meet."""
-    found = combined(AXES, comm.size, lambda row: row["own"] or row["method"] != "rma")
+    found = covering(AXES, 2, comm.size, fits)
     full = {"method": "rma", "groups": 768, "per": 1, "elements": 1, "receives": "one",
             "late": BY_A_MARK, "own": True, "asked": False}  # fmt: skip
     found += [full | {"order": order, "elsewhere": who, "compiled": compiled}
               for order in ORDERS for who in (SENDER, RECEIVER) for compiled in (True, False)]
     return [Row(each) for each in found]
+
+
+def fits(row):
+    """Whether the values that are chosen fit together."""
+    return row.get("own", True) or row.get("method") != "rma"
 
 
 class Row(dict):
@@ -229,8 +223,3 @@ class Row(dict):
 def promised():
     """Whether rounds end that nobody advances: below multiple a thread may not call MPI."""
     return MPI.Query_thread() == MPI.THREAD_MULTIPLE
-
-
-def raises(kind, call, text):
-    with pytest.raises(kind, match=re.escape(text)):
-        call()

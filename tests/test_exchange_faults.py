@@ -31,9 +31,7 @@ def test_an_exception_ends_the_job(place):
 
 
 @pytest.mark.some(1)
-@pytest.mark.parametrize("method", [
-    "rma-fence", "rma-lock", "p2p",
-    *(pytest.param(method, marks=full) for method in ("rma-pscw", "rma-lock-paper"))])
+@pytest.mark.parametrize("method", ["rma-fence", "rma-lock", "p2p"])
 def test_an_exception_between_start_and_wait(method):
     assert "only here" in ends_badly("exception", "between", method).stderr
 
@@ -42,27 +40,20 @@ def test_an_exception_in_a_thread_ends_the_job():
     assert "only here" in ends_badly("thread", "between").stderr
 
 
-@pytest.mark.some(1)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("fault", "place"), [
     ("exit", "before init"), ("exit", "between"), ("exception of mpi4py", "after wait"),
-    *(pytest.param(*how, marks=full) for how in [
-        ("exit", "after wait"), ("exception of mpi4py", "before init"),
-        ("exception of mpi4py", "between")])])
-def test_mpi4py_aborts_what_ends_badly(fault, place):
-    """Without abort_on_exception: the clean-up at exit must not wait for the others first."""
+    ("memory", "between"), ("kill", "between"), ("segfault", "between")])
+def test_other_ends(fault, place):
+    """mpi4py's without abort_on_exception: the clean-up at exit must not wait for the others."""
     ends_badly(fault, place)
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("fault", ["memory", "kill", "segfault"])
-def test_other_ends(fault):
-    ends_badly(fault, "between")
 
 
 @full
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("fault", ["memory", "exit", "kill", "segfault", "thread"])
-@pytest.mark.parametrize("method", ["rma-fence", "rma-notify", "rma-pscw"])
+@pytest.mark.parametrize("fault", [
+    "exception", "exception of mpi4py", "memory", "exit", "kill", "segfault", "thread"])
+@pytest.mark.parametrize("method", ["rma-fence", "rma-notify", "rma-pscw", "rma-lock-paper"])
 def test_every_end_everywhere(fault, place, method):
     ends_badly(fault, place, method)
 

@@ -22,7 +22,6 @@ from onesided.collectives.halo.faces import (
     check_apart,
     choose_dims,
     cut,
-    extents,
     grid_faces,
     is_empty,
     links_between,
@@ -185,31 +184,10 @@ def test_directions(axes, ghosts, count):
     place = Place((3,) * axes, (True,) * axes, (1,) * axes)
     found = [face.offset for face in grid_faces((6,) * axes, 1, place, ghosts)]
     assert len(set(found)) == len(found) == count
+    stages = [face.stage for face in grid_faces((6,) * axes, 1, place, corners="axes")]
+    assert stages == [axis for axis in range(axes) for _ in range(2)]
     assert found[: 2 * axes] == [
         tuple(step * (a == axis) for a in range(axes)) for axis in range(axes) for step in (-1, 1)]
-
-
-@pytest.mark.parametrize("dims", [(4,), (1, 1), (3, 3), (2, 2, 2), (3, 3, 3)])
-def test_corners_come_with_faces_along_axes(dims):
-    place = Place(dims, (True,) * len(dims), (0,) * len(dims))
-    direct, axes = (grid_faces((6,) * len(dims), 1, place, corners=each) for each in CORNERS)
-    assert len(direct) == 3 ** len(dims) - 1
-    assert [face.stage for face in axes] == [axis for axis in range(len(dims)) for _ in range(2)]
-
-
-def test_the_same_neighbor_twice_and_oneself():
-    faces = grid_faces((6, 6), 1, Place((2, 1), (True, True), (0, 0)), "faces")
-    assert [(face.rank, face.offset) for face in faces] == [
-        (1, (-1, 0)), (1, (1, 0)), (0, (0, -1)), (0, (0, 1))]
-    assert len({(face.rank, face.send_key) for face in faces}) == 4
-
-
-def test_layers_on_one_side_only():
-    """A scheme that looks upstream: what is sent up is received from below."""
-    faces = grid_faces((5,), [(2, 0)], Place((3,), (True,), (1,)))
-    down, up = faces
-    assert (extents(down.send), extents(down.recv)) == ((0,), (2,))
-    assert (up.send, is_empty(up.recv)) == ((slice(3, 5),), True)
 
 
 @few

@@ -54,7 +54,7 @@ def test_a_child_forked_while_a_round_is_filled():
 
 @pytest.mark.parametrize("end", ["by hand", "at exit"])
 @pytest.mark.parametrize("state", ["inactive", "active", "broken"])
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 3))])
 def test_every_row_of_the_table_at_the_end_of_a_program(state, end, ranks):
     """Nothing is freed; MPI is finalized by the program or by nobody."""
     program = mpi_harness.TESTS / "programs" / "table_end.py"
@@ -68,8 +68,8 @@ def test_arrays_of_lost_requests_after_finalize(memory_of):
     assert passes(2, "lost", memory_of).stdout.count("goes on without MPI") == 2
 
 
-@pytest.mark.parametrize("form", ["table", "json", "no"])
-@pytest.mark.parametrize("when", ["freed", "left"])
+@pytest.mark.parametrize(("form", "when"), [
+    ("table", "freed"), ("json", "freed"), ("json", "left"), ("no", "left")])
 def test_a_profile_of_a_whole_program(tmp_path, when, form):
     file = tmp_path / "times.json"
     value = {"table": "1", "json": str(file), "no": "0"}[form]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import sys
@@ -251,53 +252,51 @@ def test_a_script_keeps_its_arrays_and_lets_them_go():
     assert gone() is None
 
 
-@compiled
-def test_long_scripts_let_other_threads_run():
-    """Another thread counts while the core copies."""
+@contextlib.contextmanager
+def counting():
+    """Another thread counts."""
     count, stop = [0], threading.Event()
 
-    def counting():
+    def work():
         while not stop.is_set():
             count[0] += 1
             time.sleep(0)
 
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield count
+    finally:
+        stop.set()
+        thread.join()
+
+
+@compiled
+def test_long_scripts_let_other_threads_run():
+    """While the core copies."""
     big = np.zeros(16 * ALONE, np.uint8)
     ends = big, np.empty_like(big)
     run = script([(copy_array, Part(0), Part(1))] * 50, ends)
-    thread = threading.Thread(target=counting)
-    thread.start()
-    try:
+    with counting() as count:
         before = count[0]
         for _ in range(20):
             run(ends, (address(ends[0]), address(ends[1])))
         assert count[0] > before
-    finally:
-        stop.set()
-        thread.join()
 
 
 @compiled
 def test_between_two_calls_nobody_gets_the_interpreter():
     """A long script gives up the lock for what it does by itself, not where there is nothing."""
-    count, stop, seen = [0], threading.Event(), set()
-
-    def counting():
-        while not stop.is_set():
-            count[0] += 1
-            time.sleep(0)
-
+    seen, interval = set(), sys.getswitchinterval()
     big = np.zeros(ALONE, np.uint8)
-    calls = [lambda: seen.add(count[0])] * 30000
-    run = script([*calls, (copy_array, Part(0), Part(1))], (big, big.copy()))
-    thread, interval = threading.Thread(target=counting), sys.getswitchinterval()
-    sys.setswitchinterval(1000)
-    thread.start()
-    try:
-        for _ in range(5):
-            seen.clear()
-            run((big, big.copy()))
-            assert len(seen) == 1
-    finally:
-        sys.setswitchinterval(interval)
-        stop.set()
-        thread.join()
+    with counting() as count:
+        calls = [lambda: seen.add(count[0])] * 30000
+        run = script([*calls, (copy_array, Part(0), Part(1))], (big, big.copy()))
+        sys.setswitchinterval(1000)
+        try:
+            for _ in range(5):
+                seen.clear()
+                run((big, big.copy()))
+                assert len(seen) == 1
+        finally:
+            sys.setswitchinterval(interval)

@@ -1,12 +1,15 @@
-"""Binomial trees: every rank is served once, by its parent, in as many steps as is said."""
+"""Broadcasts without MPI: trees, whose ranks are served once, and segments of rounds in a row."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import pytest
 
 from onesided.apps.papers import broadcast
 from onesided.apps.papers.forecast import steps
 from onesided.collectives import MethodError, PatternError
+from onesided.collectives.broadcast.board import SHORT, TWICE, Segments
 from onesided.collectives.trees import (
     Place,
     children,
@@ -64,7 +67,6 @@ def test_no_order_needs_fewer_steps_than_the_default(size):
 def test_the_order_of_the_children():
     assert children(3, 8, 3) == (7, 5, 4)
     assert children(3, 8, 3, "low-bit-first") == (4, 5, 7)
-    assert children(1, 8, 0) == ()
     assert children(4, 7, 0) == (6, 5)
 
 
@@ -91,7 +93,7 @@ def test_the_command_line_has_these_orders():
 # -- places among any ranks ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", ["largest-first", "low-bit-first"])
+@pytest.mark.parametrize("order", orders())
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 13, 32])
 def test_every_rank_is_reached_once_from_its_parent(size, order):
     ranks = ranks_from(size // 2, size)
@@ -104,20 +106,9 @@ def test_every_rank_is_reached_once_from_its_parent(size, order):
         assert sorted(served) == sorted(ranks[1:])
         for rank, place in places.items():
             assert all(places[child].parent == rank for child in place.children)
-
-
-@pytest.mark.parametrize(("order", "most"), [("largest-first", 5), ("low-bit-first", 15)])
-def test_steps_of_the_places(order, most):
-    """One send per step and rank, over ranks that are not in their order."""
-    ranks = [(7 * i + 3) % 32 for i in range(32)]
-    reached = {ranks[0]: 0}
-    waiting = [ranks[0]]
-    for rank in waiting:
-        for turn, child in enumerate(in_binomial_tree(ranks, rank, order).children, 1):
-            reached[child] = reached[rank] + turn
-            waiting.append(child)
-    assert len(reached) == 32
-    assert max(reached.values()) == most == steps(32, order)
+    for rank in ranks:  # as in the tree of all ranks
+        assert in_binomial_tree(ranks, rank, order).children == children(
+            rank, size, size // 2, order)
 
 
 def test_a_rank_that_is_not_in_the_tree_has_no_place():
@@ -131,3 +122,33 @@ def test_the_root_leads_its_node():
     assert leaders(nodes, 4) == [4, 0, 2]
     assert leaders([0, 1, 0, 1], 2) == [2, 1]
     assert leaders([0], 0) == [0]
+
+
+# -- segments -----------------------------------------------------------------------------------
+
+LENGTHS = [0, 1, 7, 1000, SHORT, SHORT + 1, TWICE - 1, TWICE + 1, 10 * TWICE + 3, (1 << 31) + 5]
+
+
+@pytest.mark.parametrize("nbytes", LENGTHS)
+@pytest.mark.parametrize("most", [0, 1000, 1 << 19])
+@pytest.mark.parametrize("unit", [1, 10_000])
+def test_segments_of_rounds_in_a_row_share_a_ring(nbytes, most, unit):
+    """They cover the data; one after the other has the next slot, and no two have the same one."""
+    nbytes -= nbytes % unit
+    segments = Segments.on_node(nbytes, max(most, nbytes // 1024) if most else 0, unit)
+    parts = [segments.part(i) for i in range(segments.count)]
+    assert parts[0].start == 0
+    assert parts[-1].stop == nbytes
+    assert all(a.stop == b.start for a, b in pairwise(parts))
+    assert all(part.stop - part.start <= segments.size for part in parts)
+    step = segments.room // segments.slots
+    assert step >= segments.size
+    for number in range(2 * segments.turns + 1):
+        for i in range(segments.count):
+            place = (number * segments.count + i) % segments.slots * step
+            assert segments.place(number % segments.turns, i) == place
+    assert segments.fit == (segments.slots >= 2 * segments.count)
+    most_of_units = segments.slots * (unit - 1 if nbytes else 0)
+    room = segments.room - most_of_units
+    assert room <= min(max(4 * SHORT, 2 * nbytes + 32 * 128), 8 * TWICE + 4096)
+    assert nbytes or room <= 4096

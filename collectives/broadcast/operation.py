@@ -23,6 +23,9 @@ from onesided.collectives.registry import BROADCAST, Method
 from onesided.collectives.request import Request
 from onesided.collectives.transport import Operation, Transport
 
+#: The elements of a rank that has a mistake to tell.
+_NOTHING: NDArray[Any] = np.empty(0, np.uint8)
+
 
 @dataclass
 class Broadcast(Operation):
@@ -164,7 +167,7 @@ def _match(
 ) -> Broadcast:  # fmt: skip
     """Collective. Every rank must name the same root, number of elements and dtype."""
     root, side = found
-    array, error = np.empty(0, side.dtype), None
+    array, error = _NOTHING, None
     try:
         array = _elements(side)
     except Exception as problem:

@@ -1,30 +1,24 @@
-"""What every persistent broadcast keeps: data, the life of a request, order, and agreed errors."""
+"""Persistent broadcasts beside the table: roots in turn, forms of a buffer, trees of nodes."""
 
 from __future__ import annotations
 
 import numpy as np
-from broadcast_data import GARBAGE, MEMORY, Cast, any_order, info_of, names
 from cases import parameters, ranks
-from cases_buffers import raises
+from errors import raises
+from subjects import make
+from table import Cell
 
-from onesided.collectives import (
-    Bcast_init,
-    RequestError,
-    alternate,
-    empty,
-    free,
-    methods,
-)
+from onesided.collectives import Bcast_init, RequestError, alternate, empty, free, methods
 from onesided.collectives.broadcast.board import SHORT
 
 
-@parameters(method=names)
-def case_data_in_many_segments(comm, method, options):
-    info = info_of(options, segment_bytes="1000")
-    cast = Cast(comm, 123_457, comm.size - 1, method, "mixed", info)
-    for turn in range(3):
-        cast.round(turn)
-    cast.free()
+def names():
+    return list(methods("broadcast"))
+
+
+def info_of(options):
+    """Emulated nodes, where the options ask for them."""
+    return {key: options[key] for key in ("ranks_per_node",) if key in options} or None
 
 
 @parameters(method=names, memory=["window", "plain"])
@@ -41,19 +35,12 @@ def case_roots_in_turn(comm, method, memory, options):
             buffer[:] = 10 * turn + root + 1 if comm.rank == root else 0
             request.Start()
             assert np.all(request.Wait() == 10 * turn + root + 1)
+    if methods("broadcast")[method].any_order and comm.size > 1:
+        raises(RequestError, lambda: alternate(requests[:2]), "cannot alternate")
     for request in requests:
         request.Free()
     if memory == "window":
         free(buffer)
-
-
-@parameters(method=any_order)
-def case_alternating_broadcasts_are_refused(comm, method):
-    casts = [Cast(comm, 10, 0, method) for _ in range(2)]
-    raises(RequestError, lambda: alternate([cast.request for cast in casts]), "cannot alternate")
-    for cast in casts:
-        cast.round(1)
-        cast.free()
 
 
 @parameters(method=names)
@@ -80,39 +67,28 @@ def case_specifications(comm, method):
     assert sent(turned).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-def case_auto_leaves_the_buffer_alone(comm, options):
-    for memory in MEMORY:
-        cast = Cast(comm, 5000, 0, "auto", memory, info_of(options, expected_iterations="50"))
-        assert np.all(cast.buffer == GARBAGE)
-        assert methods("broadcast")[cast.request.method].any_order
-        cast.round(1)
-        cast.free()
-
-
 @ranks(at_least=3)
-@parameters(method=["rma-binomial", "rma-pipelined"])
-def case_one_copy_into_every_node(comm, method):
+@parameters(method=["rma-binomial", "rma-pipelined"], per_node=[1, 2], root=["first", "last"])
+def case_one_copy_into_every_node(comm, method, per_node, root):
     """Links go between nodes only, one into each; the root leads its own."""
-    for per_node in (1, 2):
-        for root in (0, comm.size - 1):
-            info = {"ranks_per_node": str(per_node)}
-            cast = Cast(comm, 1000, root, method, "plain", info)
-            parents = comm.allgather(cast.request.transport.place.parent)
-            nodes = [rank // per_node for rank in range(comm.size)]
-            into = [nodes[rank] for rank, above in enumerate(parents) if above is not None]
-            assert sorted(into) == sorted(set(nodes) - {nodes[root]})
-            for rank, above in enumerate(parents):
-                assert above is None or nodes[above] != nodes[rank]
-            for turn in range(3):
-                cast.round(turn)
-            cast.free()
+    root = 0 if root == "first" else comm.size - 1
+    cast = make(comm, Cell("Bcast", method, memory="plain", root=root, nodes=str(per_node)))
+    parents = comm.allgather(cast.request.transport.place.parent)
+    nodes = [rank // per_node for rank in range(comm.size)]
+    into = [nodes[rank] for rank, above in enumerate(parents) if above is not None]
+    assert sorted(into) == sorted(set(nodes) - {nodes[root]})
+    for rank, above in enumerate(parents):
+        assert above is None or nodes[above] != nodes[rank]
+    for turn in range(3):
+        cast.round(turn)
+    cast.free()
 
 
-@ranks(at_least=4, at_most=8)
+@ranks(at_least=3, at_most=8)
 @parameters(order=["largest-first", "low-bit-first"])
 def case_child_order(comm, order):
-    info = {"ranks_per_node": "1", "child_order": order}
-    cast = Cast(comm, 1000, 0, "rma-binomial", "plain", info)
+    cast = make(comm, Cell("Bcast", "rma-binomial", memory="plain", nodes="1",
+                           said=(("child_order", order),)))  # fmt: skip
     want = sorted((bit for bit in (1, 2, 4) if bit < comm.size), reverse=order == "largest-first")
     if comm.rank == 0:
         assert list(cast.request.transport.place.children) == want

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import threading
+import time
 import weakref
 
 import numpy as np
 from cases import parameters, ranks, skip
+from errors import raises
 from exchange_data import Vector, names, tables
 from mpi4py import MPI
 from subjects import make
@@ -39,15 +42,6 @@ def once(function, error=Boom):
         return function(*arguments, **named)
 
     return wrapped
-
-
-def raises(kind, call, *words):
-    try:
-        call()
-    except kind as error:
-        assert all(word in str(error) for word in words), error
-        return error
-    raise AssertionError(f"{kind.__name__} was not raised")
 
 
 def refuses_all_but_free(request):
@@ -89,20 +83,19 @@ def freed_in_the_middle(comm, moved):
 # -- exceptions around a round --------------------------------------------------------------------
 
 
-@parameters(method=ordinary, hook=["_after_wait", "_before_start", "_after_start"],
-            everywhere=[True, False])
-def case_a_hook_raises(comm, method, hook, everywhere):
-    """In every rank's round, or in that of rank 0 while the others have started theirs; what was
-    packed only is packed again by the next Start."""
+@ranks(at_least=2)
+@parameters(method=ordinary, hook=["_after_wait", "_before_start", "_after_start"])
+def case_a_hook_raises(comm, method, hook):
+    """In the round of rank 0, while the others have started theirs; what was packed only is packed
+    again by the next Start. On all ranks alike it is in the table."""
     moved = exchange(comm, method)
-    request = moved.request
+    request, mine = moved.request, comm.rank == 0
     moved.round(0)
-    mine = everywhere or comm.rank == 0
+    moved.fill(1)
     if mine:
         request._hooked = 1
         setattr(request, hook, once(getattr(request, hook)))
-    moved.fill(1)
-    if not mine:
+    else:
         request.Start()
     comm.Barrier()
     if hook == "_before_start":
@@ -270,3 +263,83 @@ def case_memory_of_a_broken_reduction_lives(comm, name, method, count, nodes):
     gc.collect()
     assert not torn or all(memory() is not None for memory in into)
     assert comm.allreduce(len(into)) or (nodes, method) == ("", "rma-p2p")
+
+
+# -- a request that one thread frees while another waits for it ------------------------------------
+
+
+@ranks(at_least=2)
+@parameters(method=["rma-notify", "p2p"])
+def case_free_ends_the_wait_of_another_thread(comm, method):
+    """Rank 0 does not fill its round, so all give it up, while threads of others wait for data."""
+    moved = exchange(comm, method)
+    moved.round(0)
+    request, raised, waits = moved.request, [], threading.Event()
+    drive = request._drive
+
+    def driven():
+        waits.set()
+        drive()
+
+    def wait():
+        raised.append(raises(RequestError, request.Wait, "freed"))
+
+    thread = threading.Thread(target=wait)
+    if comm.rank == 0:
+        assert request.Open()
+    else:
+        request._drive = driven
+        moved.fill(1)
+        request.Start()
+        thread.start()
+        assert waits.wait(20)
+    comm.Barrier()
+    request.Free()
+    if comm.rank > 0:
+        thread.join(20)
+        assert not thread.is_alive()
+        assert raised, "the wait did not end by an error"
+    moved.free()
+
+
+@ranks(at_least=2)
+@parameters(method=["mpi", "rma-fence"])
+def case_free_does_not_wait_for_a_thread_that_waits_for_other_ranks(comm, method):
+    """Rank 0 has not come yet, or has an exception in its round: nobody hangs, and nobody's data
+    are mixed with what this library agrees on meanwhile."""
+    moved = exchange(comm, method, info={"ranks_per_node": "1"})
+    request, failed = moved.request, []
+    moved.round(0)
+    moved.fill(1)
+
+    def run():
+        try:
+            request.Start()
+            request.Wait()
+        except RequestError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    if comm.rank:
+        thread.start()
+        while not request._calling:
+            time.sleep(0.001)
+    elif method == "rma-fence":
+        request.Start()
+        request._break(RuntimeError("as it was wanted"))
+    Context.of(comm).in_step()  # all are here, and any agreement may be the next
+    raises(RequestError, request.Free, "waits in it for other ranks")
+    if method == "rma-fence" and comm.rank == 0:
+        request.transport._open()
+    elif comm.rank == 0:
+        run()
+    else:
+        thread.join(20)
+    assert not thread.is_alive()
+    assert not failed
+    if method == "mpi":
+        moved.check(1, request.Wait())
+    else:  # all have passed the same fences by now: the windows need not stay
+        release = request.resources.release
+        request.resources.release = lambda torn: release()
+    moved.free()

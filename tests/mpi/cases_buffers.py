@@ -1,45 +1,22 @@
-"""Buffers that the table has not: counts that change, and memory of other kinds."""
+"""Buffers that the table has not: memory of other kinds, and other buffers for the same pattern."""
 
 from __future__ import annotations
 
 import array
 
 import numpy as np
-from cases import parameters
+import pytest
+from cases import parameters, ranks
+from errors import agreed, raises
 from exchange_data import names
 
 from onesided.collectives import (
     Alltoallv_init,
+    PatternError,
+    RequestError,
+    agreement,
+    exchange,
 )
-
-
-def raises(kind, call, *words):
-    """The error that the call must raise, with these words in it."""
-    try:
-        call()
-    except kind as error:
-        for word in words:
-            if word not in str(error):
-                raise AssertionError(f"{word!r} is not in {error!s}") from error
-        return error
-    raise AssertionError(f"{kind.__name__} was not raised")
-
-
-@parameters(method=names)
-def case_counts_are_copied(comm, method):
-    counts = np.full(comm.size, 3)
-    displs = 3 * np.arange(comm.size)
-    send = np.repeat(np.arange(comm.size), 3) + 100.0 * comm.rank
-    recv = np.zeros(3 * comm.size)
-    request = Alltoallv_init(comm, [send, counts, displs], [recv, counts, displs], method=method)
-    counts[:] = 99
-    displs[:] = -5
-    for _ in range(2):
-        recv[:] = -1
-        request.Start()
-        assert request.Wait() is recv
-        np.testing.assert_array_equal(recv, np.repeat(100.0 * np.arange(comm.size) + comm.rank, 3))
-    request.Free()
 
 
 @parameters(method=names)
@@ -47,17 +24,57 @@ def case_buffers_of_other_kinds(comm, method):
     size = comm.size
     send = array.array("i", [comm.rank * 10 + p for p in range(size)])
     recv = bytearray(4 * size)
-    request = Alltoallv_init(comm, send, [recv, [1] * size, None, "i"], method=method)
-    request.Start()
-    assert request.Wait() is recv
-    assert list(memoryview(recv).cast("i")) == [p * 10 + comm.rank for p in range(size)]
-    request.Free()
+    with Alltoallv_init(comm, send, [recv, [1] * size, None, "i"], method=method) as request:
+        request.Start()
+        assert request.Wait() is recv
+        assert list(memoryview(recv).cast("i")) == [p * 10 + comm.rank for p in range(size)]
     record = np.dtype([("a", "i4"), ("b", "f8")])
     data = np.zeros(2 * size, record)
     data["a"], data["b"] = comm.rank, np.arange(2 * size)
-    request = Alltoallv_init(comm, data, None, method=method)
-    request.Start()
-    got = request.Wait()
-    assert got.dtype == record
-    np.testing.assert_array_equal(got["a"], np.repeat(np.arange(size), 2))
-    request.Free()
+    with Alltoallv_init(comm, data, None, method=method) as request:
+        request.Start()
+        got = request.Wait()
+        assert got.dtype == record
+        np.testing.assert_array_equal(got["a"], np.repeat(np.arange(size), 2))
+
+
+@ranks(at_least=2)
+@parameters(what=["more", "type", "freed"])
+def case_another_pattern_is_refused_on_all_ranks(comm, what):
+    last = comm.rank == comm.size - 1
+    sent, counts = np.ones(8 * comm.size), [8] * comm.size
+    with Alltoallv_init(comm, [sent, counts], None, method="p2p") as request:
+        if what == "more" and last:
+            counts = [7, *counts[1:]]
+        if what == "type" and last:
+            sent = sent.astype(np.int64)
+        if what == "freed":
+            request.Free()
+            raises(RequestError, lambda: request.like([sent, counts], None), "freed")
+            return
+        agreed(comm, PatternError, lambda: request.like([sent, counts], None), "blocks are others")
+        with request.like([np.full(8 * comm.size, 2.0), [8] * comm.size], None) as other:
+            other.Start()
+            assert np.all(other.Wait() == 2)
+
+
+@ranks(at_least=2)
+def case_neighbors_are_told_of_other_memory_alone(comm):
+    """What peers know already is not told again."""
+    counts, heard = [4] * comm.size, []
+
+    def counted(*words):
+        heard.append(words)
+        return agreement.swapped(*words)
+
+    def memory():
+        return [np.empty(4 * comm.size), counts]
+
+    with pytest.MonkeyPatch.context() as patch:
+        sent = np.ones(4 * comm.size)
+        with Alltoallv_init(comm, [sent, counts], memory(), method="p2p") as request:
+            patch.setattr(exchange, "swapped", counted)
+            with request.like([sent.copy(), counts], memory()):
+                assert not heard
+            with request.like([sent.copy(), counts], None if comm.rank else memory()):
+                assert len(heard) == 1

@@ -7,9 +7,11 @@ import time
 
 import numpy as np
 from cases import parameters, ranks
-from cases_buffers import raises
+from errors import raises
 from exchange_data import MEMORY, names
 from filled_data import SHAPE, Turn, read_slowly
+from subjects import make
+from table import Cell
 
 from onesided.collectives import (
     Alltoallw_init,
@@ -222,6 +224,21 @@ def case_misuse(comm, method):
     for call in (request.Open, request.Release, lambda: request.outlets):
         raises(RequestError, call, "freed request")
     raises(RequestError, lambda: request.Ready(0))
+
+
+@parameters(row=["Alltoallv", "Allgather"])
+def case_in_place_is_not_opened_nor_given_up(comm, row):
+    """What Start reads may be in the receive memory: peers do not write there earlier."""
+    subject = make(comm, Cell(row, "rma-notify", memory="window", layout="in place"))
+    for turn in range(4):
+        subject.fill(turn)
+        if row == "Alltoallv":
+            subject.request.Release()
+            assert subject.request.Open() is False
+            assert not subject.request.direct
+        subject.request.Start()
+        subject.check(turn, subject.request.Wait())
+    subject.free()
 
 
 @parameters(method=MOST)

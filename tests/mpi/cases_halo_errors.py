@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from cases import parameters, ranks
+from errors import agreed
 from mpi4py import MPI
 
 from onesided.collectives import (
@@ -18,21 +19,8 @@ from onesided.collectives.context import Context
 WHOLE = (slice(0, 1), slice(0, 8))
 
 
-def raises(kind, text, call, *arguments, **options):
-    try:
-        call(*arguments, **options)
-    except kind as error:
-        assert text in str(error), error
-        return str(error)
-    raise AssertionError(f"{kind.__name__} with {text!r} was expected")
-
-
 def everywhere(comm, kind, text, *arguments, **options):
-    """The same error on every rank, and nothing is left of the attempt."""
-    before = len(Context.of(comm).live)
-    said = raises(kind, text, HaloExchange, comm, *arguments, **options)
-    assert len(set(comm.allgather(said))) == 1, said
-    assert len(Context.of(comm).live) == before
+    agreed(comm, kind, lambda: HaloExchange(comm, *arguments, **options), text)
 
 
 def grid(comm, periodic=True):

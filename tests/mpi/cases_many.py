@@ -1,18 +1,13 @@
-"""More ranks than cores by far: small problems of every kind, each compared with its serial
-result."""
+"""More ranks than cores by far: rows of the conformance table, and small problems of every kind,
+each compared with its serial result."""
 
 import numpy as np
 from cases import parameters
 from mpi4py import MPI
+from subjects import make
+from table import Cell
 
-from onesided.collectives import (
-    Allreduce_init,
-    Alltoallv_init,
-    Bcast_init,
-    Grid,
-    Neighbor_alltoallv_init,
-    Scan_init,
-)
+from onesided.collectives import Alltoallv_init, Grid
 from onesided.pencilfft import PFFT, newDistArray
 from onesided.sparse import cg, from_rows, stencil7
 
@@ -20,44 +15,17 @@ METHODS = ["rma-notify", "p2p", "mpi-persistent"]
 ESTIMATE = {"effort": "estimate"}
 
 
-def rounds(request, check, fill=lambda turn: None, turns=3):
-    """Start, wait and look, some times."""
-    for turn in range(turns):
-        fill(turn)
-        request.Start()
-        check(turn, request.Wait())
-    request.Free()
+CELLS = [Cell(row, method) for row in ("Alltoallv", "Neighbor_alltoallv") for method in METHODS]
+CELLS += [Cell(row, "auto", memory="plain", said=tuple(ESTIMATE.items()))
+          for row in ("Bcast", "Allreduce", "Scan")]  # fmt: skip
 
 
-@parameters(method=METHODS)
-def case_all_to_all(comm, method):
-    sent = np.zeros(comm.size, np.int64)
-
-    def fill(turn):
-        sent[:] = turn * 10**6 + comm.rank * 1000 + np.arange(comm.size)
-
-    def check(turn, got):
-        wanted = turn * 10**6 + np.arange(comm.size) * 1000 + comm.rank
-        assert np.array_equal(got, wanted), f"round {turn}: {got}"
-
-    request = Alltoallv_init(comm, [sent, [1] * comm.size], None, method=method)
-    rounds(request, check, fill)
-
-
-@parameters(method=METHODS)
-def case_ring(comm, method):
-    near = sorted({(comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size})
-    graph = comm.Create_dist_graph_adjacent(near, near)
-    sent, each = np.zeros(5 * len(near)), [5] * len(near)
-
-    def fill(turn):
-        sent[:] = turn * 1000 + comm.rank
-
-    def check(turn, got):
-        assert np.array_equal(got, np.repeat([turn * 1000.0 + r for r in near], 5)), got
-
-    rounds(Neighbor_alltoallv_init(graph, [sent, each], None, method=method), check, fill)
-    graph.Free()
+@parameters(cell=CELLS)
+def case_rows(comm, cell):
+    subject = make(comm, cell)
+    for turn in range(3):
+        subject.round(turn)
+    subject.free()
 
 
 @parameters(method=[*METHODS, "rma-lock", "rma-pscw"])
@@ -77,28 +45,6 @@ def case_all_start_before_their_source(comm, method):
         np.testing.assert_array_equal(request.Wait(), turn + 1.0)
         comm.Barrier()
     request.Free()
-
-
-@parameters(root=[0, -1])
-def case_broadcast(comm, root):
-    root %= comm.size
-    array = np.zeros(1000)
-
-    def fill(turn):
-        array[:] = turn + 1.0 if comm.rank == root else -1.0
-
-    rounds(Bcast_init(comm, array, root, info=ESTIMATE),
-           lambda turn, _: np.testing.assert_array_equal(array, turn + 1.0), fill)
-
-
-def case_reductions(comm):
-    mine, into = np.full(9, comm.rank + 1.0), np.empty(9)
-    total = comm.size * (comm.size + 1) / 2
-    rounds(Allreduce_init(comm, mine, into, info=ESTIMATE),
-           lambda turn, _: np.testing.assert_array_equal(into, total))
-    below = (comm.rank + 1) * (comm.rank + 2) / 2
-    rounds(Scan_init(comm, mine, into, info=ESTIMATE),
-           lambda turn, _: np.testing.assert_array_equal(into, below))
 
 
 def case_halo(comm):

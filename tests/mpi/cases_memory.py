@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import resource
@@ -11,11 +12,15 @@ import weakref
 
 import numpy as np
 from cases import parameters, ranks, skip
-from exchange_data import Vector, names, tables
+from errors import agreed, raises, works
+from exchange_data import Vector, any_order, names, tables
 from mpi4py import MPI
 
 from onesided.collectives import (
     Alltoallv_init,
+    OnesidedError,
+    Precv_init,
+    Psend_init,
     RequestError,
     ResourceError,
     empty,
@@ -42,9 +47,9 @@ def owner(view):
     return view
 
 
-@parameters(dtype=["f8", "c16", "i4", "u1"])
-def case_empty(comm, dtype):
-    for shape in (7, (3, 4), (2, 0, 5), (), (comm.rank, 3)):
+def case_empty(comm):
+    for shape, dtype in ((7, "f8"), ((3, 4), "c16"), ((2, 0, 5), "i4"), ((), "u1"),
+                         ((comm.rank, 3), "u1")):  # fmt: skip
         array = empty(comm, shape, dtype)
         assert array.dtype == np.dtype(dtype)
         assert array.shape == (shape if isinstance(shape, tuple) else (shape,))
@@ -86,7 +91,7 @@ def case_views_outlive_free(comm):
     free(array)
     del array
     assert np.all(view == comm.rank)
-    Vector(comm, tables(comm.size)["uneven"], "rma-notify").free()
+    works(comm, "rma-notify")
     assert np.all(view == comm.rank)
     mapping = weakref.ref(owner(view))
     assert mapping() is not None
@@ -131,6 +136,7 @@ def resident():
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
+@ranks(at_most=1)
 @parameters(method=["rma-notify", "rma-fence"])
 def case_more_windows_than_mpich_has(comm, method):
     """The limit of about 2,046 windows is met with a clear error, after which all goes on; methods
@@ -157,31 +163,16 @@ def case_more_windows_than_mpich_has(comm, method):
 SHARE_WINDOWS = ("rma-fence", "rma-fence-hier", "rma-notify", "rma-lock", "p2p")
 
 
-@parameters(ranks_per_node=[None, 1])
-def case_not_enough_memory_of_its_own(comm, ranks_per_node):
+@parameters(of=["empty", "a node of one rank"])
+def case_not_enough_memory(comm, of):
     """A rank that is alone on its node shares nothing, and has no more than there is."""
-    context = Context.of(comm)
-    if ranks_per_node is None and comm.size > 1:
-        skip("other ranks are on this node")
-    try:
-        Region(context, context.node(ranks_per_node), 1 << 50)
-    except ResourceError as error:
-        assert f"{1 << 50:,} bytes" in str(error), error
+    if of == "empty":
+        agreed(comm, ResourceError, lambda: empty(comm, 1 << 50, "u1"), "bytes of")
     else:
-        raise AssertionError("more than there is was handed out")
-    Vector(comm, tables(comm.size)["uneven"], "rma-notify").free()
-
-
-@ranks(at_least=2)
-def case_not_enough_shared_memory(comm):
-    try:
-        empty(comm, 1 << 50, "u1")
-    except ResourceError as error:
-        assert len(set(comm.allgather(str(error)))) == 1
-        assert "bytes of" in str(error)
-    else:
-        raise AssertionError("more than there is was handed out")
-    Vector(comm, tables(comm.size)["uneven"], "rma-notify").free()
+        context = Context.of(comm)
+        raises(ResourceError, lambda: Region(context, context.node(1), 1 << 50),
+               f"{1 << 50:,} bytes")  # fmt: skip
+    works(comm, "rma-notify")
 
 
 @ranks(at_least=2)
@@ -242,7 +233,7 @@ def case_a_dropped_request_warns_and_calls_nothing(comm):
         else:
             assert not caught
             exchange.request.retire()
-    Vector(comm, tables(comm.size)["uneven"], "rma-notify").free()
+    works(comm, "rma-notify")
     list(Context.of(comm).live)[-1].release()
     assert settled(comm)[0] == 0
 
@@ -316,21 +307,111 @@ def case_window_memory_of_a_larger_communicator(comm):
 def case_bound_buffers_cannot_be_resized(comm, method):
     send = np.zeros(comm.size)
     with Alltoallv_init(comm, send, None, method=method) as request:
-        try:
-            send.resize(10 * comm.size)
-        except ValueError as error:
-            assert "resize" in str(error)
-        else:
-            raise AssertionError("a buffer in use was moved")
+        raises(ValueError, lambda: send.resize(10 * comm.size), "resize")
         request.Start()
         request.Wait()
 
 
 def case_free_refuses_other_arrays(comm):
     for wrong in (np.zeros(3), np.zeros(0)):
-        try:
-            free(wrong)
-        except RequestError as error:
-            assert "empty()" in str(error)
-        else:
-            raise AssertionError("freed")
+        raises(RequestError, lambda wrong=wrong: free(wrong), "empty()")
+
+
+# -- a node without shared memory, and memory in use: nobody is left behind ------------------------
+
+
+def outcome(comm, call):
+    """What a call made, or None where it raised, on all ranks alike."""
+    made = None
+    try:
+        made = call()
+    except (OnesidedError, MemoryError):
+        pass
+    told = comm.allgather(made is None)
+    assert len(set(told)) == 1, told
+    return made
+
+
+@contextlib.contextmanager
+def no_shared_memory(comm, of="files"):
+    """No files, or no pages for the last rank; how often."""
+    raised, made, named, claim = (
+        [0], node_memory._made, node_memory._named, node_memory.Mapping.claim)
+
+    def refused(*_):
+        raised[0] += 1
+        raise OSError("injected: no files")
+
+    def claimed(*arguments):
+        raised[0] += 1
+        if comm.rank == comm.size - 1:
+            raise OSError("injected: no page is left")
+        claim(*arguments)
+
+    if of == "files":
+        node_memory._made = node_memory._named = refused
+    else:
+        node_memory.Mapping.claim = claimed
+    try:
+        yield raised
+    finally:
+        node_memory._made, node_memory._named, node_memory.Mapping.claim = made, named, claim
+
+
+@ranks(at_least=2)
+@parameters(method=any_order)
+def case_a_node_has_no_shared_memory(comm, method):
+    """The ranks of a node allocate together, so all of them fail; slots as long as these have a
+    region of their own."""
+    size, count = comm.size, 200_000
+    with no_shared_memory(comm) as raised:
+        made = outcome(comm, lambda: Alltoallv_init(
+            comm, [np.zeros(count * size), [count] * size], None, method=method))  # fmt: skip
+    if made is None:
+        assert any(comm.allgather(raised[0]))
+    else:
+        made.Free()
+    works(comm, method)
+
+
+@ranks(at_least=2)
+@parameters(of=["files", "pages"])
+def case_no_memory_for_empty_on_all_ranks(comm, of):
+    """Nobody gets shared memory: the same error everywhere, and the next allocation works."""
+    with no_shared_memory(comm, of) as raised:
+        made = outcome(comm, lambda: empty(comm, 100))
+    assert (made is None) == any(comm.allgather(raised[0]))
+    if made is not None:
+        free(made)
+    memory = empty(comm, 100)
+    memory[:] = comm.rank
+    free(memory)
+    works(comm, "rma-notify")
+
+
+@ranks(at_least=2)
+@parameters(method=["rma", "p2p"])
+def case_free_of_memory_in_use_on_one_rank(comm, method):
+    """A partitioned receive is one rank's affair, and yet no rank may take its memory away."""
+    last = comm.size - 1
+    memory = empty(comm, 64 if comm.rank == last else 0)
+    source = np.arange(64.0)
+    request = None
+    if comm.rank == last:
+        request = Precv_init(comm, memory, 2, 0, method=method)
+    agreed(comm, RequestError, lambda: free(memory))
+    if comm.rank == 0:
+        request = Psend_init(comm, source, 4, last, method=method)
+    if request is not None:
+        request.Start()
+        if comm.rank == 0:
+            request.Pready_range(0, 3)
+        request.Wait()
+    if comm.rank == last:
+        np.testing.assert_array_equal(memory, source)
+    if request is not None:
+        request.Free()
+    free(memory)
+    again = empty(comm, 8)
+    again[:] = 1
+    free(again)

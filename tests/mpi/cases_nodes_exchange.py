@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 from cases import parameters, ranks, skip
+from errors import agreed, raises
 from exchange_data import MEMORY, Vector, tables
 
 from onesided.collectives import (
@@ -103,33 +104,6 @@ def case_nodes_of_every_form(comm, layout, memory, together):
     within.Free()
 
 
-@ranks(at_least=4)
-@parameters(memory=MEMORY, slots=["1", "2"])
-def case_a_rank_that_receives_for_others_is_elsewhere(comm, memory, slots):
-    """It has started, and waits for a message that others send when they have got their data."""
-    size, rank = comm.size, comm.rank
-    table = np.zeros((size, size), int)
-    table[size - 1, : size - 1] = 5  # from the last rank, which has a node of its own
-    info = {"ranks_per_node": str(size - 1), "slots": slots}
-    exchange = Vector(comm, table, "rma-node", memory, info)
-    request, word = exchange.request, np.zeros(1)
-    receives = comm.allgather(bool(request.transport._messages._landings))
-    node = [r for r in request.operation.node.ranks if r != size - 1]
-    receiver = next((r for r in node if receives[r]), None)
-    assert (receiver is None) == (not node)
-    others = [r for r in node if r != receiver]
-    for turn in range(6):
-        exchange.fill(turn)
-        request.Start()
-        if rank == receiver:
-            for other in others:
-                comm.Recv(word, other)
-        exchange.check(turn, request.Wait())
-        if rank in others:
-            comm.Send(word, receiver)
-    exchange.free()
-
-
 @ranks(at_least=4, at_most=4)
 @parameters(memory=MEMORY, more=[-1, 0, 1])
 def case_what_is_short_between_nodes_is_one_message(comm, memory, more):
@@ -176,32 +150,43 @@ def leads(request):
 
 
 @ranks(at_least=4)
-@parameters(memory=MEMORY, slots=["1", "2"], away=["Python", "asleep", "Test"], count=[5, 2700])
-def case_a_rank_that_sends_for_others_is_elsewhere(comm, memory, slots, away, count):
-    """It has started, and does not wait before those have their data that it sends."""
+@parameters(memory=MEMORY, slots=["1", "2"], does=["sends", "receives"],
+            away=["Python", "asleep", "Test"], count=[5, 2700])  # fmt: skip
+def case_a_rank_that_does_it_for_others_is_elsewhere(comm, memory, slots, does, away, count):
+    """It has started, and does not wait before those have their data for whom it sends, or
+    receives; the last rank has a node of its own."""
     size, rank, word = comm.size, comm.rank, np.zeros(1)
     table = np.zeros((size, size), int)
-    table[: size - 1, size - 1] = count  # to the last rank, which has a node of its own
-    info = {"ranks_per_node": str(size - 1), "slots": slots}
-    exchange = Vector(comm, table, "rma-node", memory, info)
+    if does == "sends":
+        table[: size - 1, size - 1] = count
+    else:
+        table[size - 1, : size - 1] = count
+    exchange = Vector(comm, table, "rma-node", memory,
+                      {"ranks_per_node": str(size - 1), "slots": slots})  # fmt: skip
     request = exchange.request
-    leader = next((r for r, found in enumerate(comm.allgather(leads(request))) if found), None)
-    assert leader is not None or Context.of(comm).node(size - 1).ranks == [rank]
+    node = [r for r in request.operation.node.ranks if r != size - 1]
+    if does == "sends":
+        able, others = comm.allgather(leads(request)), [size - 1]
+    else:
+        able = comm.allgather(bool(request.transport._messages._landings))
+        able = [can and r in node for r, can in enumerate(able)]
+        others = [r for r in node if not able[r]]
+    one = able.index(True) if any(able) else None
     for turn in range(6):
         exchange.fill(turn)
-        if rank not in (leader, size - 1):
+        if does == "sends" and rank not in (one, size - 1):
             time.sleep(0.002)  # at Start not all is there
         request.Start()
-        if rank == leader:
-            come = comm.Irecv(word, size - 1)
-            while away == "Python" and not come.Test():
-                sum(range(100))
-            while away == "Test" and not come.Test():
-                request.Test()
-            come.Wait()
+        if rank == one:
+            for come in [comm.Irecv(word, other) for other in others]:
+                while away == "Python" and not come.Test():
+                    sum(range(100))
+                while away == "Test" and not come.Test():
+                    request.Test()
+                come.Wait()
         exchange.check(turn, request.Wait())
-        if rank == size - 1 and leader is not None:
-            comm.Send(word, leader)
+        if rank in others and one is not None:
+            comm.Send(word, one)
     exchange.free()
 
 
@@ -275,12 +260,8 @@ def case_what_needs_a_thread_is_refused_without(comm, options):
     """By name, on all ranks, and the next one works; under MPI's lower levels, too."""
     table, info = np.full((comm.size, comm.size), 3), info_of(options) or {}
     manual = {"progress": "manual"} if progress.may_call_from_any_thread() else {}
-    text = ""
-    try:
-        Vector(comm, table, "rma-node", info={**manual, **info})
-    except UnsupportedError as error:
-        text = str(error)
-    assert "rma-node" in text, text
+    agreed(comm, UnsupportedError, lambda: Vector(comm, table, "rma-node", info={**manual, **info}),
+           "rma-node")  # fmt: skip
     exchange = Vector(comm, table, "rma-p2p", info=info)
     exchange.round(1)
     exchange.free()
@@ -383,27 +364,17 @@ def case_rows_by_every_method(comm, method, width, options):
 
 def case_rows_that_are_none(comm):
     """Refused on all ranks, whoever has a mistake."""
-    square, all_rows = np.zeros((4, 4)), [(slice(0, 4),)] * comm.size
-    for send, each, rows in (
-        (square, all_rows, np.arange(3)), (square, all_rows, np.zeros((4, 4), int)),
-        (square, [(slice(0, 4), slice(0, 2))] * comm.size, np.arange(4)),
-        (square.T[:, :2], all_rows, np.arange(4)),
+    square, all_rows, mistaken = np.zeros((4, 4)), [(slice(0, 4),)] * comm.size, (
+        comm.rank == comm.size - 1)
+    recv = [((4 * comm.size, 4), float), [(slice(4 * s, 4 * s + 4),) for s in range(comm.size)]]
+    for send, each, rows, words in (
+        (square, all_rows, np.arange(3), "rows"), (square, all_rows, np.zeros((4, 4), int), "rows"),
+        (square, [(slice(0, 4), slice(0, 2))] * comm.size, np.arange(4), "rows"),
+        (square.T[:, :2], all_rows, np.arange(4), "rows"),
+        (square, all_rows, [0.2, 0.7, 1, 2], "not integers"),
     ):  # fmt: skip
-        mistaken = comm.rank == comm.size - 1
-        recv = [(slice(4 * s, 4 * s + 4),) for s in range(comm.size)]
-        text = ""
-        try:
-            Alltoallw_init(comm, [send if mistaken else square, each if mistaken else all_rows],
-                           [((4 * comm.size, 4), float), recv], method="rma-node",
-                           rows=rows if mistaken else np.arange(4))
-        except PatternError as error:
-            text = str(error)
-        assert "rows" in text, text
-    request = Alltoallw_init(comm, [square, all_rows], [((4 * comm.size, 4), float), recv],
-                             method="p2p")
-    try:
-        text = str(request.packed)
-    except UnsupportedError as error:
-        text = str(error)
-    assert "no numbers" in text, text
-    request.Free()
+        given = ([send, each], rows) if mistaken else ([square, all_rows], np.arange(4))
+        agreed(comm, PatternError, lambda given=given: Alltoallw_init(
+            comm, given[0], recv, method="rma-node", rows=given[1]), words)  # fmt: skip
+    with Alltoallw_init(comm, [square, all_rows], recv, method="p2p") as request:
+        raises(UnsupportedError, lambda: request.packed, "no numbers")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 
 import numpy as np
 from cases import parameters, ranks, skip
+from columns import together
+from errors import raises
 from mpi4py import MPI
-from pairwise import combined
 from partitioned import (
     BY_A_MARK,
     GUARD,
@@ -19,13 +21,14 @@ from partitioned import (
     Pair,
     Row,
     expected,
+    fits,
     left_to_right,
     meet,
     promised,
-    raises,
     random_order,
     rows,
 )
+from table import covering
 
 from onesided.collectives import (
     Precv_init,
@@ -109,9 +112,12 @@ FAULTS = {
 
 def faults(comm):
     """Below half of it nobody can be surprised by an end."""
-    return [Row(each) for each in combined(
-        FAULTS, comm.size, lambda row: (row["own"] or row["method"] != "rma") and (
-            row["where"] == "Wait" or (row["marked"] < 65 and row["culprit"] == SENDER)))]
+    def possible(row):
+        early = row.get("where") == "marks"
+        return fits(row) and not (early and (row.get("marked") == 65 or
+                                             row.get("culprit") == RECEIVER))
+
+    return [Row(each) for each in covering(FAULTS, 2, comm.size, possible)]
 
 
 @parameters(row=faults)
@@ -289,13 +295,8 @@ def case_waiting_while_other_threads_mark(comm, method):
                 seen.append(np.array_equal(pair.target[index * 100 : index * 100 + 100],
                     expected(4000, pair.left, turn)[index * 100 : index * 100 + 100]))
 
-        threads = [threading.Thread(target=work, args=(range(k, 40, 4),)) for k in range(4)]
-        threads.append(threading.Thread(target=look))
-        for thread in threads:
-            thread.start()
-        pair.complete()
-        for thread in threads:
-            thread.join()
+        marks = [functools.partial(work, range(k, 40, 4)) for k in range(4)]
+        together(*marks, look, pair.complete)
         assert seen == [True] * 40
         pair.check(turn)
     pair.free()

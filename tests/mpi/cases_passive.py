@@ -11,7 +11,7 @@ import numpy as np
 from cases import parameters, ranks
 from mpi4py import MPI
 
-from onesided.collectives import Alltoallv_init, OneSidedBroadcast, bcast_linear, extents_of
+from onesided.collectives import OneSidedBroadcast, bcast_linear, extents_of
 from onesided.collectives.passive.relay import Relay
 from onesided.collectives.trees import orders
 
@@ -70,14 +70,14 @@ def slow_relay(seconds):
         Relay.serve = serve
 
 
-@parameters(order=orders)
-def case_many_from_changing_roots(comm, order, seed, options):
+@parameters(order=orders, timeouts=[(0.001, 0.001), (0, 0), (0.02, 0.01)])
+def case_many_from_changing_roots(comm, order, timeouts, seed, options):
     """Roots do not wait for each other; memory is used again after everybody has checked it."""
     count, places, room = int(options.get("count", "60")), 16, 3000
     plan = random.Random(seed)
     turns = [(plan.randrange(comm.size), plan.randrange(room)) for _ in range(count)]
     delays = random.Random(seed + comm.rank)
-    short = dict(waiter_timeout=0.001)
+    short = dict(zip(("waiter_timeout", "flush_timeout"), timeouts, strict=True))
     with exposing(comm, places * room) as exposed:
         with OneSidedBroadcast(comm, child_order=order, **short) as broadcast:
             wid = broadcast.register(exposed.window)
@@ -196,28 +196,6 @@ def case_targets_keep_the_interpreter_lock(comm):
         comm.Barrier()
 
 
-def case_beside_an_exchange(comm):
-    """Broadcasts travel while the main threads start and wait for rounds of a request."""
-    send = np.zeros(2 * comm.size)
-    with (
-        exposing(comm, 20 * comm.size) as exposed,
-        OneSidedBroadcast(comm, waiter_timeout=0.001) as broadcast,
-        Alltoallv_init(comm, send, None, method="rma-notify") as request,
-    ):
-        wid = broadcast.register(exposed.window)
-        for turn in range(1, 31):
-            send[:] = comm.rank + turn
-            request.Start()
-            broadcast.bcast(pattern(comm.rank, turn, 20), wid, 20 * comm.rank, comm.rank)
-            received = request.Wait()
-            assert received.reshape(-1, 2).tolist() == [[r + turn] * 2 for r in range(comm.size)]
-            for root in range(comm.size):
-                broadcast.wait(wid, turn, root)
-                here = exposed.memory[20 * root : 20 * root + 20]
-                assert np.array_equal(here, pattern(root, turn, 20)), (turn, root)
-            comm.Barrier()
-
-
 def case_the_buffer_may_be_the_window_itself(comm):
     root = comm.size - 1
     with exposing(comm, 64) as exposed, OneSidedBroadcast(comm) as broadcast:
@@ -229,22 +207,6 @@ def case_the_buffer_may_be_the_window_itself(comm):
                 broadcast.flush()
             broadcast.wait(wid, number, root)
             assert np.array_equal(exposed.memory[place : place + 30], pattern(root, number, 30))
-            comm.Barrier()
-
-
-@parameters(timeouts=[(0, 0), (0.02, 0.01)])
-def case_timeouts(comm, timeouts):
-    waiter, flush = timeouts
-    with exposing(comm, 9) as exposed, OneSidedBroadcast(
-        comm, waiter_timeout=waiter, flush_timeout=flush
-    ) as broadcast:
-        wid = broadcast.register(exposed.window)
-        for number in range(1, 4):
-            if comm.rank == 0:
-                broadcast.bcast(pattern(0, number, 9), wid, 0, 0)
-                broadcast.flush()
-            broadcast.wait(wid, number, 0)
-            assert np.array_equal(exposed.memory, pattern(0, number, 9))
             comm.Barrier()
 
 

@@ -38,7 +38,7 @@ def case_rows(comm, method, verb):
     assert first["what"] == f"Alltoallv by {moved.request.method}"
     assert first["rounds"] == {"max": ROUNDS, "ratio": 1.0}, first
     assert rows[""]["rounds"]["max"] == 1
-    most = max(comm.allgather(sum(moved.counts) * 8))
+    most = max(comm.allgather(sum(moved.send.counts) * 8))
     assert first["nbytes"]["max"] == ROUNDS * most, first
     for name in ("in_start", "in_wait"):
         assert first[name]["max"] > 0, first

@@ -8,7 +8,11 @@ from exchange_data import names
 from hypothesis import HealthCheck, Phase, given, settings
 from mpi4py import MPI
 
-from onesided.collectives import Neighbor_alltoallv_init, UnsupportedError
+from onesided.collectives import (
+    Neighbor_allgather_init,
+    Neighbor_alltoallv_init,
+    UnsupportedError,
+)
 
 
 def examine(comm, strategy, body, examples):
@@ -35,25 +39,30 @@ def examine(comm, strategy, body, examples):
 
 @parameters(method=names, periodic=[True, False])
 def case_cartesian_neighbors(comm, method, periodic):
-    """Both neighbors may be one rank, or this one: extents 2 and 1."""
+    """Both neighbors may be one rank, or this one: extents 2 and 1; beyond an end is nobody, whose
+    blocks stay."""
     dims = [2, comm.size // 2] if comm.size % 2 == 0 else [1, comm.size]
     grid = comm.Create_cart(dims, [periodic] * 2)
     send = np.repeat(10.0 * grid.rank + np.arange(4), 3)
-    recv = np.full(12, -1.0)
+    recv, gathered = np.full(12, -1.0), np.full(4, -1.0)
     try:
-        request = Neighbor_alltoallv_init(grid, send, recv, method=method)
+        requests = [Neighbor_alltoallv_init(grid, send, recv, method=method),
+                    Neighbor_allgather_init(grid, send[:1], gathered, method=method)]
     except UnsupportedError as error:  # agreed; only where MPI itself is wrong
         skip_if_known(error, method)
-    with request:
-        for _ in range(2):
+    for _ in range(2):
+        for request in requests:
             request.Start()
             request.Wait()
+    for request in requests:
+        request.Free()
     for axis in range(2):
         below, above = grid.Shift(axis, 1)
         low, high = 2 * axis, 2 * axis + 1
         for slot, neighbor, theirs in ((low, below, high), (high, above, low)):
             want = -1.0 if neighbor == MPI.PROC_NULL else 10.0 * neighbor + theirs
             assert np.all(recv[3 * slot : 3 * slot + 3] == want), (slot, recv)
+            assert gathered[slot] == (-1.0 if neighbor == MPI.PROC_NULL else 10.0 * neighbor)
     grid.Free()
 
 

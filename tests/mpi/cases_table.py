@@ -10,14 +10,13 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from cases import parameters, ranks, skip
-from columns import TAG, VERBS, looked, made
+from columns import TAG, VERBS, looked, made, together
 from mpi4py import MPI
 from subjects import Exchanged, make
 from table import (
@@ -66,6 +65,14 @@ def case_data(comm, cell, options):
         subject.round(turn)
     if subject:
         subject.free()
+
+
+@parameters(cell=cells("", rows=["Bcast"], lengths=(Length(123_457, 1),)))
+def case_a_broadcast_in_many_segments(comm, cell, options):
+    subject = make(comm, replace(cell, said=(("segment_bytes", "1000"),)), options)
+    for turn in range(3):
+        subject.round(turn)
+    subject.free()
 
 
 #: What may be said to ``auto`` beside: nothing may be measured, nothing is worth it.
@@ -283,25 +290,6 @@ def case_communicators_that_overlap(comm, cell, options):
 
 
 # -- threads and processes ------------------------------------------------------------------------
-
-
-def together(*workers):
-    """Run the functions in threads; the first exception is raised here."""
-    errors = []
-
-    def guarded(worker):
-        try:
-            worker()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(worker,)) for worker in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 @parameters(cell=cells("each", "handed over", "both wait", rows=[*ROWS, "halo", "grid"],

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from cases import parameters, ranks
 from cases_table_order import filling
-from columns import Injected, agreed, raising_at
+from columns import Injected, raising_at
+from errors import agreed
 from filled_data import Turn
 from subjects import make
 from table import (
@@ -31,7 +32,7 @@ from table import (
     known,
 )
 
-from onesided.collectives import RequestError, free
+from onesided.collectives import OnesidedError, RequestError, free
 
 LENGTHS = (Length(0, 3), Length(1 << 17, 1))
 COLLECTIVE = [*ROWS, "halo", "grid"]
@@ -66,7 +67,7 @@ def case_one_rank_is_mistaken(comm, cell, options):
     if cell.row == "Alltoallv, alone":
         pytest.skip("no rank has anything for another")
     other = replace(cell, **mistaken) if last else cell
-    agreed(comm, lambda: make(comm, other, options))
+    agreed(comm, OnesidedError, lambda: make(comm, other, options))
     subject = make(comm, cell, options)
     subject.round(1)
     subject.free()
@@ -104,7 +105,7 @@ def case_memory_in_use_is_not_freed(comm, cell, options):
     if cell.row == "Bcast" and comm.size == 1:
         pytest.skip("nobody receives")
     subject = make(comm, cell, options)
-    agreed(comm, lambda: free(subject.window), RequestError)
+    agreed(comm, RequestError, lambda: free(subject.window))
     subject.round(1)
     window, subject.window = subject.window, None
     subject.free()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import shutil
+import tempfile
 import time
 from dataclasses import replace
 
@@ -22,12 +26,10 @@ from table import (
 )
 
 from onesided.collectives import (
-    Precv_init,
-    Psend_init,
     empty,
     free,
+    interpreter,
     methods,
-    partitioned_methods,
     progress,
 )
 
@@ -54,29 +56,15 @@ def case_any_order_of_starts_and_waits(comm, cell, seed, options):
         subject.free()
 
 
-@ranks(at_least=2)
-@parameters(cell=cells("waited for", "driven", keep=strict))
-def case_strictly_ordered_waits_in_any_order(comm, cell, options):
-    """Starts in one order on a communicator; a Wait out of order, or what drives another request,
-    completes the earlier rounds first."""
-    first = make(comm, cell, options)
-    subjects = [first, *(make(comm, cell, options, first) for _ in range(2))]
-    for turn in range(3):
-        for subject in subjects:
-            subject.fill(turn)
-            subject.request.Start()
-        if cell.way == "driven" and comm.rank == 0:
-            progress.drive(comm.Iprobe, first.request)
-        for subject in subjects[:: -1 if (comm.rank + turn) % 2 else 1]:
-            subject.check(turn, subject.request.Wait())
-    for subject in subjects[::-1]:
-        subject.free()
+#: What else is active, and when a strictly ordered round is waited for.
+STRICTLY = ["at once or at the end", "beside mpi", "beside one slot", "backwards", "driven"]
 
 
 @ranks(at_least=2)
-@parameters(cell=cells("alone", "beside mpi", "beside one slot", keep=strict))
-def case_strictly_ordered_rounds_that_end_before_the_next_one_or_after(comm, cell, options):
-    """The same order of starts is all that ranks agree on: some wait at once, some at the end."""
+@parameters(cell=cells(*STRICTLY, keep=strict))
+def case_strictly_ordered(comm, cell, options):
+    """The same order of starts is all that ranks agree on: some wait at once, some at the end, or
+    out of order, or something drives another request; the earlier rounds are completed first."""
     others = {"beside mpi": Cell("Alltoall", "mpi"),
               "beside one slot": Cell("Alltoall", "rma-fence", memory="plain")}  # fmt: skip
     if cell.row.startswith("Neighbor"):  # of another communicator, whose order is another one
@@ -86,14 +74,17 @@ def case_strictly_ordered_rounds_that_end_before_the_next_one_or_after(comm, cel
     subjects = [first, make(comm, other or plain, options, None if other else first),
                 make(comm, plain, options, first)]  # fmt: skip
     for turn in range(4):
+        odd = (comm.rank + turn) % 2
+        at_once = odd and cell.way not in ("backwards", "driven")
         for subject in subjects:
             subject.fill(turn)
-        at_once = (comm.rank + turn) % 2
         for subject in subjects:
             subject.request.Start()
             if at_once:
                 subject.check(turn, subject.request.Wait())
-        for subject in () if at_once else subjects:
+        if cell.way == "driven" and comm.rank == 0:
+            progress.drive(comm.Iprobe, first.request)
+        for subject in () if at_once else subjects[:: -1 if odd else 1]:
             subject.check(turn, subject.request.Wait())
     for subject in subjects[::-1]:
         subject.free()
@@ -141,6 +132,37 @@ def case_starting_and_looking_wait_for_nobody(comm, cell, options):
             comm.send(turn, last, tag=TAG)
         got = subject.request.Wait() if subject.request.active else subject.request.recvbuf
         subject.check(turn, got)
+    subject.free()
+
+
+@ranks(at_least=2)
+@parameters(cell=cells("", rows=["Alltoallv", "Allgather", "Gatherv"], lengths=(
+    Length(0, 3), Length(1 << 17, 1)), keep=lambda cell: cell.method == "rma-notify"))  # fmt: skip
+def case_a_rank_computes_and_holds_the_interpreter_lock(comm, cell):
+    """Rank 0 reads from a pipe without giving up the lock until rank 1 has its data."""
+    if interpreter() != "compiled":
+        pytest.skip("without the compiled core no thread runs while the interpreter lock is held")
+    subject = make(comm, replace(cell, root=0))
+    folder = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
+    pipe = os.path.join(folder, "pipe")
+    if comm.rank == 0:
+        os.mkfifo(pipe)
+    comm.Barrier()
+    file, byte = os.open(pipe, os.O_RDWR), ctypes.create_string_buffer(1)
+    for turn in range(3):
+        subject.fill(turn)
+        time.sleep(LATE if comm.rank else 0)
+        subject.request.Start()
+        if comm.rank == 0:
+            assert ctypes.PyDLL(None).read(file, byte, 1) == 1
+        got = subject.request.Wait()
+        if comm.rank == 1:
+            os.write(file, b"x")
+        subject.check(turn, got)
+    os.close(file)
+    comm.Barrier()
+    if comm.rank == 0:
+        shutil.rmtree(folder)
     subject.free()
 
 
@@ -197,12 +219,12 @@ def case_something_blocks_in_between(comm, cell, options):
 
 @ranks(at_least=2)
 @parameters(row=["Alltoallv", "Bcast", "Allreduce"], method=["auto", "rma-notify", "p2p"])
-def case_three_hundred_late_rounds(comm, row, method, options):
+def case_hundreds_of_late_rounds(comm, row, method, options):
     """However many rounds are late at once, all of them come to their end."""
     if method not in known(row):
         pytest.skip(f"{row} has no {method}")
     cell = Cell(row, method, Length(2048, 0), memory="slot" if row == "Alltoallv" else "plain")
-    subjects = [make(comm, cell, options) for _ in range(300)]
+    subjects = [make(comm, cell, options) for _ in range(600 // comm.size)]
     for turn in range(3):  # the second round of one slot needs what the first one gives
         for subject in subjects:
             subject.fill(turn)
@@ -278,42 +300,3 @@ def case_open_beside_a_long_message(comm, method, slots, memory):
         if comm.rank == 0:
             taken.Wait()
     turned.free()
-
-
-# -- partitioned sends ----------------------------------------------------------------------------
-
-
-@ranks(at_least=2)
-@parameters(method=lambda: [name for name in partitioned_methods() if name != "mpi"],
-            aggregate=[0, 64], count=[8, 768])  # fmt: skip
-def case_marks_while_both_are_elsewhere(comm, method, aggregate, count):
-    """More groups than a board holds leave while the sender is in a plain receive; the receiver is
-    made after the sender has started."""
-    source, target, word = np.zeros(4 * count), empty(comm, 4 * count), np.zeros(1)
-    request = None
-    for turn in range(3):
-        if comm.rank == 0:
-            if request is None:
-                request = Psend_init(comm, source, count, 1, method=method, aggregate=aggregate)
-            source[:] = np.arange(4 * count) + turn
-            request.Start()
-            comm.Send(word, 1, TAG)
-            comm.Recv(word, 1, TAG)
-            for part in (*range(0, count, 2), *range(1, count, 2)):
-                request.Pready(part)
-            comm.Recv(word, 1, TAG)
-            request.Wait()
-        elif comm.rank == 1:
-            comm.Recv(word, 0, TAG)
-            if request is None:
-                request = Precv_init(comm, target, 4, 0, method=method)
-            request.Start()
-            comm.Send(word, 0, TAG)
-            time.sleep(LATE)
-            request.Wait()
-            assert np.array_equal(target, np.arange(4 * count) + turn)
-            comm.Send(word, 0, TAG)
-    if request is not None:
-        request.Free()
-    comm.Barrier()
-    free(target)

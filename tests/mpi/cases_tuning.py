@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import parameters, ranks
+from errors import agreed, raises
 from mpi4py import MPI
 
 from onesided.collectives import (
@@ -244,13 +245,9 @@ def case_situations_are_told_apart(comm):
             assert all(" cores, " in name and " rounds; " in name for name in known)
 
 
-#: No tuning files.
-BROKEN = {"half": "{", "deep": "[" * 100_000}
-
-
-@parameters(kind=BROKEN)
-def case_a_broken_file_is_a_warning_on_one_rank(comm, kind):
-    content = BROKEN[kind]
+@parameters(content=["{"])
+def case_a_broken_file_is_a_warning_on_one_rank(comm, content):
+    """Or an error on all ranks, where the program makes errors of warnings."""
     with tuning_file(comm) as path:
         if comm.rank == 0:
             path.write_text(content)
@@ -260,6 +257,11 @@ def case_a_broken_file_is_a_warning_on_one_rank(comm, kind):
         words = [str(each.message) for each in seen if each.category is RuntimeWarning]
         assert bool(words) == (comm.rank == 0), words
         assert comm.rank or path.read_text() == content  # it may not be ours
+    with tuning_file(comm) as path, warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        if comm.rank == 0:
+            path.write_text(content)
+        agreed(comm, RuntimeWarning, lambda: exchange(comm), "no tuning file")
 
 
 @parameters(said=[{}, {"expected_iterations": "1"}])
@@ -276,17 +278,6 @@ def case_a_file_that_refuses_everything_is_not_believed(comm, said):
         assert chosen_by(comm, said) == (auto.USUAL if said else auto.RECALLED)
 
 
-def case_a_warning_that_is_an_error_is_one_on_all_ranks(comm):
-    """Where the program makes errors of warnings, no rank waits for rank 0."""
-    with tuning_file(comm) as path, warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        if comm.rank == 0:
-            path.write_text("{")
-        with pytest.raises(RuntimeWarning, match="no tuning file"):
-            exchange(comm)
-        path.unlink(missing_ok=True)
-
-
 def case_strict_order_has_more_candidates(comm):
     info = {"mpi_assert_strict_persistent_collective_ordering": "true"}
     strict = candidates(comm, strict=True)
@@ -300,41 +291,15 @@ def case_strict_order_has_more_candidates(comm):
 
 
 @ranks(at_least=2)
-def case_uneven_patterns_are_one_situation_on_all_ranks(comm):
-    """Only rank 0 sends much; every rank must come to the same decision."""
-    with tuning_file(comm):
-        counts = np.full(comm.size, 4096 if comm.rank == 0 else 1)
-        received = np.array([4096] + [1] * (comm.size - 1))
-        request = Alltoallv_init(
-            comm, [np.ones(counts.sum()), counts], [np.zeros(received.sum()), received],
-            method="auto",
-        )
-        request.Start()
-        request.Wait()
-        assert len(set(comm.allgather(request.method))) == 1
-        request.Free()
-        assert comm.allreduce(1, MPI.SUM) == comm.size
-
-
-@parameters(count=[8, 1 << 16])
-def case_an_estimate_measures_nothing(comm, count):
-    """What usually wins is taken, the same on all ranks, and nothing is kept."""
-    with tuning_file(comm) as path:
-        assert exchange(comm, count, info={"effort": "estimate"}) in candidates(comm)
-        info = {"effort": "estimate"}
-        with Bcast_init(comm, np.ones(count), method="auto", info=info) as request:
-            assert request.method in methods("broadcast")
-        assert comm.rank or not path.exists()
-
-
-@ranks(at_least=2)
 def case_a_request_says_by_what_it_was_chosen(comm):
-    with tuning_file(comm):
+    with tuning_file(comm) as path:
         assert chosen_by(comm, {}, "p2p") == ""
+        for count in (8, 1 << 16):  # nothing is measured, and nothing is kept
+            assert chosen_by(comm, {"effort": "estimate"}, count=count) == auto.USUAL
+        assert comm.rank or not path.exists()
         assert chosen_by(comm, {}) == auto.MEASURED
         assert chosen_by(comm, {}) == auto.RECALLED
         assert chosen_by(comm, {"expected_iterations": "1", "slots": "1"}) == auto.USUAL
-        assert chosen_by(comm, {"effort": "estimate"}) == auto.USUAL
 
 
 def chosen_by(comm, info, method="auto", count=32):
@@ -344,11 +309,6 @@ def chosen_by(comm, info, method="auto", count=32):
         assert f", by {said}: " in repr(request) if said else ", by " not in repr(request)
     assert len(set(comm.allgather(said))) == 1
     return said
-
-
-def case_efforts_are_known_words(comm):
-    with pytest.raises(PatternError, match="'effort' is 'much', not one of measure, estimate"):
-        exchange(comm, info={"effort": "much"})
 
 
 # -- what a decision may not depend on -------------------------------------------------------------
@@ -390,8 +350,13 @@ def case_what_is_short_is_remembered_by_the_process(comm, rank):
 @ranks(at_least=2)
 @parameters(error=[MPI.ERR_OTHER, MPI.ERR_UNSUPPORTED_OPERATION, MPI.ERR_NO_MEM], rank=[None, 1])
 def case_a_passing_error_of_mpi_is_not_remembered(comm, error, rank):
-    """The next initialization tries the method again, unless MPI says that it cannot do it."""
+    """It has a class of ours; and the next initialization tries the method again, unless MPI says
+    that it cannot do it."""
     problem = MPI.Exception(error)
+    kinds = {MPI.ERR_OTHER: MPIError, MPI.ERR_NO_MEM: ResourceError}
+    with failing(comm, "p2p", problem, rank=rank):
+        agreed(comm, kinds.get(error, UnsupportedError), lambda: Alltoallv_init(
+            comm, np.ones(comm.size), None, method="p2p"), "MPI: ")  # fmt: skip
     with tuning_file(comm) as path, failing(comm, "p2p", problem, 1, rank) as tried:
         exchange(comm, 48)
         first = len(tried)
@@ -401,15 +366,6 @@ def case_a_passing_error_of_mpi_is_not_remembered(comm, error, rank):
         if error == MPI.ERR_UNSUPPORTED_OPERATION and comm.rank == 0:
             (record,) = read_records(path)[machine()].values()
             assert "p2p" in record.refused
-
-
-@ranks(at_least=2)
-@parameters(error=[MPI.ERR_OTHER, MPI.ERR_UNSUPPORTED_OPERATION, MPI.ERR_NO_MEM])
-def case_errors_of_mpi_have_a_class_on_all_ranks(comm, error):
-    kinds = {MPI.ERR_OTHER: MPIError, MPI.ERR_NO_MEM: ResourceError}
-    with failing(comm, "p2p", MPI.Exception(error), rank=1):
-        with pytest.raises(kinds.get(error, UnsupportedError), match="MPI: "):
-            Alltoallv_init(comm, np.ones(comm.size), None, method="p2p")
 
 
 @ranks(at_least=2)
@@ -434,18 +390,9 @@ def case_a_candidate_that_cannot_be_made_is_everybodys_error(comm, rank, where, 
     exchange(comm, 48)
 
 
-def numpys_error():
-    """What NumPy raises for want of memory."""
-    try:
-        np.zeros(1 << 59)
-    except MemoryError as error:
-        return error
-    raise AssertionError("there was memory")
-
-
 #: No memory: ours, Python's, NumPy's.
 SHORT = {"ours": lambda: ResourceError("no room"), "Python's": lambda: MemoryError("no room"),
-         "NumPy's": numpys_error}  # fmt: skip
+         "NumPy's": lambda: raises(MemoryError, lambda: np.zeros(1 << 59))}  # fmt: skip
 
 
 @parameters(whose=SHORT, said=[{}, {"effort": "estimate"}])
@@ -473,8 +420,8 @@ def case_memory_for_a_trial_is_agreed_on(comm, whose):
 
 
 @contextmanager
-def trials(patch):
-    """The requests that are tried."""
+def trials(most):
+    """The requests that are tried, where a trial has so many bytes at most."""
     seen, original = [], race.Race.run
 
     def run(self, able, make):
@@ -485,8 +432,11 @@ def trials(patch):
 
         return original(self, able, watched)
 
-    patch.setattr(race.Race, "run", run)
-    yield seen
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(race.Race, "run", run)
+        patch.setattr(situations, "MOST", most)
+        patch.setattr(situations, "MOST_FAR", most)
+        yield seen
 
 
 @ranks(at_least=2)
@@ -495,11 +445,7 @@ def case_long_exchanges_are_tried_with_shorter_blocks(comm, memory, boxes, above
     """A trial moves no more than so many bytes, whatever the exchange has."""
     most = 1 << 16
     rows = most // 8 // comm.size + above
-    with (
-        tuning_file(comm), pytest.MonkeyPatch.context() as patch, trials(patch) as seen,
-    ):  # fmt: skip
-        patch.setattr(situations, "MOST", most)
-        patch.setattr(situations, "MOST_FAR", most)
+    with tuning_file(comm), trials(most) as seen:
         recv = None if memory == "own" else np.empty(rows * comm.size)
         if memory == "window":
             recv = empty(comm, rows * comm.size)
@@ -538,11 +484,7 @@ def case_boxes_of_one_shape_are_tried_as_they_lie(comm, axis, order):
     boxes = [tuple(slice(64 * p, 64 * p + 64) if each == axis else slice(0, 64)
                    for each in range(2)) for p in range(comm.size)]  # fmt: skip
     send[...] = comm.rank
-    with (
-        tuning_file(comm), pytest.MonkeyPatch.context() as patch, trials(patch) as seen,
-    ):  # fmt: skip
-        patch.setattr(situations, "MOST", send.nbytes // 4)
-        patch.setattr(situations, "MOST_FAR", send.nbytes // 4)
+    with tuning_file(comm), trials(send.nbytes // 4) as seen:
         with Alltoallw_init(comm, [send, boxes], [recv, boxes]) as request:
             request.Start()
             request.Wait()

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
+from unittest import mock
+
 import numpy as np
 from cases import parameters, ranks
-from exchange_data import Vector, names, tables
+from errors import agreed, raises, works
+from exchange_data import names
 from mpi4py import MPI
 
 from onesided.collectives import (
     Alltoallv_init,
     Alltoallw_init,
+    Bcast_init,
     MethodError,
     MismatchError,
     Neighbor_alltoallv_init,
     OnesidedError,
     PatternError,
+    ResourceError,
     UnsupportedError,
     methods,
 )
+from onesided.collectives.arena import Control
+from onesided.collectives.testing import OPERATIONS
 
 
-def agreed_error(comm, kind, call, *words):
-    """The call must raise this kind with these words on every rank, and the same text."""
-    try:
-        call()
-    except kind as error:
-        text = str(error)
-    else:
-        text = None
-    texts = comm.allgather(text)
-    assert None not in texts, f"raised on {sum(t is not None for t in texts)} ranks only"
-    assert len(set(texts)) == 1, texts
-    for word in words:
-        assert word in texts[0], f"{word!r} is not in {texts[0]!r}"
-    # The communicator is still of use.
-    exchange = Vector(comm, tables(comm.size)["uneven"], "p2p")
-    exchange.round(1)
-    exchange.free()
+def refused(comm, kind, call, *words):
+    agreed(comm, kind, call, *words)
+    works(comm)
 
 
 def on(comm, rank, wrong, right):
@@ -50,34 +44,21 @@ def start(comm, send=None, recv=None, method="rma-notify", info=None):
     return Alltoallv_init(comm, send, recv, method=method, info=info)
 
 
-@parameters(method=names)
-def case_counts_that_do_not_match(comm, method):
-    last, size = comm.size - 1, comm.size
-    few = on(comm, last, [1] + [2] * (size - 1), [2] * size)
-    recv = [np.zeros(2 * size), few]
-    agreed_error(
-        comm,
-        PatternError,
-        lambda: start(comm, recv=recv, method=method),
-        "rank 0 sends 2 elements",
-        f"to rank {last}",
-        "expects 1",
-    )
-    send = [np.zeros(3 * size), on(comm, last, [3] + [2] * (size - 1), [2] * size)]
-    agreed_error(
-        comm,
-        PatternError,
-        lambda: start(comm, send=send, method=method),
-        f"rank {last} sends 3 elements",
-        "to rank 0",
-        "expects 2",
-    )
+def cast(comm, buf=None, method="rma-binomial", info=None):
+    return Bcast_init(comm, np.zeros(6) if buf is None else buf, 0, method=method, info=info)
+
+
+# -- buffers: what is wrong, and the words of the error --------------------------------------------
+
+
+def read_only(count):
+    array = np.zeros(count)
+    array.flags.writeable = False
+    return array
 
 
 def wrong_receives(size):
     two = [2] * size
-    read_only = np.zeros(2 * size)
-    read_only.flags.writeable = False
     return {
         "out of bounds by one": ([np.zeros(2 * size - 1), two], "out of bounds"),
         "negative displacement": ([np.zeros(2 * size), two, [-1] * size], "out of bounds"),
@@ -88,102 +69,43 @@ def wrong_receives(size):
         "too many counts": ([np.zeros(2 * size), [2] * (size + 1)], f"{size} are needed"),
         "fractions": ([np.zeros(2 * size), [2.0] * size], "not integers"),
         "not a number": ([np.zeros(2 * size), [float("nan")] * size], "not integers"),
-        "read-only": ([read_only, two], "read-only"),
+        "read-only": ([read_only(2 * size), two], "read-only"),
         "strided": ([np.zeros(4 * size)[::2], two], "not contiguous"),
         "objects": ([np.array([None] * 2 * size), two], "Python objects"),
         "no buffer": ([3.5, two], "no buffer"),
         "list too long": ([np.zeros(2 * size), two, two, two, two], "5 items"),
         "in place": ([MPI.IN_PLACE, two], "separate"),
         "unknown type code": ([np.zeros(2 * size), two, None, "zz"], "zz"),
+        "no bytes": (np.zeros(0, np.dtype([])), "no bytes"),
+        "no bytes in a row": (np.zeros(2 * size, np.dtype([])), "no bytes"),
     }
-
-
-@parameters(wrong=lambda: list(wrong_receives(2)), everywhere=[False, True])
-def case_wrong_receive_buffers(comm, wrong, everywhere):
-    spec, word = wrong_receives(comm.size)[wrong]
-    right = [np.zeros(2 * comm.size), [2] * comm.size]
-    recv = spec if everywhere else on(comm, comm.size - 1, spec, right)
-    agreed_error(comm, OnesidedError, lambda: start(comm, recv=recv), word)
-
-
-@ranks(at_least=2)
-def case_overlapping_receive_blocks(comm):
-    size = comm.size
-    recv = [np.zeros(2 * size), [2] * size, on(comm, 1, list(range(size)), None)]
-    agreed_error(comm, PatternError, lambda: start(comm, recv=recv), "rank 0", "rank 1", "overlap")
-
-
-def case_send_and_receive_overlap(comm):
-    both = np.zeros(4 * comm.size)
-    size = comm.size
-    agreed_error(
-        comm,
-        PatternError,
-        lambda: start(comm, [both[: 2 * size], [2] * size], [both[1 : 2 * size + 1], [2] * size]),
-        "overlap",
-    )
-    with start(comm, [both[: 2 * size], [2] * size], [both[2 * size :], [2] * size]) as request:
-        request.Start()
-        request.Wait()
-
-
-def case_unknown_method_lists_the_known_ones(comm):
-    agreed_error(
-        comm, MethodError, lambda: start(comm, method="rma-magic"), "rma-magic", *methods()
-    )
-    if comm.size > 1:
-        agreed_error(
-            comm,
-            OnesidedError,
-            lambda: start(comm, method=on(comm, 0, "p2p", "rma-notify")),
-            "rank 1",
-        )
-
-
-def case_info_values(comm):
-    for info in ({"slots": "3"}, {"ranks_per_node": "0"}, {"expected_iterations": "many"}):
-        agreed_error(comm, PatternError, lambda info=info: start(comm, info=info), *info)
-    for info in ({"nonsense": "yes"}, MPI.INFO_NULL, None):
-        start(comm, info=info).Free()
-    made = MPI.Info.Create({"slots": "1"})
-    start(comm, info=made).Free()
-    made.Free()
 
 
 def wrong_boxes(size):
-    right = [(slice(0, 1),)] * size
+    def of(boxes):
+        return [np.zeros((size, 2, 2)), boxes]
+
     return {
-        "beyond": ([(slice(0, 9),)] * size, "out of bounds"),
-        "step": ([(slice(0, 2, 2),)] * size, "step"),
-        "index": ([(0,)] * size, "not a tuple of slices"),
-        "too many slices": ([(slice(0, 1),) * 4] * size, "4 slices"),
-        "too few boxes": (right[:-1], "one for each"),
-        "backwards": ([(slice(3, 1),)] * size, "out of bounds"),
-        "text": ("boxes", "boxes"),
+        "beyond": (of([(slice(0, 9),)] * size), "out of bounds"),
+        "step": (of([(slice(0, 2, 2),)] * size), "step"),
+        "index": (of([(0,)] * size), "not a tuple of slices"),
+        "too many slices": (of([(slice(0, 1),) * 4] * size), "4 slices"),
+        "too few boxes": (of([(slice(0, 1),)] * (size - 1)), "one for each"),
+        "backwards": (of([(slice(3, 1),)] * size), "out of bounds"),
+        "text": (of("boxes"), "boxes"),
+        "no dimensions": ([np.array(5.0), [()] * size], "no dimensions"),
+        "no bytes": ([np.zeros((size, 2), np.dtype([])), [None] * size], "no bytes"),
     }
 
 
-@parameters(wrong=lambda: list(wrong_boxes(2)), role=[0, 1])
-def case_wrong_boxes(comm, wrong, role):
-    size = comm.size
-    boxes, word = wrong_boxes(size)[wrong]
-    sides = [[np.zeros((size, 2, 2)), [(slice(p, p + 1),) for p in range(size)]] for _ in range(2)]
-    sides[role] = [sides[role][0], on(comm, size - 1, boxes, sides[role][1])]
-    agreed_error(
-        comm, PatternError, lambda: Alltoallw_init(comm, *sides, method="rma-notify"), word
-    )
-
-
 def wrong_arrays(size):
-    """What is no array of boxes, for a receiver, and as an array, for a sender, where it is one."""
+    """What the request cannot make for boxes to receive."""
     nothing, huge = [None] * size, 1 << 40
     return {
-        "no dimensions": ([np.array(5.0), [()] * size], "no dimensions"),
         "own without dimensions": ([((), float), [()] * size], "no dimensions"),
-        "no bytes": ([np.zeros((size, 2), np.dtype([])), nothing], "no bytes"),
         "own of no bytes": ([((size, 2), np.dtype([])), nothing], "no bytes"),
         "own of arrays": ([((size, 2), np.dtype((float, 2))), nothing], "elements that are arrays"),
-        "objects": ([((size, 2), object), nothing], "Python objects"),
+        "own of objects": ([((size, 2), object), nothing], "Python objects"),
         "negative": ([((size, -2), float), nothing], "negative"),
         "too large": ([((huge, huge), float), nothing], "more bytes than"),
         "too large by one axis": ([((1 << 70,), "u1"), nothing], "more bytes than"),
@@ -192,102 +114,195 @@ def wrong_arrays(size):
     }
 
 
-ARRAYS = [
-    *((name, 1) for name in wrong_arrays(2)),
-    *((name, 0) for name, (spec, _) in wrong_arrays(2).items() if isinstance(spec[0], np.ndarray)),
-]
+def wrong_broadcasts(size):
+    good = np.zeros(6)
+    return {
+        "text": ("text", "no buffer"),
+        "number": (17, "no buffer"),
+        "objects": (np.array([None] * 6), "Python objects"),
+        "strided": (np.zeros((6, 2))[:, 0], "not contiguous"),
+        "in place": (MPI.IN_PLACE, "IN_PLACE"),
+        "too many": ([good, 7, MPI.DOUBLE], "7"),
+        "negative": ([good, -1, MPI.DOUBLE], "-1"),
+        "too far": ([good, (3, 4), MPI.DOUBLE], "out of bounds"),
+        "list too long": ([good, 6, MPI.DOUBLE, 1, 2], "items"),
+        "unknown type": ([good, 6, "no type"], "no type"),
+        "null type": ([good, 6, MPI.DATATYPE_NULL], "DATATYPE_NULL"),
+    }
 
 
-@parameters(which=ARRAYS, everywhere=[False, True], method=["p2p", "auto", "rma-notify"])
-def case_wrong_arrays_of_boxes(comm, which, everywhere, method):
-    name, role = which
-    spec, word = wrong_arrays(comm.size)[name]
-    sides = [[np.zeros((comm.size, 2)), [None] * comm.size] for _ in range(2)]
-    sides[role] = spec if everywhere else on(comm, comm.size - 1, spec, sides[role])
-    agreed_error(comm, ValueError, lambda: Alltoallw_init(comm, *sides, method=method), word)
+def by_boxes(role):
+    def init(comm, spec, method):
+        parts = [(slice(p, p + 1),) for p in range(comm.size)]
+        sides = [[np.zeros((comm.size, 2, 2)), parts] for _ in range(2)]
+        sides[role] = sides[role] if spec is None else spec
+        return Alltoallw_init(comm, *sides, method=method)
+
+    return init
 
 
-@parameters(many=[False, True])
-def case_elements_of_no_bytes(comm, many):
-    """In a row as well."""
-    data = np.zeros(2 * comm.size if many else 0, np.dtype([]))
-    agreed_error(comm, PatternError, lambda: start(comm, recv=data), "no bytes")
-    agreed_error(comm, PatternError, lambda: start(comm, send=data), "no bytes")
+BUFFERS = {
+    "receives": (wrong_receives, lambda comm, spec, method: start(comm, recv=spec, method=method)),
+    "sends boxes": (wrong_boxes, by_boxes(0)),
+    "receives boxes": (lambda size: wrong_boxes(size) | wrong_arrays(size), by_boxes(1)),
+    "broadcast": (wrong_broadcasts, lambda comm, spec, method: cast(
+        comm, spec, "auto" if method == "auto" else "rma-binomial")),
+}
+WRONG = [f"{what}, {name}" for what, (table, _) in BUFFERS.items() for name in table(2)]
 
 
-def case_wrong_communicators(comm):
-    for wrong in (MPI.COMM_NULL, None, "world"):
-        try:
-            Alltoallv_init(wrong, np.zeros(1), None)
-        except OnesidedError as error:
-            assert "communicator" in str(error)
-        else:
-            raise AssertionError("accepted")
-    agreed_error(
-        comm, UnsupportedError, lambda: Neighbor_alltoallv_init(comm, np.zeros(0), None), "topology"
-    )
+@parameters(wrong=WRONG, who=["first", "last", "all"], method=["p2p", "auto", "rma-notify"])
+def case_wrong_buffers(comm, wrong, who, method):
+    """Of one rank, or of all."""
+    what, _, name = wrong.partition(", ")
+    table, init = BUFFERS[what]
+    spec, word = table(comm.size)[name]
+    right = comm.rank != {"first": 0, "last": comm.size - 1, "all": comm.rank}[who]
+    spec = None if right else spec
+    refused(comm, (OnesidedError, ValueError), lambda: init(comm, spec, method), word)
+
+
+@parameters(method=names)
+def case_counts_that_do_not_match(comm, method):
+    last, size = comm.size - 1, comm.size
+    few = on(comm, last, [1] + [2] * (size - 1), [2] * size)
+    recv = [np.zeros(2 * size), few]
+    refused(comm, PatternError, lambda: start(comm, recv=recv, method=method),
+            "rank 0 sends 2 elements", f"to rank {last}", "expects 1")
+    send = [np.zeros(3 * size), on(comm, last, [3] + [2] * (size - 1), [2] * size)]
+    refused(comm, PatternError, lambda: start(comm, send=send, method=method),
+            f"rank {last} sends 3 elements", "to rank 0", "expects 2")
 
 
 @ranks(at_least=2)
-def case_an_intercommunicator_is_refused(comm):
-    local = comm.Split(comm.rank % 2, comm.rank)
-    inter = local.Create_intercomm(0, comm, 1 - comm.rank % 2)
-    try:
-        agreed_error(
-            comm,
-            UnsupportedError,
-            lambda: Alltoallv_init(inter, np.zeros(2), None),
-            "intracommunicator",
-        )
-    finally:
-        inter.Free()
-        local.Free()
+def case_overlapping_receive_blocks(comm):
+    size = comm.size
+    recv = [np.zeros(2 * size), [2] * size, on(comm, 1, list(range(size)), None)]
+    refused(comm, PatternError, lambda: start(comm, recv=recv), "rank 0", "rank 1", "overlap")
 
 
-@ranks(at_least=2)
-def case_different_collective_calls_are_noticed(comm):
-    a = Vector(comm, tables(comm.size)["uneven"], "p2p")
-    try:
-        if comm.rank == 0:
-            a.request.Free()
-        else:
-            Vector(comm, tables(comm.size)["uneven"], "p2p")
-    except MismatchError as error:
-        assert "rank 0 is in" in str(error)
-    else:
-        raise AssertionError("the ranks were in different calls, and nobody noticed")
-    a.request.Free()
-
-
-def told(call):
-    """The words of the PatternError that the call must raise."""
-    try:
-        call()
-    except PatternError as error:
-        return str(error)
-    raise AssertionError("it was taken")
-
-
-def case_words_that_make_no_sense(comm):
-    """Nonsense of the last rank is refused on all."""
-    last, send = comm.rank == comm.size - 1, np.zeros((2, 3))
-    info = {"compiled": "treu"} if last else {"compiled": "true"}
-    counts = [1] * comm.size
-    assert "treu" in told(lambda: Alltoallv_init(comm, [np.zeros(comm.size), counts], None,
-                                                 method="p2p", info=info))  # fmt: skip
-    box = (slice(0, 2), slice(0, 3))
-    boxes = [box if peer == (comm.rank + 1) % comm.size else None for peer in range(comm.size)]
-    rows = [0.2, 0.7] if last else [0, 1]
-    into = [box if peer == (comm.rank - 1) % comm.size else None for peer in range(comm.size)]
-    assert "not integers" in told(lambda: Alltoallw_init(
-        comm, [send, boxes], [np.zeros((2, 3)), into], method="p2p", rows=rows))  # fmt: skip
+def case_send_and_receive_overlap(comm):
+    size, two = comm.size, [2] * comm.size
+    both = np.zeros(4 * size)
+    refused(comm, PatternError, lambda: start(
+        comm, [both[: 2 * size], two], [both[1 : 2 * size + 1], two]), "overlap")
+    with start(comm, [both[: 2 * size], two], [both[2 * size :], two]) as request:
+        request.Start()
+        request.Wait()
 
 
 def case_a_rank_with_nothing_gives_none(comm):
     """As sendbuf and as recvbuf, with counts of zero."""
     none, counts = comm.rank == comm.size - 1, [0] * comm.size
-    send = [None if none else np.zeros(0), counts]
-    recv = [None if none else np.zeros(0), counts]
-    with Alltoallv_init(comm, send, recv, method="p2p") as request:
+    given = [None if none else np.zeros(0), counts]
+    with Alltoallv_init(comm, given, list(given), method="p2p") as request:
         request.Start()
         request.Wait()
+
+
+@ranks(at_least=2)
+def case_read_only_is_for_the_root(comm):
+    fixed, last = read_only(6), comm.size - 1
+    refused(comm, PatternError, lambda: cast(comm, on(comm, last, fixed, None)), "read-only")
+    refused(comm, PatternError, lambda: Bcast_init(comm, on(comm, last, None, np.zeros(6))), "None")
+    for method in methods("broadcast"):
+        cast(comm, on(comm, 0, fixed, None), method).Free()
+
+
+# -- what else is given ----------------------------------------------------------------------------
+
+
+def case_unknown_method_lists_the_known_ones(comm):
+    refused(comm, MethodError, lambda: start(comm, method="rma-magic"), "rma-magic", *methods())
+    if comm.size > 1:
+        refused(comm, OnesidedError,
+                lambda: start(comm, method=on(comm, 0, "p2p", "rma-notify")), "rank 1")
+
+
+def case_info_values(comm):
+    """Of all ranks, or of the last one; what is not known is ignored."""
+    for init, info in [
+        (start, {"slots": "3"}), (start, {"ranks_per_node": "0"}), (start, {"compiled": "treu"}),
+        (start, {"expected_iterations": "many"}), (start, {"effort": "much"}),
+        (cast, {"child_order": "alphabetic"}), (cast, {"segment_bytes": "0"}),
+        (cast, {"segment_bytes": "many"}), (cast, {"ranks_per_node": "-2"}),
+    ]:
+        for mine in (info, on(comm, comm.size - 1, info, {})):
+            refused(comm, PatternError, lambda init=init, mine=mine: init(comm, info=mine),
+                    *info, *info.values())
+    made = MPI.Info.Create({"slots": "1"})
+    for info in ({"nonsense": "yes"}, MPI.INFO_NULL, None, made):
+        start(comm, info=info).Free()
+    made.Free()
+    cast(comm, info={"unknown": "ignored", "child_order": "low-bit-first"}).Free()
+
+
+def case_wrong_communicators(comm):
+    for wrong in (MPI.COMM_NULL, None, "world"):
+        raises(OnesidedError, lambda wrong=wrong: start_on(wrong), "communicator")
+    refused(comm, UnsupportedError, lambda: Neighbor_alltoallv_init(comm, np.zeros(0), None),
+            "topology")
+    if comm.size == 1:
+        return
+    local = comm.Split(comm.rank % 2, comm.rank)
+    inter = local.Create_intercomm(0, comm, 1 - comm.rank % 2)
+    refused(comm, UnsupportedError, lambda: start_on(inter), "intracommunicator")
+    inter.Free()
+    local.Free()
+
+
+def start_on(comm):
+    return Alltoallv_init(comm, np.zeros(2), None)
+
+
+@ranks(at_least=2)
+def case_different_collective_calls_are_noticed(comm):
+    request = start(comm, method="p2p")
+    call = request.Free if comm.rank == 0 else lambda: start(comm, method="p2p")
+    agreed(comm, MismatchError, call, "rank 0 is in")
+    request.Free()
+
+
+@ranks(at_least=2)
+@parameters(operation=[name for name, row in OPERATIONS.items() if row.rooted])
+def case_roots(comm, operation):
+    row, size = OPERATIONS[operation], comm.size
+    data = np.zeros(size)
+    for wrong in (size, -1, 1.5):
+        agreed(comm, PatternError, lambda wrong=wrong: row.init(comm, data, data.copy(), wrong),
+               str(wrong))
+    kind = OnesidedError if operation == "Bcast" else MismatchError
+    agreed(comm, kind, lambda: row.init(comm, data, data.copy(), int(comm.rank == 1)), "root 0",
+           "root 1")
+
+
+def case_what_cannot_be_in_place(comm):
+    data = np.zeros(comm.size)
+    for name, row in OPERATIONS.items():
+        if row.on_graph or name == "Bcast":
+            continue
+        pair = (MPI.IN_PLACE, None) if row.kept == "send" else (None, MPI.IN_PLACE)
+        agreed(comm, OnesidedError, lambda row=row, pair=pair: row.init(comm, *pair, 0))
+        for place in itertools.permutations((data, MPI.BOTTOM)):
+            if name != "Alltoallw":
+                agreed(comm, OnesidedError, lambda row=row, place=place: row.init(comm, *place, 0),
+                       "buffer is")
+
+
+@ranks(at_least=2)
+@parameters(method=["rma-linear", "rma-binomial", "rma-pipelined"], who=["first", "last"])
+def case_one_rank_fails_before_it_is_linked(comm, method, who):
+    """Its neighbors on other nodes do not wait for it."""
+    def fail(control, rank):
+        raise ResourceError("no more of it")
+
+    window, alone = Control.window, {"ranks_per_node": "1"}
+    if comm.rank == (0 if who == "first" else comm.size - 1):
+        window = fail
+    with mock.patch.object(Control, "window", window):
+        refused(comm, ResourceError, lambda: cast(comm, None, method, alone), "no more of it")
+    data = np.full(6, comm.rank)
+    with cast(comm, data, method, alone) as request:
+        request.Start()
+        request.Wait()
+    assert (data == 0).all()

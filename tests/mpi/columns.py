@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
+from errors import agreed
 from mpi4py import MPI
 from subjects import Subject, make
 from table import REDUCTIONS, Cell
@@ -13,7 +15,6 @@ from onesided.collectives import (
     Get_status_all,
     Get_status_any,
     Get_status_some,
-    OnesidedError,
     Testall,
     Testany,
     Testsome,
@@ -43,23 +44,11 @@ def looked(subject: Subject, verb: str) -> bool:
     return not any(request.active for request in requests)
 
 
-def agreed(comm: MPI.Intracomm, call: Any, kind: Any = OnesidedError) -> None:
-    """The call raises this kind of error, with the same words on every rank."""
-    text = ""
-    try:
-        call()
-    except kind as error:
-        text = f"{type(error).__name__}: {error}"
-    texts = comm.allgather(text)
-    assert texts[0], f"nothing was raised on some rank: {texts}"
-    assert len(set(texts)) == 1, texts
-
-
 def made(comm: MPI.Intracomm, cell: Cell, options: Any) -> Subject | None:
     """What a cell names; None where it is refused as it has to be: below MPI_THREAD_MULTIPLE, and
     where the order of the ranks cannot be kept."""
     if cell.refused and comm.size > 2:
-        agreed(comm, lambda: make(comm, cell, options), UnsupportedError)
+        agreed(comm, UnsupportedError, lambda: make(comm, cell, options))
         return None
     if MPI.Query_thread() == MPI.THREAD_MULTIPLE:
         return make(comm, cell, options)
@@ -72,6 +61,25 @@ def made(comm: MPI.Intracomm, cell: Cell, options: Any) -> Subject | None:
         return None
     assert cell.row != "passive", "its thread calls MPI"
     return subject
+
+
+def together(*workers):
+    """Run the functions in threads; the first exception is raised here."""
+    errors = []
+
+    def guarded(worker):
+        try:
+            worker()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 class Injected(Exception):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import numpy as np
-from exchange_data import split
 
 from onesided.collectives import Alltoallw_init, empty, free
 
@@ -91,6 +91,12 @@ class Turn:
         self.request.Free()
         if self.window is not None:
             free(self.window)
+
+
+def split(length, parts):
+    """Uneven blocks, empty ones where there are more parts than elements."""
+    edges = [(length * i + parts - 1) // parts for i in range(parts + 1)]
+    return [slice(a, b) for a, b in pairwise(edges)]
 
 
 def extents(box, shape):

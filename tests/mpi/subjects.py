@@ -75,20 +75,20 @@ class Buffer:
     def spec(self) -> list[Any]:
         kind = [] if self.type is None else [self.type]
         if self.form == "vector":
-            return [self.array, self.counts, self.displs, *kind]
+            return [self.array, np.array(self.counts), np.array(self.displs), *kind]
         if self.form == "types":
-            places = [self.array.itemsize * self.step * displ for displ in self.displs]
-            return [self.array, self.counts, places, kind * len(self.counts)]
+            places = self.array.itemsize * self.step * np.array(self.displs, int)
+            return [self.array, np.array(self.counts), places, kind * len(self.counts)]
         count = self.counts[0] if self.counts else 0
         if kind:
             return [self.array, count, *kind]
         return [self.array[: count * len(self.counts)]]
 
-    def untouched(self) -> bool:
-        """Whether what belongs to no block is as it was."""
+    def untouched(self, all_of_it: bool = False) -> bool:
+        """Whether what belongs to no block is as it was, or all of it."""
         inside = np.zeros(len(self.array), bool)
         for start, count in zip(self.displs, self.counts, strict=True):
-            inside[self.step * start : self.step * (start + count) : self.step] = True
+            inside[self.step * start : self.step * (start + count) : self.step] = not all_of_it
         rest = self.array[~inside]
         return same(rest, np.repeat(self.guard, len(rest)))
 
@@ -246,6 +246,12 @@ class Exchanged(Subject):
         buffers = 1 if cell.row == "Bcast" else 2
         self.request = self.begin(
             row.name, given[:buffers], *given[buffers:], comm=self.graph or self.comm)
+        for spec in (send, recv):  # what has been given is the caller's again
+            for part in spec[1:] if isinstance(spec, list) else []:
+                if isinstance(part, np.ndarray):
+                    part[:] = 99
+        for buffer in (self.send, self.recv):
+            assert buffer is None or buffer.untouched(all_of_it=True), "initialization writes"
 
     def counts(self, counts: Callable[..., list[int] | None], rank: int) -> list[int] | None:
         found = counts(rank, self.size, self.cell.root)

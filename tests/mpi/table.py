@@ -291,8 +291,10 @@ def covering(
     rows = []
     while missing:
         wanted = next(iter(missing))
-        row = next(filter(None, (_filled(dict(wanted), axes, missing, strength, rng, fits)
-                                 for _ in range(50))), None)  # fmt: skip
+        chosen = dict(wanted)
+        tries = 50 if any(fits({**chosen, "row": row}) for row in axes.get("row", [""])) else 0
+        row = next(filter(None, (_filled(dict(chosen), axes, missing, strength, rng, fits)
+                                 for _ in range(tries))), None)  # fmt: skip
         if row is None:
             del missing[wanted]  # nothing else fits with these
             continue
@@ -395,7 +397,8 @@ def cells(
 
     def combined(job: Any, some: list[str]) -> list[Cell]:
         axes = {"method": all_methods(*some), "way": list(ways), "row": some,
-                "length": list(lengths), "memory": list(memory),
+                "length": [*lengths, *lengths[:-1]],  # the longest one is not due as often
+                "memory": list(memory),
                 "root": [job.ranks - 1, 0][: job.ranks],
                 "kind": ["i8", "f8", "24 bytes in order", "c16"]}  # fmt: skip
 
