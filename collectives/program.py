@@ -279,10 +279,11 @@ class PythonRounds(Hooks):
     def Start(self) -> None:
         """Begin a round, as MPI_Start does.
 
-        Local where the method's rounds may start in any order. Where they have one order on all ranks
-        it may wait for other ranks, as a collective call does.
+        Local where the method's rounds may start in any order. Where they have one order on all
+        ranks it may wait for other ranks, as a collective call does.
 
-        The send data must not be written to, and a receive array not read, until the round is complete.
+        The send data must not be written to, and a receive array not read, until the round is
+        complete.
 
         Raises
         ------
@@ -310,8 +311,8 @@ class PythonRounds(Hooks):
     def Wait(self, status: MPI.Status | None = None) -> Any:
         """Complete the round that is active, as MPI_Wait does.
 
-        Returns when this rank has received all that the round brings it, and its send data may be
-        written to again; at once where no round is active.
+        Returns when this rank has received all that the round brings it, and its send data may
+        be written to again; at once where no round is active.
 
         Parameters
         ----------
@@ -320,13 +321,14 @@ class PythonRounds(Hooks):
 
         Returns
         -------
-        The receive array, or the slot that holds the data until the round after the next one; None on a
-        rank that receives nothing.
+        The receive array, or the slot that holds the data until the round after the next one;
+        None on a rank that receives nothing.
 
         Raises
         ------
         RequestError
-            Where the round has been broken, a filled round is not ready, or the request has been freed.
+            Where the round has been broken, a filled round is not ready, or the request has
+            been freed.
         """
         if in_forked_child():
             self._refuse("waited for in a forked child, whose memory is its parent's")
@@ -354,8 +356,8 @@ class PythonRounds(Hooks):
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Local. Go on with the active round, and tell whether it is complete, as MPI_Test does.
 
-        It waits for nobody: true means what :meth:`Wait` means, and where no round is active it is true
-        at once.
+        It waits for nobody: true means what :meth:`Wait` means, and where no round is active it
+        is true at once.
 
         Parameters
         ----------
