@@ -238,12 +238,31 @@ def inventories(folder: Path) -> dict[str, tuple[str, str]]:
     return {project: (url, str(folder / f"{project}.inv")) for project, url in where.items()}
 
 
+#: Members by which modules of the package know each other; no user calls them.
+INTERNAL = frozenset("""
+    alternate_in complete_at_end complete_early described direct filling give_up granted mark noun
+    observe retire turn turned waiting_for compiled
+    derived product promoted times transposed_rows view check_square
+    marks ready_all routes
+""".split())  # fmt: skip
+#: Of these names some classes have others, which users call.
+OPEN = ("Transport", "ExchangeTransport")
+
+
+def hidden(cls: type, member: str) -> bool:
+    """Whether a member of a class is none of a user's."""
+    steps = member == "steps" and cls.__name__ == "DistMatrix"
+    return (member in INTERNAL or steps) and cls.__name__ not in OPEN
+
+
 def documented(module: str, name: str, member: str) -> bool:
-    """Whether a member of a class is this package's, and has words beside its name."""
+    """Whether a member of a class is a user's, and has words beside its name."""
     from sphinx.errors import PycodeError
     from sphinx.pycode import ModuleAnalyzer
 
     found = getattr(import_module(module), name)
+    if hidden(found, member):
+        return False
     for base in found.__mro__:
         if not base.__module__.startswith("onesided"):
             continue
@@ -286,7 +305,18 @@ def setup(app: Any) -> dict[str, bool]:
             signature = re.sub(r"TypeAliasForwardRef\('(.+?)'\)", r"~\1", signature)
         return signature, returns
 
+    def skipped(
+        app: Any, what: str, name: str, found: Any, skip: bool, options: Any
+    ) -> bool | None:
+        """What the summary of a class has not, its page has not."""
+        page = app.env.docname.rpartition("/")[2].split(".")
+        if len(page) < 3:
+            return None
+        owner = getattr(import_module(".".join(page[:-1])), page[-1])
+        return True if inspect.isclass(owner) and hidden(owner, name) else None
+
     app.connect("source-read", read)
+    app.connect("autodoc-skip-member", skipped)
     app.connect("autodoc-process-signature", signed)
     app.connect("autodoc-process-docstring", keep, priority=400)
     app.connect("autodoc-process-docstring", said, priority=600)
