@@ -19,15 +19,14 @@ from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import on_rank_0, reading
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS
 from onesided.apps.solvers.vectors import check_output, in_file_order, vector, write_solution
-from onesided.apps.tools.rowblock import Maker
+from onesided.apps.tools.rowblock import maker_of_file
 from onesided.apps.tools.spmv import halo_setup
 from onesided.collectives.context import Scoped
-from onesided.sparse import DistMatrix, read
+from onesided.sparse import DistMatrix
 from onesided.sparse.solvers import Solution
 from onesided.sparse.solvers.solution import LEAST_SQUARES
 
@@ -53,14 +52,11 @@ def run_methods(
     names = chosen(options.comm, baseline=False)
     check_output(options.output)
     info = {"expected_iterations": PRODUCTS, **dict(options.info)}
-    how: dict[str, Any] = {"info": info, "partition": options.partition}
     outcomes: dict[str, dict[str, Any]] = {}
     name = Path(options.file).name
 
     def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
-        with reading(on_rank_0(comm), f"reading {name}") as advance:
-            first = partial(read, comm, options.file, progress=advance, **how)
-        maker = Maker(lambda method: first(method=method), info)
+        maker = maker_of_file(comm, options.file, info, options.partition)
 
         def make(labels: Labels) -> Variant:
             method = labels[METHOD]

@@ -9,6 +9,7 @@ from pathlib import Path
 from mpi4py import MPI
 from scipy import sparse
 
+from onesided.apps.cli.progress import on_rank_0, reading
 from onesided.sparse import DistMatrix, Partition, read
 from onesided.sparse.halo import Info
 
@@ -29,6 +30,18 @@ class Maker:
             return self._first.with_method(method, info=self._info)
         self._first = self._make(method)
         return self._first
+
+
+def maker_of_file(comm: MPI.Intracomm, path: str | Path, info: Info, partition: str) -> Maker:
+    """Local. What reads the matrix of a file when it is called first, while rank 0 shows how far
+    it is."""
+
+    def make(method: str) -> DistMatrix:
+        with reading(on_rank_0(comm), f"reading {Path(path).name}") as advance:
+            return read(comm, path, method=method, info=info, partition=partition,
+                        progress=advance)  # fmt: skip
+
+    return Maker(make, info)
 
 
 @dataclass(frozen=True, eq=False)

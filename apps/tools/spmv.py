@@ -27,15 +27,14 @@ from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import MOST_REPEATS, STEADY, WARM, Variant, unchecked
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.progress import on_rank_0, reading
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.report.figures import Plot, save
 from onesided.apps.tools.petsc import Petsc, question
-from onesided.apps.tools.rowblock import Maker, RowBlock
+from onesided.apps.tools.rowblock import RowBlock, maker_of_file
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import UnsupportedError, agreed
-from onesided.sparse import DistMatrix, Partition, read, stencil27
+from onesided.sparse import DistMatrix, Partition, stencil27
 
 PETSC, SCIPY = "PETSc", "SciPy"
 TOLERANCE = 50.0  # rounding errors allowed, in units of the dtype's epsilon
@@ -88,10 +87,7 @@ def _run(comm: MPI.Intracomm, options: Options, names: list[str], path: Path) ->
     report = Report("spmv", options.settings(), {}, remarks=[REMARK])
 
     def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
-        with reading(on_rank_0(comm), f"reading {path.name}") as advance:
-            first = partial(read, comm, path, info=info, partition=options.partition,
-                            progress=advance)  # fmt: skip
-        maker = Maker(lambda method: first(method=method), info)
+        maker = maker_of_file(comm, path, info, options.partition)
         whole = _by_scipy(comm, path) if options.verify else None
 
         def make(labels: Labels) -> Variant:
