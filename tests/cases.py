@@ -141,10 +141,6 @@ class Deadline:
         signal.setitimer(signal.ITIMER_REAL, self.seconds + 2.0)
         faulthandler.dump_traceback_later(self.seconds)
 
-    def shorten(self, seconds: float) -> None:
-        faulthandler.cancel_dump_traceback_later()
-        signal.setitimer(signal.ITIMER_REAL, min(seconds, self.seconds))
-
     def disarm(self) -> None:
         faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0.0)
