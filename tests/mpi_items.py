@@ -137,7 +137,7 @@ def selected(function: Any, rows: list[Row]) -> list[Row]:
     found = list[Row]()
     for group in due.values():
         thin = any(row["job"].thin for row in group)
-        found += [group[place] for place in covering(group, 1, base)] if thin else group
+        found += [group[place] for place in covering(group, base)] if thin else group
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import signal
@@ -121,15 +120,13 @@ def _until(condition, seconds=20.0):
 # -- items ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strength", [1, 2, 3])
-def test_a_covering_has_all_combinations_and_is_small(strength):
+def test_a_covering_has_all_values_and_is_small():
     rows = [{"a": a, "b": b, "c": c} for a in range(5) for b in "xyz" for c in (True, False)]
-    places = covering(rows, strength, 7)
-    assert places == covering(rows, strength, 7)
-    for keys in itertools.combinations("abc", strength):
-        found = {tuple(rows[place][key] for key in keys) for place in places}
-        assert found == {tuple(row[key] for key in keys) for row in rows}
-    assert len(places) <= {1: 7, 2: 20, 3: 30}[strength]
+    places = covering(rows, 7)
+    assert places == covering(rows, 7)
+    for key in "abc":
+        assert {rows[place][key] for place in places} == {row[key] for row in rows}
+    assert len(places) <= 7
 
 
 def test_every_module_of_cases_has_jobs():
