@@ -25,6 +25,13 @@ SOURCES := pyproject.toml README.md LICENSE \
 	$(shell find $(PACKAGES) -type f ! -path '*/__pycache__/*' ! -name '* *')
 ONESIDED := $(DEMO)/bin/onesided
 PIP := bin/python -m pip install --quiet --disable-pip-version-check
+comma := ,
+empty :=
+# $(call install,PIP,EXTRAS,OTHERS): the package with some extras, and others that may be missing
+# because they need a compiler and FFTW, or an x86 processor: at once where all of them can be had
+install = $(1) ".[$(MPI),$(subst $(empty) ,$(comma),$(2) $(3))]" || { \
+	$(1) ".[$(MPI),$(subst $(empty) ,$(comma),$(2))]" && \
+	for extra in $(3); do $(1) ".[$(MPI),$$extra]" || true; done; }
 
 export OMP_NUM_THREADS ?= 1
 
@@ -41,7 +48,7 @@ test: $(TEST)/ready
 
 # what starts no MPI job, and what does
 test-serial: $(TEST)/ready
-	$(TEST)/bin/python -m pytest -m "not mpi" $(PYTEST_ARGS)
+	$(TEST)/bin/python -m pytest -m "not mpi" --ignore=tests/mpi $(PYTEST_ARGS)
 
 test-mpi: $(TEST)/ready
 	$(TEST)/bin/python -m pytest -m mpi $(PYTEST_ARGS)
@@ -149,36 +156,21 @@ $(DOCS)/ready: pyproject.toml
 	$(DOCS)/$(PIP) -e ".[$(MPI),docs]"
 	touch $@
 
-# mpi4py-fft, with which the FFT is compared, may need a compiler: without it that row is missing;
-# MKL, the fastest kernel here, needs an x86 processor
+# mpi4py-fft, with which the FFT is compared, and MKL, the fastest kernel here, may be missing
 $(BENCH)/ready: $(SOURCES)
 	$(PYTHON) -m venv $(BENCH)
 	rm -rf build
-	$(BENCH)/$(PIP) ".[$(MPI),fast]"
-	-$(BENCH)/$(PIP) ".[$(MPI),mkl]"
-	-$(BENCH)/$(PIP) ".[$(MPI),gzip]"
-	-$(BENCH)/$(PIP) ".[$(MPI),md]"
-	-$(BENCH)/$(PIP) ".[$(MPI),compare]"
+	$(call install,$(BENCH)/$(PIP),fast,mkl gzip md compare)
 	touch $@
 
-# an editable install: files are seen as they are, new folders need a new install; the kernels
-# that need a compiler and FFTW, or an x86 processor, may be missing, and isal, and numba
+# an editable install: files are seen as they are, new folders need a new install
 $(TEST)/ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
-	$(TEST)/$(PIP) -e ".[$(MPI),fast,plot,test]"
-	-$(TEST)/$(PIP) -e ".[$(MPI),partition]"
-	-$(TEST)/$(PIP) -e ".[$(MPI),mkl]"
-	-$(TEST)/$(PIP) -e ".[$(MPI),gzip]"
-	-$(TEST)/$(PIP) -e ".[$(MPI),md]"
-	-$(TEST)/$(PIP) -e ".[$(MPI),compare]"
+	$(call install,$(TEST)/$(PIP) -e,fast plot test,partition mkl gzip md compare)
 	touch $@
 
 $(LOWEST)/ready: pyproject.toml tests/lowest.py
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python tests/lowest.py > $(LOWEST)/constraints.txt
-	$(LOWEST)/$(PIP) -c $(LOWEST)/constraints.txt -e ".[$(MPI),plot,test]"
-	-$(LOWEST)/$(PIP) -c $(LOWEST)/constraints.txt -e ".[$(MPI),fast]"
-	-$(LOWEST)/$(PIP) -c $(LOWEST)/constraints.txt -e ".[$(MPI),partition]"
-	-$(LOWEST)/$(PIP) -c $(LOWEST)/constraints.txt -e ".[$(MPI),gzip]"
-	-$(LOWEST)/$(PIP) -c $(LOWEST)/constraints.txt -e ".[$(MPI),compare]"
+	$(call install,$(LOWEST)/$(PIP) -c $(LOWEST)/constraints.txt -e,plot test,fast partition gzip compare)
 	touch $@

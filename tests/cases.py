@@ -17,7 +17,6 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import inspect
-import itertools
 import os
 import random
 import signal
@@ -101,17 +100,12 @@ def short(value: Any) -> str:
     return name.encode("ascii", "backslashreplace").decode().replace("[", "(").replace("]", ")")
 
 
-def covering(rows: Sequence[Mapping[str, Any]], strength: int, seed: int) -> list[int]:
-    """Places of rows in which every combination of ``strength`` values that occurs occurs.
+def covering(rows: Sequence[Mapping[str, Any]], seed: int) -> list[int]:
+    """Places of rows in which every value of every axis occurs.
 
     Chosen one after the other, each the best of some drawn by chance from the seed.
     """
-
-    def combinations(row: Mapping[str, Any]) -> set[Any]:
-        named = sorted((key, short(value)) for key, value in row.items())
-        return set(itertools.combinations(named, min(strength, len(named))))
-
-    sets = [combinations(row) for row in rows]
+    sets = [{(key, short(value)) for key, value in row.items()} for row in rows]
     missing = set[Any]().union(*sets)
     rng, left, chosen = random.Random(seed), list(range(len(rows))), list[int]()
     rng.shuffle(left)
@@ -140,10 +134,6 @@ class Deadline:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, self.seconds + 2.0)
         faulthandler.dump_traceback_later(self.seconds)
-
-    def shorten(self, seconds: float) -> None:
-        faulthandler.cancel_dump_traceback_later()
-        signal.setitimer(signal.ITIMER_REAL, min(seconds, self.seconds))
 
     def disarm(self) -> None:
         faulthandler.cancel_dump_traceback_later()

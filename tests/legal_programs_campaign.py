@@ -1,15 +1,14 @@
-"""Thousands of random legal programs, many in one job; a table of what went wrong by method.
+"""Thousands of random legal programs, many in one job; how many went wrong, by method.
 
     .venv-mpich/bin/python tests/legal_programs_campaign.py --seeds 0:10000 --ranks 2,3,4 \
-        --methods exchange:rma-notify,broadcast:p2p,mixed --out campaign.jsonl
+        --methods exchange:rma-notify,broadcast:p2p,mixed
     ... --nodes emulated | emulated2 | virtual | cliques     (one rank a node, two, real ones)
     ... --seeds 17:18 --ranks 3 --methods mixed --shrink 60  (replay one seed, make it smaller)
     ... --replay tests/programs/legal_kept/17-3-mixed-one.json
 
 The words of METHODS are those of tests/programs/legal.py; ``all`` stands for every any-order method
 of every family. Seeds run in chunks, one job each; a hang, a crash or an error costs the job, is
-noted with its seed, and the next seed goes on in a new one. With ``--out`` every chunk is noted,
-and what is noted is not run again. Exit code 1 where a program failed.
+told with its seed, and the next seed goes on in a new one. Exit code 1 where a program failed.
 
 A program that failed is kept, with its methods and nodes, in ``tests/programs/legal_kept``, and is
 a test from then on. ``--shrink N`` tries up to N smaller programs for the first failure of every
@@ -24,11 +23,12 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import mpi_harness
+from jobs import CLIQUES
 from legal_programs import Program, generate, problem, smaller
 
 PROGRAM = mpi_harness.TESTS / "programs" / "legal.py"
@@ -41,7 +41,6 @@ FAMILIES = {
     "partitioned": ("p2p", "p2p-gather", "rma"),
 }
 ALL = [f"{family}:{name}" for family, names in FAMILIES.items() for name in names]
-CLIQUES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1"}
 KINDS = ("hang", "wrong", "error", "crash", "leak")
 
 
@@ -67,9 +66,6 @@ class Tally:
 
     passed: int = 0
     failures: list[Failure] = field(default_factory=list)
-
-    def counts(self) -> Counter[str]:
-        return Counter(failure.kind for failure in self.failures)
 
 
 @dataclass(frozen=True)
@@ -186,32 +182,6 @@ def shrink(program: Program, attempt: Callable[[Program], str | None], budget: i
     return program
 
 
-def table(tallies: dict[str, Tally]) -> str:
-    """One line for every set of methods."""
-    width = max(len(name) for name in tallies)
-    lines = [f"{'methods':{width}} {'passed':>8} " + " ".join(f"{kind:>6}" for kind in KINDS)]
-    for name, tally in tallies.items():
-        counts = tally.counts()
-        cells = " ".join(f"{counts[kind]:6}" for kind in KINDS)
-        lines.append(f"{name:{width}} {tally.passed:8} {cells}")
-    return "\n".join(lines)
-
-
-def _noted(path: Path, place: Place) -> dict[tuple[str, int], tuple[int, Tally]]:
-    """Where to go on, and what came out before, by methods and ranks."""
-    found: dict[tuple[str, int], tuple[int, Tally]] = {}
-    for line in path.read_text().splitlines() if path.exists() else []:
-        entry = json.loads(line)
-        if entry["nodes"] != place.nodes:
-            continue
-        key = (entry["methods"], entry["ranks"])
-        stop, tally = found.get(key, (0, Tally()))
-        tally.passed += entry["passed"]
-        tally.failures += [Failure(**failure) for failure in entry["failures"]]
-        found[key] = (max(stop, entry["stop"]), tally)
-    return found
-
-
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -222,7 +192,6 @@ def main(words: Sequence[str] | None = None) -> int:
                         choices=["one", "emulated", "emulated2", "virtual", "cliques"])
     parser.add_argument("--chunk", type=int, default=200, help="programs in one job")
     parser.add_argument("--timeout", type=float, default=10.0, help="seconds for one program")
-    parser.add_argument("--out", type=Path, help="file of notes, to go on from")
     parser.add_argument("--shrink", type=int, default=0, metavar="N")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a program that was kept")
     options = parser.parse_args(words)
@@ -235,15 +204,11 @@ def main(words: Sequence[str] | None = None) -> int:
         print(kind or "passed")
         return 1 if kind else 0
     first, last = (int(word) for word in options.seeds.split(":"))
-    noted = _noted(options.out, place) if options.out else {}
-    tallies: dict[str, Tally] = {}
+    failed = False
     for name in methods:
-        whole = tallies.setdefault(name, Tally())
+        whole = Tally()
         for ranks in (int(word) for word in options.ranks.split(",")):
-            done, before = noted.get((name, ranks), (first, Tally()))
-            whole.passed += before.passed
-            whole.failures += before.failures
-            for start in range(max(first, done), last, options.chunk):
+            for start in range(first, last, options.chunk):
                 stop = min(start + options.chunk, last)
                 tally = run_seeds(name, ranks, start, stop, place)
                 whole.passed += tally.passed
@@ -253,20 +218,16 @@ def main(words: Sequence[str] | None = None) -> int:
                     if failure.alone:
                         program = generate(failure.seed, ranks)
                         print("kept as", Kept(program, name, place.nodes).write(KEPT), flush=True)
-                if options.out:
-                    line = {"methods": name, "ranks": ranks, "nodes": place.nodes, "start": start,
-                            "stop": stop, "passed": tally.passed,
-                            "failures": [asdict(failure) for failure in tally.failures]}
-                    with open(options.out, "a") as file:
-                        file.write(json.dumps(line) + "\n")
         if options.shrink and whole.failures:
             worst = whole.failures[0]
             small = shrink(generate(worst.seed, worst.ranks),
                            lambda program, name=name: fails(program, name, place), options.shrink)
             Kept(small, name, place.nodes).write(KEPT)
             print(f"smallest program that fails with {name}:\n{small}", flush=True)
-    print(table(tallies))
-    return 1 if any(tally.failures for tally in tallies.values()) else 0
+        kinds = Counter(failure.kind for failure in whole.failures)
+        print(f"{name}: {whole.passed} passed", *(f"{n} {kind}" for kind, n in kinds.items()))
+        failed |= bool(whole.failures)
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ from cases import CASE_MARK, FAILED_MARK, LEFT_MARK
 TESTS = Path(__file__).resolve().parent
 LEAKS = re.compile(
     r"UCX +WARN|freeing inactive persistent request|pending (\d+ )?references|not returned to mpool"
-    r"|leaked context IDs|leaked handle|objects? leaked|ResourceWarning|^" + LEFT_MARK
+    r"|leaked context IDs|leaked handle|objects? leaked|ResourceWarning|^" + LEFT_MARK +
+    r"|^Exception ignored in|^Exception in thread"
 )
 HARMLESS = re.compile(r"OSC UCX component priority set inside component query failed")
 STACKS = re.compile(r"^Timeout \(\d+:\d\d:\d\d", re.MULTILINE)
@@ -53,9 +54,7 @@ class Outcome:
 
     @property
     def cases(self) -> list[dict[str, Any]]:
-        """The lines that rank 0 printed, one per case."""
-        lines = (line for line in self.stdout.splitlines() if line.startswith(CASE_MARK))
-        return [json.loads(line[len(CASE_MARK) :]) for line in lines]
+        return cases_in(self.stdout)
 
     def report(self) -> str:
         """For a person: what was run, what happened, and the words of the ranks."""
@@ -183,6 +182,18 @@ class Job:
     def streams(self) -> list[str]:
         """What the ranks have written to stdout and to stderr."""
         return [_tail(self.folder / name, start) for name, start in self._starts.items()]
+
+
+def cases_in(stdout: str) -> list[dict[str, Any]]:
+    """The lines that rank 0 printed, one per case."""
+    lines = (line for line in stdout.splitlines() if line.startswith(CASE_MARK))
+    return [json.loads(line[len(CASE_MARK) :]) for line in lines]
+
+
+def alone(stdout: str, stderr: str) -> bool:
+    """Whether a rank has failed and waits for the others, whose outcome is not there."""
+    failed = re.findall(rf"^{FAILED_MARK}rank \d+ of \d+, (.*), ONESIDED", stderr, re.MULTILINE)
+    return not set(failed) <= {case["name"] for case in cases_in(stdout)}
 
 
 def run(

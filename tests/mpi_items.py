@@ -28,7 +28,8 @@ from _pytest.runner import runtestprotocol
 from cases import CASE_MARK, FAILED_MARK, Deadline, covering, evaluated, say, short
 
 ROOT = Path(__file__).resolve().parent.parent
-GRACE = 10.0  # seconds that a rank which failed alone waits for the others
+#: Values of the parameters of a case by their names, and its job.
+Row = dict[str, Any]
 #: A test module that has one of these starts MPI jobs of its own.
 STARTERS = {"servers", "mpi_harness", "commands", "cluster", "slurm", "released", "counting"}
 
@@ -43,6 +44,9 @@ class Both:
     def is_due(self, job: jobs.Job) -> bool:
         raise NotImplementedError
 
+    def chosen(self, metafunc: pytest.Metafunc, rows: list[Row]) -> list[Row]:
+        raise NotImplementedError
+
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         function = metafunc.function
         if not function.__name__.startswith("case_"):
@@ -55,19 +59,19 @@ class Both:
         fitting = [job for job in fitting if self.is_due(job)]
         choices = getattr(function, "choices", {})
         rows = [
-            (job, *row)
+            dict(zip(("job", *choices), (job, *row), strict=True))
             for job in fitting
             for row in itertools.product(*(evaluated(each, job) for each in choices.values()))
         ]
-        ids = ["-".join([str(job), *map("{}={}".format, choices, map(short, row))])
-               for job, *row in rows]  # fmt: skip
+        rows = self.chosen(metafunc, rows)
         metafunc.fixturenames.append("job")
-        metafunc.parametrize(("job", *choices), rows, ids=ids)
+        metafunc.parametrize(("job", *choices), [tuple(row.values()) for row in rows],
+                             ids=[id_of(row) for row in rows])  # fmt: skip
 
     @pytest.fixture
     def seed(self, request: pytest.FixtureRequest) -> int:
         given = os.environ.get("ONESIDED_SEED")
-        return int(given) if given else zlib.crc32(case_name(request.node).encode())
+        return int(given) if given else seed_of(request.node)
 
     @pytest.fixture
     def options(self, request: pytest.FixtureRequest) -> dict[str, str]:
@@ -78,11 +82,25 @@ class Both:
         return request.node.comm
 
 
-def case_name(item: Any) -> str:
+def words_of(row: Row) -> list[str]:
+    """The axes of a row, without the job: ``method=p2p``."""
+    return [f"{key}={short(value)}" for key, value in row.items() if key != "job"]
+
+
+def id_of(row: Row) -> str:
+    """What stands behind the name of a case in that of an item: ``3-method=p2p-dtype=f4``."""
+    return "-".join([str(row["job"]), *words_of(row)])
+
+
+def case_name(function: Any, row: Row) -> str:
     """The name of a case without its job: ``case_ring[method=p2p,dtype=f4]``."""
-    axes = getattr(item.function, "choices", {})
-    inside = ",".join(f"{key}={short(item.callspec.params[key])}" for key in axes)
-    return item.function.__name__ + (f"[{inside}]" if inside else "")
+    inside = ",".join(words_of(row))
+    return function.__name__ + (f"[{inside}]" if inside else "")
+
+
+def seed_of(item: Any) -> int:
+    """The same on all ranks and jobs, and in every run."""
+    return zlib.crc32(case_name(item.function, item.callspec.params).encode())
 
 
 # -- in the pytest that a person starts -----------------------------------------------------------
@@ -99,30 +117,28 @@ def starts_jobs(item: pytest.Item) -> bool:
                for value in found)  # fmt: skip
 
 
-def selected(items: list[Any]) -> Iterator[Any]:
-    """The cases of one function that are due in a short run.
+def selected(function: Any, rows: list[Row]) -> list[Row]:
+    """Of the rows of one function those that are due in a short run.
 
     Of the jobs that are alike each combination of parameters runs on one, all of them on the
     others. Where the job is ``thin``, each value of each parameter occurs at least once.
     """
-    base = zlib.crc32(items[0].function.__name__.encode())
-    by_case: dict[str, list[Any]] = {}
-    for item in items:
-        if not item.callspec.params["job"].full:
-            by_case.setdefault(case_name(item), []).append(item)
-    due: dict[str, list[Any]] = {}
+    base = zlib.crc32(function.__name__.encode())
+    by_case: dict[str, list[Row]] = {}
+    for row in rows:
+        if not row["job"].full:
+            by_case.setdefault(case_name(function, row), []).append(row)
+    due: dict[str, list[Row]] = {}
     for number, group in enumerate(by_case.values()):
-        alike = [item for item in group if item.callspec.params["job"].alike]
-        alone = [item for item in group if not item.callspec.params["job"].alike]
-        chosen = alike[(base + number) % len(alike)] if alike else None
-        for item in [chosen, *alone] if chosen else alone:
-            job = item.callspec.params["job"]
-            due.setdefault("alike" if job.alike else str(job), []).append(item)
+        alike = [row for row in group if row["job"].alike]
+        alone = [row for row in group if not row["job"].alike]
+        for row in [*alike[(base + number) % len(alike) :][:1], *alone] if alike else alone:
+            due.setdefault("alike" if row["job"].alike else str(row["job"]), []).append(row)
+    found = list[Row]()
     for group in due.values():
-        if any(item.callspec.params["job"].thin for item in group):
-            rows = [{key: value for key, value in item.callspec.params.items()} for item in group]
-            group = [group[place] for place in covering(rows, 1, base)]
-        yield from group
+        thin = any(row["job"].thin for row in group)
+        found += [group[place] for place in covering(group, base)] if thin else group
+    return found
 
 
 class Outer(Both):
@@ -138,6 +154,15 @@ class Outer(Both):
     def is_due(self, job: jobs.Job) -> bool:
         return job.is_here(self.full)
 
+    def chosen(self, metafunc: pytest.Metafunc, rows: list[Row]) -> list[Row]:
+        """Those that become items; of a function without any pytest makes one that has no job."""
+        function = metafunc.function
+        rows = [row for row in rows if row["job"].takes(case_name(function, row))]
+        if self.full:
+            return rows
+        late = metafunc.definition.get_closest_marker("full")
+        return [] if late else selected(function, rows)
+
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
@@ -145,26 +170,10 @@ class Outer(Both):
             if is_case(item) or starts_jobs(item):
                 item.add_marker("mpi")
         cases = [item for item in items if is_case(item)]
-        chosen = [
-            item
-            for item in cases
-            if isinstance(item.callspec.params["job"], jobs.Job)  # none of its jobs is due
-            and item.callspec.params["job"].takes(case_name(item))
-        ]
-        if not self.full:
-            groups: dict[str, list[Any]] = {}
-            for item in chosen:
-                if not item.get_closest_marker("full"):
-                    groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
-            chosen = [item for group in groups.values() for item in selected(group)]
-        due = set(chosen)
-        config.hook.pytest_deselected(items=[item for item in cases if item not in due])
-        rest = [item for item in items if not is_case(item)]
-        order = {job: place for place, job in enumerate(
-            sorted({item.callspec.params["job"] for item in due}, key=lambda job: job.place))}
-        chosen = [item for item in cases if item in due]
-        chosen.sort(key=lambda item: order[item.callspec.params["job"]])  # stable: modules stay
-        items[:] = rest + chosen
+        due = [item for item in cases if isinstance(item.callspec.params["job"], jobs.Job)]
+        config.hook.pytest_deselected(items=list(set(cases) - set(due)))
+        due.sort(key=lambda item: item.callspec.params["job"].place)  # stable: modules stay
+        items[:] = [item for item in items if not is_case(item)] + due
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.queue = [item for item in session.items if is_case(item)]
@@ -174,7 +183,7 @@ class Outer(Both):
         if not is_case(item):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        reason = self.why_not(item)
+        reason = item.callspec.params["job"].missing()
         while not reason and item.nodeid not in self.found:
             self._ask(item)
         line = self.found.get(item.nodeid, {"outcome": "skipped", "reason": reason})
@@ -188,10 +197,6 @@ class Outer(Both):
                 item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
-
-    def why_not(self, item: Any) -> str:
-        marks = [mark.args[0] for mark in item.iter_markers("skip") if mark.args]
-        return item.callspec.params["job"].missing() or "".join(marks)
 
     def _ask(self, item: Any) -> None:
         """The outcomes of this item and of those after it in its module and job, or of some."""
@@ -209,19 +214,16 @@ class Outer(Both):
         self.found |= lines
         fails = any(line["outcome"] == "failed" for line in lines.values())
         left = [name for name in batch if name not in lines]
-        if outcome.kind == "leak" and lines:
-            last = list(lines)[-1]
-            self.found[last] = {**lines[last], "outcome": "failed", "reason": outcome.report()}
-        elif left and not (most and fails):
-            text = outcome.report()
-            self.found[left[0]] = {"name": left[0], "outcome": "failed", "reason": text}
+        if left and not (most and fails):
+            blamed = left[0]
+        elif outcome.kind != "pass" and not fails:  # something is left, or the end itself fails
+            blamed = list(lines)[-1]
+        else:
+            return
+        self.found[blamed] = {"name": blamed, "outcome": "failed", "reason": outcome.report()}
 
     def _reports(self, item: Any, line: dict[str, Any]) -> Iterator[pytest.TestReport]:
-        outcome, text = line["outcome"], line["reason"]
-        more = {}
-        mark = item.get_closest_marker("xfail")
-        if mark and outcome == "failed" and "XPASS" not in text:
-            outcome, text = "xfailed", mark.kwargs.get("reason", "")
+        outcome, text, more = line["outcome"], line["reason"], {}
         if outcome == "xfailed":
             outcome, more = "skipped", {"wasxfail": text}
         yield _report(item, "setup", "passed", "")
@@ -253,11 +255,19 @@ class Inner(Both):
         from mpi4py import MPI
 
         self.names, self.job, self.most, self.failures = names, job, most, 0
+        self.wanted = {name.partition("::")[2] for name in names}
         self.world = MPI.COMM_WORLD.Dup()
         self.deadline = Deadline(float(os.environ.get("ONESIDED_CASE_TIMEOUT", "60")))
 
     def is_due(self, job: jobs.Job) -> bool:
         return str(job) == self.job and job.is_here(True)  # not the same of another MPI
+
+    def chosen(self, metafunc: pytest.Metafunc, rows: list[Row]) -> list[Row]:
+        def item(row: Row) -> str:  # pytest escapes what it is given
+            text = id_of(row).encode("unicode_escape").decode()
+            return f"{metafunc.function.__name__}[{text}]"
+
+        return [row for row in rows if item(row) in self.wanted]
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -280,8 +290,8 @@ class Inner(Both):
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool:
         began = time.perf_counter()
         threads = set(threading.enumerate())
-        item.comm = comm = self.world.Dup()
         self.deadline.arm()
+        item.comm = comm = self.world.Dup()
         outcome, reason = verdict(runtestprotocol(item, log=False, nextitem=nextitem))
         if outcome == "passed" and comm.Iprobe():
             outcome, reason = "failed", "a message that nobody has received"
@@ -289,12 +299,9 @@ class Inner(Both):
                 if not thread.daemon]  # fmt: skip
         if outcome == "passed" and left:
             outcome, reason = "failed", f"threads are left: {left}"
-        if outcome in ("failed", "xfailed"):
-            seed = zlib.crc32(case_name(item).encode())
-            if outcome == "failed":
-                say(f"{FAILED_MARK}rank {self.world.rank} of {self.world.size}, {item.nodeid}, "
-                    f"ONESIDED_SEED={seed}\n{reason}", stream=2)  # fmt: skip
-            self.deadline.shorten(GRACE)
+        if outcome == "failed":
+            say(f"{FAILED_MARK}rank {self.world.rank} of {self.world.size}, {item.nodeid}, "
+                f"ONESIDED_SEED={seed_of(item)}\n{reason}", stream=2)  # fmt: skip
         everyone = self.world.allgather((outcome, reason))
         if outcome == "passed" and all(entry == everyone[0] for entry in everyone):
             comm.Free()
@@ -312,23 +319,20 @@ class Inner(Both):
 
 def verdict(reports: list[pytest.TestReport]) -> tuple[str, str]:
     """Outcome and words of one rank's reports on an item."""
-    for report in reports:
-        if hasattr(report, "wasxfail") and report.outcome == "skipped":
+    for report in sorted(reports, key=lambda report: report.outcome != "failed"):
+        if report.outcome == "failed":
+            return "failed", report.longreprtext
+        if report.outcome == "skipped" and hasattr(report, "wasxfail"):
             return "xfailed", report.wasxfail
         if report.outcome == "skipped":
             *_, why = report.longrepr if isinstance(report.longrepr, tuple) else ("", "", "")
             return "skipped", why.removeprefix("Skipped: ")
-        if report.outcome == "failed":
-            return "failed", report.longreprtext
     return "passed", ""
 
 
 def agreed(everyone: list[tuple[str, str]]) -> tuple[str, str]:
     """The outcome of an item from those of all ranks."""
-    kinds = {outcome for outcome, _ in everyone}
-    if kinds <= {"xfailed", "passed"} and "xfailed" in kinds:
-        return "xfailed", max(why for _, why in everyone)
-    if "failed" in kinds or len(set(everyone)) > 1:
+    if any(how == "failed" for how, _ in everyone) or len(set(everyone)) > 1:
         parts = enumerate(everyone)
         return "failed", "\n".join(f"rank {rank}: {how} {why}" for rank, (how, why) in parts)
     return everyone[0]

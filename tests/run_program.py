@@ -26,22 +26,25 @@ def print_token() -> None:
         os.write(1, f"\n@done {token} {rank}\n".encode())
 
 
+def execute(words: list[str]) -> None:
+    """Run a Python file, or a module given as ``-m NAME``, with its arguments."""
+    as_module = words[0] == "-m"
+    sys.argv = words[1:] if as_module else words
+    if as_module:
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
+        runpy.run_path(words[0], run_name="__main__")
+
+
 def main() -> None:
     global done
     atexit.register(print_token)
     if folder := os.environ.get("ONESIDED_FOLDER"):
         stacks = os.open(os.path.join(folder, f"stacks-{rank}"), os.O_WRONLY | os.O_CREAT)
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
-    arguments = sys.argv[1:]
-    as_module = arguments[0] == "-m"
-    name = arguments[1] if as_module else arguments[0]
-    sys.argv = arguments[1:] if as_module else arguments
     try:
-        if as_module:
-            runpy.run_module(name, run_name="__main__", alter_sys=True)
-        else:
-            sys.path.insert(0, os.path.dirname(os.path.abspath(name)))
-            runpy.run_path(name, run_name="__main__")
+        execute(sys.argv[1:])
     except SystemExit as exit_:
         done = exit_.code in (None, 0)
         raise

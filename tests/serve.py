@@ -13,7 +13,6 @@ import contextlib
 import gc
 import json
 import os
-import runpy
 import select
 import sys
 import threading
@@ -27,6 +26,7 @@ import mpi_items
 import numpy as np
 from cases import LEFT_MARK, say
 from mpi4py import MPI
+from run_program import execute
 
 from onesided.collectives import registry
 from onesided.collectives.registry import methods
@@ -64,14 +64,8 @@ def restored() -> Iterator[None]:
 
 def run_program(words: list[str]) -> int:
     """The exit code of a Python file, or of a module given as ``-m NAME``, on this rank."""
-    as_module = words[0] == "-m"
-    sys.argv = words[1:] if as_module else words
     try:
-        if as_module:
-            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
-            runpy.run_path(words[0], run_name="__main__")
+        execute(words)
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     return 0

@@ -19,17 +19,6 @@ def slots(turns: int, back: bool = True) -> list[Participant]:
     return [Participant(sender, sends=["source"]), Participant(receiver, reads=reads)]
 
 
-def credited(ask: bool = True) -> list[Participant]:
-    """Rank 0 stores into rank 1's own memory, when it has the credit."""
-    out = [("copy", "memory", "source"), ("raise", "data", 1, 0)]
-    if ask:
-        out.insert(0, ("await", "credit", 1, 0))
-    return [
-        Participant([[out]], sends=["source"]),
-        Participant([[[("await", "data", 1, 0)]]], grants=["credit"], reads=[{"memory": "source"}]),
-    ]
-
-
 def opened(
     asks: int | None = 0, ready: int = 2, opens: tuple[bool, ...] = (True,),
     releases: bool = False,
@@ -68,34 +57,6 @@ def fenced(waits: bool = True) -> list[Participant]:
     return ranks
 
 
-def staged(turns: int) -> list[Participant]:
-    """Both ranks send into so many staging slots, out of which the other one copies."""
-    ranks = []
-    for me, other in ((0, 1), (1, 0)):
-        plans = []
-        for turn in range(turns):
-            plans.append([
-                [("copy", ("staging", other, turn), ("source", me)), ("raise", other, 1, 0)],
-                [("await", me, 1, 0), ("copy", ("array", me), ("staging", me, turn))],
-            ])
-        reads = [{("array", me): ("source", other)}]
-        ranks.append(Participant(plans, sends=[("source", me)], reads=reads))
-    return ranks
-
-
-def ring(depth: int, need: int) -> list[Participant]:
-    """A leader puts a round into slot k % depth when ``need`` rounds before it have been taken."""
-    lead, read = [], []
-    for turn in range(depth):
-        lead.append([[("await", "taken", 1, -need), ("copy", ("slot", turn), "source"),
-                      ("raise", "filled", 1, 0)]])
-        read.append([[("await", "filled", 1, 0), ("copy", "array", ("slot", turn)),
-                      ("raise", "taken", 1, 0)]])
-    return [
-        Participant(lead, sends=["source"]), Participant(read, reads=[{"array": "source"}])
-    ]
-
-
 def partitioned(
     credit: bool = True, spare: int = 0, told_first: bool = False, tail: int = 0
 ) -> list[Participant]:
@@ -128,26 +89,19 @@ def partitioned(
 
 RIGHT = {
     "two slots": slots(2),
-    "credit": credited(),
-    "two staging slots": staged(2),
     "opened": opened(),
     "opened now and then": opened(opens=(True, False)),
     "opened after a release": opened(releases=True),
     "opened by a fence": fenced(),
-    "ring of two": ring(2, 2),
-    "ring of three": ring(3, 3),
     "partitioned send": partitioned(),
 }
 WRONG = {
     "two slots, nobody answers": (slots(2, back=False), "reads|not"),
     "one slot": (slots(1), "reads|at a time|not"),
-    "no credit": (credited(ask=False), "reads|at a time|not"),
-    "one staging slot": (staged(1), "reads|at a time|not"),
     "opened without credit": (opened(asks=None), "reads|not"),
     "opened with the credit of the round before": (opened(asks=-1), "reads|not"),
     "opened, and told of a chunk too early": (opened(ready=1), "reads|not"),
     "opened by no fence": (fenced(waits=False), "reads|at a time|not"),
-    "ring that is written too early": (ring(2, 3), "reads|at a time|not"),
     "partitioned send without credit": (partitioned(credit=False), "reads|at a time"),
     "board with one entry too few": (partitioned(spare=1), "reads|at a time|not"),
     "board told of too early": (partitioned(told_first=True), "reads|at a time|not"),

@@ -18,16 +18,15 @@ def fault(kind: str, victim: int) -> None:
         raise ArithmeticError("only here")
     elif kind == "exit3" and mine:
         sys.exit(3)
-    elif kind == "exit_together":
-        sys.exit(3)
+    elif kind in ("exit_together", "exit_apart"):
+        comm.Barrier()
+        sys.exit(3 if mine or kind == "exit_together" else 0)
     elif kind == "leave" and mine:
         os._exit(0)
     elif kind == "segfault" and mine:
         os.kill(os.getpid(), signal.SIGSEGV)
     elif kind == "killed" and mine:
         os.kill(os.getpid(), signal.SIGKILL)
-    elif kind == "request":
-        keep.append(comm.Send_init(bytearray(8), (comm.rank + 1) % comm.size))
     elif kind == "window":
         keep.append(MPI.Win.Allocate(1 << 16, comm=comm))
     if kind == "orphan" and mine:
