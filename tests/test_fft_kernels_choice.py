@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -158,21 +159,32 @@ def test_a_brief_measurement_takes_few_lines(fakes, monkeypatch):
     assert only.planned[-1][0].source.shape == whole.shape  # and what runs is for all of them
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_what_waits_for_its_threads_is_not_fast(array, monkeypatch, threads):
-    """By the processor time of the calling thread alone it would be."""
+@pytest.fixture
+def timed(monkeypatch):
+    """Makes calls that take so long, of the processor's time and waiting; and a list of them."""
     clocks = {"thread_time": 0.0, "perf_counter": 0.0}
     for name in clocks:
         monkeypatch.setattr(measurement, name, lambda name=name: clocks[name])
+    called = []
 
-    def call(busy, waiting):
-        def run(source, target):
-            clocks["thread_time"] += busy
-            clocks["perf_counter"] += busy + waiting
+    def calls(**costs):
+        def call(name, busy, waiting):
+            def run(source, target):
+                called.append(name)
+                clocks["thread_time"] += busy
+                clocks["perf_counter"] += busy + waiting
 
-        return run
+            return run
 
-    runs = {"waits": call(1.0, 4.0), "works": call(2.0, 0.0)}
+        return {name: call(name, *cost) for name, cost in costs.items()}, called
+
+    return calls
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_waits_for_its_threads_is_not_fast(array, timed, threads):
+    """By the processor time of the calling thread alone it would be."""
+    runs, _ = timed(waits=(1.0, 4.0), works=(2.0, 0.0))
     task = replace(task_on(array, axis=1), threads=threads)
     times = measurement.measure(runs, task, budget=30.0)
     assert min(times, key=times.get) == ("waits" if threads == 1 else "works")
@@ -205,23 +217,11 @@ def test_without_measuring_the_first_kernel_is_taken(fakes, array):
     assert chosen.name == "auto (first, second)"
 
 
-def test_hopeless_kernels_are_not_run_again(array, monkeypatch):
-    count = {"slow": 0, "fast": 0, "fair": 0}
-    costs = {"slow": 4.0, "fast": 1.0, "fair": 1.5}
-    clock = [0.0]
-    monkeypatch.setattr(measurement, "thread_time", lambda: clock[0])
-
-    def call(name):
-        def run(source, target):
-            count[name] += 1
-            clock[0] += costs[name]
-
-        return run
-
-    task = task_on(array, axis=1)
-    times = measurement.measure({name: call(name) for name in count}, task, budget=20.0)
+def test_hopeless_kernels_are_not_run_again(array, timed):
+    runs, called = timed(slow=(4.0, 0.0), fast=(1.0, 0.0), fair=(1.5, 0.0))
+    times = measurement.measure(runs, task_on(array, axis=1), budget=20.0)
     assert times == {"fast": 1.0, "fair": 1.5}
-    assert count == {"slow": 2, "fast": 8, "fair": 8}
+    assert Counter(called) == {"slow": 2, "fast": 8, "fair": 8}
 
 
 def test_measuring_makes_no_large_numbers(array):
