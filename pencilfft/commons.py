@@ -9,9 +9,8 @@ the next collective call of this package on the communicator.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from mpi4py import MPI
@@ -23,50 +22,6 @@ from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import RequestError, ResourceError
 from onesided.collectives.memory import warn_of_plain_memory
 from onesided.pencilfft.decomposition import array_in
-
-
-class Attached(ABC):
-    """Something that a communicator has once; made by the first collective call that wants it.
-
-    The communicator's context calls :meth:`detach` when the communicator is freed or MPI ends: an
-    attribute of its own is no way, because MPICH 5.0 leaves attributes that it has deleted in the
-    list which mpi4py searches for a topology on its way to the next deletion callback.
-    """
-
-    _all: ClassVar[dict[int, Any]]  # by the number of the context
-
-    def __init_subclass__(cls) -> None:
-        cls._all = {}
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        context.attached.append(self)
-        self._all[context.number] = self
-
-    @classmethod
-    def of(cls, comm: MPI.Comm) -> Self:
-        """Collective on the first call for a communicator, local afterwards.
-
-        RequestError where the communicator has been freed.
-        """
-        if comm == MPI.COMM_NULL:
-            raise RequestError("the communicator has been freed")
-        context = Context.of(comm)
-        found: Self = cls._all.get(context.number) or cls(context)
-        return found
-
-    def detach(self) -> None:
-        """Collective. Give everything back."""
-        self._all.pop(self.context.number, None)
-        here = Resources(self.context)  # what is freed below must not close the context under us
-        try:
-            self.close()
-        finally:
-            del self.context.live[here]
-
-    @abstractmethod
-    def close(self) -> None:
-        """Collective. Give everything back."""
 
 
 class Freeable(Protocol):
@@ -109,20 +64,38 @@ class Piece:
             self._share.release()
 
 
-class Commons(Attached):
-    """What the plans on one communicator share."""
+class Commons:
+    """What the plans on one communicator share; made by the first collective call that wants it.
+
+    The communicator's context calls :meth:`detach` when the communicator is freed or MPI ends: an
+    attribute of its own is no way, because MPICH 5.0 leaves attributes that it has deleted in the
+    list which mpi4py searches for a topology on its way to the next deletion callback.
+    """
+
+    _all: ClassVar[dict[int, Commons]] = {}  # by the number of the context
 
     def __init__(self, context: Context) -> None:
-        super().__init__(context)
+        self.context = context
+        context.attached.append(self)
+        self._all[context.number] = self
         self._made: dict[Any, Any] = {}
         self._plans = 0
         self._dropped: dict[int, Freeable] = {}
 
-    def once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Collective on the first call for a key, local afterwards. What ``make`` makes.
+    @classmethod
+    def of(cls, comm: MPI.Comm) -> Commons:
+        """Collective on the first call for a communicator, local afterwards.
 
-        Its ``destroy``, if it has one, is called with the communicator's end.
+        RequestError where the communicator has been freed.
         """
+        if comm == MPI.COMM_NULL:
+            raise RequestError("the communicator has been freed")
+        context = Context.of(comm)
+        return cls._all.get(context.number) or cls(context)
+
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Collective on the first call for a key, local afterwards. What ``make`` makes; it is
+        destroyed with the communicator's end."""
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
@@ -148,8 +121,13 @@ class Commons(Attached):
         for number in sorted(set(everyone[0]).intersection(*everyone[1:])):
             self._dropped.pop(number).free()
 
-    def close(self) -> None:
+    def detach(self) -> None:
         """Collective. Give back what all ranks have."""
-        self._dropped.clear()
-        while self._made:
-            getattr(self._made.popitem()[1], "destroy", tuple)()
+        self._all.pop(self.context.number, None)
+        here = Resources(self.context)  # what is freed below must not close the context under us
+        try:
+            self._dropped.clear()
+            while self._made:
+                self._made.popitem()[1].destroy()
+        finally:
+            del self.context.live[here]

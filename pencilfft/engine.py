@@ -25,13 +25,12 @@ Form = tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]
 class Engine:
     """Passes and transposes between stages; ``comms`` holds a communicator per grid axis.
 
-    ``geometries`` are the local parts before and after a forward transform, without batch axes;
-    ``comms`` the communicators over which the axes of each are split. Where ``ends`` are there,
-    they lie between the caller's arrays and those of the first and the last stage.
+    ``pencils`` are the local parts before and after a forward transform, without batch axes. Where
+    ``ends`` are there, they lie between the caller's arrays and those of the first and the last
+    stage.
     """
 
-    geometries: tuple[Any, Any]
-    comms: tuple[tuple[MPI.Comm, ...], tuple[MPI.Comm, ...]]
+    pencils: list[Any]
     ends: tuple[Any, Any] | None = None
     _forms: tuple[Form, Form]
 
@@ -96,11 +95,6 @@ class Engine:
                 legs.pop().forget()
         self._workspace.free()
 
-    @staticmethod
-    def pencil(geometry: Any, comms: Sequence[MPI.Comm]) -> Any:
-        """Local. What users see of a geometry."""
-        return Pencil.of(geometry, comms)
-
 
 class PencilEngine(Engine):
     """The stages of two or more dimensions.
@@ -132,11 +126,10 @@ class PencilEngine(Engine):
         groups = [[axis + batch for axis in group] for group in settings.axes]
         stages = plan_stages(first, transforms, settings.dtype, settings.transposed_out, groups)
         ends = (stages[0].before, stages[-1].after)
-        self.geometries = (ends[0].without(batch), ends[1].without(batch))
-        first_comms, last_comms = (
-            tuple(comms[g] for g in each.layout) for each in self.geometries
-        )
-        self.comms = (first_comms, last_comms)
+        self.pencils = [
+            Pencil.of(geometry, [comms[grid_axis] for grid_axis in geometry.layout])
+            for geometry in (end.without(batch) for end in ends)
+        ]
         natural = tuple(range(len(every)))
         last = natural
         if settings.order == PLAN_ORDER:

@@ -14,7 +14,7 @@ Source: D. H. Bailey, FFTs in external or hierarchical memory, J. Supercomputing
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isqrt, prod
 from typing import Any
@@ -57,11 +57,6 @@ class LinePencil:
     def subcomm(self) -> tuple[MPI.Comm, ...]:
         """The communicator of all ranks that hold a part; borrowed."""
         return (self.comm,)
-
-    @property
-    def geometry(self) -> LinePencil:
-        """Which part of the line this is."""
-        return self
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -179,8 +174,7 @@ class LineEngine(Engine):
                 with agreed(comm):
                     work = np.empty((*batch, prod(shape[lead:])), dtypes[1])
             ends.append(LineEnd(shape, turned, work, pencil.substart[0], n))
-        self.geometries = (pencils[0], pencils[1])
-        self.comms = ((comm,), (comm,))
+        self.pencils = pencils
         self._forms: tuple[Form, Form] = (forms[0], forms[1])
         self.ends: tuple[LineEnd, LineEnd] = (ends[0], ends[1])
         self._tables = 0
@@ -213,11 +207,6 @@ class LineEngine(Engine):
 
         self._legs[forward][leg].before = times
         self._tables += table.nbytes
-
-    @staticmethod
-    def pencil(geometry: Any, comms: Sequence[MPI.Comm]) -> Any:
-        """Local. What users see of a geometry: itself."""
-        return geometry
 
 
 def _whole(settings: Settings) -> Stage:

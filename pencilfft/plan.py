@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -212,14 +211,11 @@ class PFFT:
         self._execution = execution = Execution(whole, planner, selection, sizes)
         engine, self._selection = execution.engine, selection
         #: The sub-communicators over which the axes of the input are split.
-        self.subcomm = Communicators(engine.comms[0])
+        self.subcomm = Communicators(engine.pencils[0].subcomm)
         #: The pencils of the input and of the output of a forward transform.
-        self.pencil = [
-            engine.pencil(geometry, comms)
-            for geometry, comms in zip(engine.geometries, engine.comms, strict=True)
-        ]
+        self.pencil = list(engine.pencils)
         self._sides = sides = tuple(
-            _side(engine, settings, self.pencil[out], out) for out in (False, True)
+            Side(self.pencil[out], *engine.form(out), settings.batch) for out in (False, True)
         )
         self._arrays = SharedArrays(sides)
         if in_place:
@@ -436,12 +432,7 @@ class PFFT:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         """Collective on normal exit; on an exception nothing collective is called."""
         if error is None:
             self.destroy()
@@ -455,11 +446,6 @@ def _per_axis(name: str, given: Any, count: int, usual: Any) -> list[Any]:
     if len(entries) != count:
         raise PatternError(f"{name} has {len(entries)} entries for {count} axes")
     return entries
-
-
-def _side(engine: Engine, settings: Settings, pencil: Any, output: bool) -> Side:
-    shape, dtype, order = engine.form(output)
-    return Side(pencil, shape, settings.batch + tuple(pencil.shape), dtype, order, settings.batch)
 
 
 def _aligned_first(darray: Any) -> list[int]:

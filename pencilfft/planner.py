@@ -208,19 +208,11 @@ def _read(text: str | None) -> Choice | None:
     """The choice that was written; None where the text is none."""
     try:
         words = json.loads(text or "")
-        choice = Choice(
-            tuple(int(part) for part in words["grid"]),
-            str(words["method"]),
-            Blocking(
-                int(words["blocking"]["nbytes"]),
-                bool(words["blocking"]["in_source"]),
-                bool(words["blocking"]["in_target"]),
-                bool(words["blocking"]["straight"]),
-            ),
-        )
+        blocking = Blocking(**words["blocking"])
+        choice = Choice(tuple(map(int, words["grid"])), str(words["method"]), blocking)
+        return choice if choice.method in methods() and blocking.nbytes > 0 else None
     except (ValueError, TypeError, KeyError):
         return None
-    return choice if choice.method in methods() and choice.blocking.nbytes > 0 else None
 
 
 def _require_line(settings: Settings) -> None:

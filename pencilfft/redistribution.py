@@ -24,9 +24,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import Alltoallw_init, alternate
 from onesided.collectives.agreement import agreed, largest, words_of_all
-from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, RequestError, ResourceError
-from onesided.pencilfft.commons import Attached, Piece
+from onesided.pencilfft.commons import Commons, Piece
 from onesided.pencilfft.decomposition import Boxes, array_in, block, nbytes_of
 
 #: The method where none is asked for. Not "auto": a transfer may be used only once, and measuring
@@ -158,22 +157,26 @@ def _blocks(shape: tuple[int, ...], split: int, parts: int) -> list[tuple[slice,
     ]
 
 
-class Redistributions(Attached):
+class Redistributions:
     """Those of one communicator, by what they do; all ranks use them in the same order."""
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
+    def __init__(self, comm: MPI.Comm) -> None:
+        self._comm = comm
         self._known: dict[Key, Redistribution] = {}  # least recently used first
         self._bytes: dict[Key, int] = {}
 
-    def close(self) -> None:
+    @classmethod
+    def of(cls, comm: MPI.Comm) -> Redistributions:
+        """Collective on the first call for a communicator, local afterwards."""
+        commons = Commons.of(comm)
+        found: Redistributions = commons.once(cls, lambda: cls(commons.context.comm))
+        return found
+
+    def destroy(self) -> None:
         """Collective. Free all."""
         self._bytes.clear()
         for key in list(self._known):
             self._known.pop(key).free()
-
-    def __len__(self) -> int:
-        return len(self._known)
 
     def find(
         self,
@@ -215,7 +218,7 @@ class Redistributions(Attached):
         None frees all of it.
         """
         users = [int(bool(found.users)) for found in self._known.values()]
-        used = largest(self.context.comm, None, "free redistributions", users)
+        used = largest(self._comm, None, "free redistributions", users)
         for key, busy in zip(list(self._known), used, strict=True):
             full = room is None or sum(self._bytes.values()) + room > MOST_BYTES
             if not busy and (full or len(self._known) >= MOST):

@@ -34,17 +34,21 @@ Output = TypeVar("Output", bound=NDArray[Any])
 class Side:
     """What a plan's arrays are on one side of a transform.
 
-    ``pencil`` tells which part of the global array this rank holds; ``shape`` is the local and
-    ``global_shape`` the global shape, both with the ``batch`` leading axes that are not
-    distributed. ``order`` is the memory order of arrays that the plan makes, outermost first.
+    ``pencil`` tells which part of the global array this rank holds; ``shape`` is the local shape,
+    with the ``batch`` leading axes that are not distributed. ``order`` is the memory order of
+    arrays that the plan makes, outermost first.
     """
 
     pencil: Any
     shape: tuple[int, ...]
-    global_shape: tuple[int, ...]
     dtype: np.dtype[Any]
     order: tuple[int, ...]
-    batch: tuple[int, ...] = ()
+    batch: tuple[int, ...]
+
+    @property
+    def global_shape(self) -> tuple[int, ...]:
+        """Of the array that all ranks have together."""
+        return self.batch + tuple(self.pencil.shape)
 
     def array(self, val: Any = None) -> Any:
         """Local. A new array of this side, not initialized for None."""
@@ -62,11 +66,6 @@ class Side:
         base = memory.view(DistArray)
         block = np.ndarray.__new__(DistArray, self.shape, self.dtype, base, 0, strides)
         return DistArray.over(block, self.pencil, len(self.batch))
-
-    def local_slice(self) -> tuple[slice, ...]:
-        """Local. This rank's block as slices of the global array."""
-        local: tuple[slice, ...] = self.pencil.local_slice()
-        return tuple(slice(0, extent) for extent in self.batch) + local
 
 
 class SharedArrays:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init
 from onesided.collectives.errors import PatternError, RequestError
+from onesided.pencilfft.blocking import ranges
 from onesided.pencilfft.decomposition import PencilGeometry, transpose_boxes
 from onesided.pencilfft.passes import Outlet
 
@@ -86,7 +87,7 @@ class Transpose:
         routes: dict[str, list[list[Outlet]]] = {DIRECT: [], STAGED: []}
         keeps = None if own is None or self._place is None else (own, self.receive[self._place])
         axis = self._source.axis
-        for k, span in enumerate(_spans(self._chunks[1])):
+        for k, span in enumerate(slice(*ends) for ends in ranges(self._chunks[1])):
             mine = [] if keeps is None else [_cut(*keeps, along, span)]
             kept = slice(0, 0) if own is None else own[axis]
             outlets = self._request.outlets[k] if send.size else []
@@ -117,10 +118,6 @@ class Transpose:
     def free(self) -> None:
         """Collective. Free the request; a second call does nothing."""
         self._request.Free()
-
-
-def _spans(stops: Sequence[int]) -> list[slice]:
-    return [slice(a, b) for a, b in zip([0, *stops[:-1]], stops, strict=True)]
 
 
 def _cut(box: tuple[slice, ...], array: NDArray[Any], axis: int, span: slice) -> Outlet:

@@ -53,6 +53,8 @@ def test_blocks_cover_every_index_once(length, parts):
     sizes = [stop - start for start, stop in ranges]
     assert sizes == sorted(sizes, reverse=True)
     assert max(sizes) - min(sizes) <= 1
+    with pytest.raises(PatternError, match=f"part {parts} of {parts}"):
+        block(length, parts, parts)
 
 
 @given(
@@ -69,13 +71,6 @@ def test_chunks_are_whole_blocks_and_long_enough(lengths, nbytes, least):
     sizes = [(b - a) * share for a, b in zip([0, *found[:-1]], found, strict=True)]
     assert all(size >= least - 1e-9 for size in sizes[:-1])
     assert chunks(stops, nbytes, 0) == stops
-
-
-def test_blocks_are_those_of_mpi4py_fft():
-    assert [block(10, 4, i) for i in range(4)] == [(0, 3), (3, 6), (6, 8), (8, 10)]
-    assert [block(2, 3, i) for i in range(3)] == [(0, 1), (1, 2), (2, 2)]
-    with pytest.raises(PatternError, match="part 4 of 4"):
-        block(10, 4, 4)
 
 
 @st.composite
@@ -143,16 +138,6 @@ def exchange(sources, targets, locals_):
             received[other][box] = locals_[rank][send[peer]]
     assert all(np.all(local >= 0) for local in received), "a block was left out"
     return received
-
-
-def test_more_ranks_than_planes_leaves_blocks_empty():
-    pencils = every_pencil((2, 3, 4), (5, 1, 1), 2)
-    assert [p.subshape[0] for p in pencils] == [1, 1, 0, 0, 0]
-    source, target = pencils[4], pencils[4].pencil(0)
-    _, send, receive = transpose_boxes(source, target)
-    assert send == [None] * 5
-    assert target.subshape == (2, 3, 0)
-    assert receive == [None] * 5
 
 
 def test_pencils_that_do_not_fit_are_refused():

@@ -104,9 +104,8 @@ def expected(task, values):
         return alone * task.others ** (-0.5 * task.scale)
     norm = (NORM if task.forward else INVERSE)[task.scale]
     if task.kind == "c2c":
-        return (scipy.fft.fft if task.forward else scipy.fft.ifft)(
-            values, axis=task.axis, norm=norm
-        )
+        function = scipy.fft.fft if task.forward else scipy.fft.ifft
+        return function(values, axis=task.axis, norm=norm)
     if task.kind == "r2c":
         return scipy.fft.rfft(values, axis=task.axis, norm=NORM[task.scale])
     if task.kind == "c2r":

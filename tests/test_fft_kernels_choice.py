@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -26,7 +27,8 @@ def fakes(monkeypatch):
 
     def use(*kernels):
         found = {kernel.name: kernel for kernel in kernels}
-        monkeypatch.setattr(selection, "_load", lambda backend: found)
+        monkeypatch.setattr(selection, "installed", lambda: list(found))
+        monkeypatch.setattr(selection, "load_kernel", found.__getitem__)
 
     return use
 
@@ -157,21 +159,32 @@ def test_a_brief_measurement_takes_few_lines(fakes, monkeypatch):
     assert only.planned[-1][0].source.shape == whole.shape  # and what runs is for all of them
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_what_waits_for_its_threads_is_not_fast(array, monkeypatch, threads):
-    """By the processor time of the calling thread alone it would be."""
+@pytest.fixture
+def timed(monkeypatch):
+    """Makes calls that take so long, of the processor's time and waiting; and a list of them."""
     clocks = {"thread_time": 0.0, "perf_counter": 0.0}
     for name in clocks:
         monkeypatch.setattr(measurement, name, lambda name=name: clocks[name])
+    called = []
 
-    def call(busy, waiting):
-        def run(source, target):
-            clocks["thread_time"] += busy
-            clocks["perf_counter"] += busy + waiting
+    def calls(**costs):
+        def call(name, busy, waiting):
+            def run(source, target):
+                called.append(name)
+                clocks["thread_time"] += busy
+                clocks["perf_counter"] += busy + waiting
 
-        return run
+            return run
 
-    runs = {"waits": call(1.0, 4.0), "works": call(2.0, 0.0)}
+        return {name: call(name, *cost) for name, cost in costs.items()}, called
+
+    return calls
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_waits_for_its_threads_is_not_fast(array, timed, threads):
+    """By the processor time of the calling thread alone it would be."""
+    runs, _ = timed(waits=(1.0, 4.0), works=(2.0, 0.0))
     task = replace(task_on(array, axis=1), threads=threads)
     times = measurement.measure(runs, task, budget=30.0)
     assert min(times, key=times.get) == ("waits" if threads == 1 else "works")
@@ -204,23 +217,11 @@ def test_without_measuring_the_first_kernel_is_taken(fakes, array):
     assert chosen.name == "auto (first, second)"
 
 
-def test_hopeless_kernels_are_not_run_again(array, monkeypatch):
-    count = {"slow": 0, "fast": 0, "fair": 0}
-    costs = {"slow": 4.0, "fast": 1.0, "fair": 1.5}
-    clock = [0.0]
-    monkeypatch.setattr(measurement, "thread_time", lambda: clock[0])
-
-    def call(name):
-        def run(source, target):
-            count[name] += 1
-            clock[0] += costs[name]
-
-        return run
-
-    task = task_on(array, axis=1)
-    times = measurement.measure({name: call(name) for name in count}, task, budget=20.0)
+def test_hopeless_kernels_are_not_run_again(array, timed):
+    runs, called = timed(slow=(4.0, 0.0), fast=(1.0, 0.0), fair=(1.5, 0.0))
+    times = measurement.measure(runs, task_on(array, axis=1), budget=20.0)
     assert times == {"fast": 1.0, "fair": 1.5}
-    assert count == {"slow": 2, "fast": 8, "fair": 8}
+    assert Counter(called) == {"slow": 2, "fast": 8, "fair": 8}
 
 
 def test_measuring_makes_no_large_numbers(array):
@@ -238,12 +239,13 @@ def test_measuring_makes_no_large_numbers(array):
     assert max(seen) == 0
 
 
-def test_what_a_named_kernel_cannot_do_is_done_by_scipy(fakes, array):
+def test_what_a_named_kernel_cannot_do_is_done_by_scipy(fakes, array, monkeypatch):
     fakes(Fake("partial", 0), registry.load_kernel("scipy"))
+    monkeypatch.setattr(selection, "resolve_backend", str)
     real = np.zeros((4, 6))
     task = task_on(real, kind="dct2", axis=1)
     for effort in ("estimate", "measure"):
-        chosen = Selection("ducc0" if "ducc0" in registry.installed() else "scipy", effort)
+        chosen = Selection("partial", effort)
         chosen.run_for(task)
         chosen.run_for(task_on(array))
         assert [choice.split(":")[0] for choice in chosen.choices.values()] == ["scipy", "partial"]

@@ -12,7 +12,7 @@ import h5py
 from onesided.pencilfft.io import loading
 from onesided.pencilfft.io.filebase import naming
 from onesided.pencilfft.io.selection import Box
-from onesided.pencilfft.io.store import JOINED, Store, copy_links
+from onesided.pencilfft.io.store import JOINED, Store, copy_tree
 
 SLAB = 1 << 26  # bytes that are copied at a time
 
@@ -69,23 +69,17 @@ def _virtual(file: Any) -> bool:
 
 def _copy(store: Store, file: Any, new: Any) -> None:
     """Copy a main file, with the data that its datasets refer to."""
-    new.attrs.update(file.attrs)
 
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Group):
-            new.require_group(name).attrs.update(item.attrs)
-        elif not isinstance(item, h5py.Dataset) or not item.is_virtual:
-            file.copy(name, new, name)
-        else:
-            whole = tuple(slice(0, n) for n in item.shape)
-            loading.check_parts(store, item, whole)
-            dataset = new.create_dataset(name, item.shape, item.dtype)
-            dataset.attrs.update(item.attrs)
-            for box in _boxes(item):
-                dataset[box] = item[box]
+    def joined(name: str, item: Any) -> Any:
+        if not item.is_virtual:
+            return None
+        loading.check_parts(store, item, tuple(slice(0, n) for n in item.shape))
+        dataset = new.create_dataset(name, item.shape, item.dtype)
+        for box in _boxes(item):
+            dataset[box] = item[box]
+        return dataset
 
-    file.visititems(visit)
-    copy_links(file, new)
+    copy_tree(file, new, joined)
 
 
 def _boxes(dataset: Any) -> Iterator[Box]:

@@ -6,7 +6,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -90,17 +89,11 @@ class FileBase(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if error is None:
             self.close()
-        elif self.f is not None:
-            self.f.close()
-            self.f = None
+        else:  # nothing that is collective
+            FileBase.close(self)
 
     @abstractmethod
     def _opened(self) -> Any:

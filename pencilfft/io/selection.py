@@ -44,14 +44,11 @@ class Selection:
         """Local. From a :attr:`name`; the empty name is the whole array."""
         entries: list[int | slice] = []
         for word in name.split("_") if name else ["slice"] * len(shape):
+            if not word.startswith("slice"):
+                entries.append(int(word))
+                continue
             numbers = [int(number) for number in re.findall(r"\d+", word)]
-            entries.append(
-                slice(*numbers)
-                if word.startswith("slice") and numbers
-                else slice(None)
-                if word == "slice"
-                else numbers[0]
-            )
+            entries.append(slice(*numbers) if numbers else slice(None))
         return cls.of(shape, entries)
 
     @property

@@ -306,24 +306,17 @@ class Store:
             to_disk(base)
         referred: list[str] = []
         with written(self.new, afresh=True) as new:
-            new.attrs.update({key: file.attrs[key] for key in file.attrs if key != JOINED})
 
-            def visit(name: str, item: Any) -> None:
-                if isinstance(item, h5py.Group):
-                    new.create_group(name).attrs.update(item.attrs)
-                elif not isinstance(item, h5py.Dataset):  # a type with a name
-                    file.copy(name, new, name)
-                elif item.is_virtual or item.dtype.hasobject or item.nbytes < 4096:
-                    file.copy(name, new, name)
-                else:
-                    referred.append(name)
-                    whole = tuple(slice(0, n) for n in item.shape)
-                    source = Source(self.relative(base), name, whole)
-                    made = create_virtual(new, name, item.shape, item.dtype, [source])
-                    made.attrs.update(item.attrs)
+            def refer(name: str, item: Any) -> Any:
+                if item.is_virtual or item.dtype.hasobject or item.nbytes < 4096:
+                    return None
+                referred.append(name)
+                whole = tuple(slice(0, n) for n in item.shape)
+                source = Source(self.relative(base), name, whole)
+                return create_virtual(new, name, item.shape, item.dtype, [source])
 
-            file.visititems(visit)
-            copy_links(file, new)
+            copy_tree(file, new, refer)
+            new.attrs.pop(JOINED, None)
         if not referred:
             remove([base])
 
@@ -341,8 +334,22 @@ def links_of(file: Any) -> dict[str, Any]:
     return found
 
 
-def copy_links(file: Any, new: Any) -> None:
-    """Local. Make the same links in another file."""
+def copy_tree(file: Any, new: Any, instead: Callable[[str, Any], Any]) -> None:
+    """Local. Make the same groups, attributes, datasets and links in another file; ``instead``
+    makes another dataset in the place of one, or returns None."""
+    new.attrs.update(file.attrs)
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Group):
+            new.create_group(name).attrs.update(item.attrs)
+            return
+        made = instead(name, item) if isinstance(item, h5py.Dataset) else None  # no named type
+        if made is None:
+            file.copy(name, new, name)
+        else:
+            made.attrs.update(item.attrs)
+
+    file.visititems(visit)
     for name, link in links_of(file).items():
         new[name] = link
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -71,7 +71,12 @@ class Selection:
             raise PatternError(f"no effort {effort!r}; there are {', '.join(EFFORTS)}")
         self._backend, self._effort = resolve_backend(backend), effort
         self._wisdom = None if effort == ESTIMATE else open_wisdom(wisdom)
-        self._kernels = _load(self._backend)
+        if self._backend == "auto":
+            self._names = installed()
+        else:
+            self._names = list(dict.fromkeys((self._backend, "scipy")))
+            for name in self._names:
+                load_kernel(name)  # it raises where that one is broken
         self._left = {ESTIMATE: 0.0, BRIEF: BRIEF_SECONDS, MEASURE: math.inf}[effort]
         self._threads = threads
         self._runs: dict[Task, Run] = {}
@@ -148,8 +153,8 @@ class Selection:
             found = BACKENDS.get(name)
             return task.threads > 1 and found is not None and not found.threads
 
-        for name in sorted(self._kernels, key=one_thread):
-            kernel = self._kernels.get(name)
+        for name in sorted(self._names, key=one_thread):
+            kernel = self._kernel(name)
             run = None if kernel is None else kernel.plan(task, ESTIMATE)
             if run is not None:
                 return f"{name}: direct", run
@@ -208,7 +213,7 @@ class Selection:
     def _planned(self, choice: str, task: Task) -> tuple[str, Run] | None:
         """The call that a choice stands for, if it can be had."""
         name, _, way = choice.partition(": ")
-        kernel = self._kernels.get(name)
+        kernel = self._kernel(name)
         if kernel is None or way not in WAYS:
             return None
         run = WAYS[way](kernel, task, self._kernel_effort)
@@ -216,12 +221,20 @@ class Selection:
 
     def _candidates(self, task: Task) -> Mapping[str, Kernel]:
         """All kernels; of a named backend the first one that can do the task."""
-        if self._backend == "auto":
-            return {name: kernel for name in self._kernels if (kernel := self._kernels.get(name))}
-        for name, kernel in self._kernels.items():
-            if kernel.plan(task, ESTIMATE) is not None:
-                return {name: kernel}
-        return {}
+        found = {name: kernel for name in list(self._names) if (kernel := self._kernel(name))}
+        if self._backend != "auto":
+            able = [name for name in found if found[name].plan(task, ESTIMATE) is not None]
+            return {name: found[name] for name in able[:1]}
+        return found
+
+    def _kernel(self, name: str) -> Kernel | None:
+        """The kernel, loaded when it is first asked for: that may take long. None where it is not
+        there, or broken: the others do its work."""
+        try:
+            return load_kernel(name) if name in self._names else None
+        except UnsupportedError:
+            self._names.remove(name)
+            return None
 
     @property
     def _kernel_effort(self) -> str:
@@ -235,37 +248,6 @@ class Selection:
     def _enough(self) -> Sequence[str]:
         """The efforts of measurements that this one need not repeat."""
         return EFFORTS[EFFORTS.index(self._effort) :]
-
-
-def _load(backend: str) -> Mapping[str, Kernel]:
-    """The kernels by name, in the order of preference."""
-    if backend == "auto":
-        return _Installed()
-    return {name: load_kernel(name) for name in dict.fromkeys((backend, "scipy"))}
-
-
-class _Installed(Mapping[str, Kernel]):
-    """What is installed, each loaded when it is first asked for: that may take long."""
-
-    def __init__(self) -> None:
-        self._names = installed()
-
-    def __getitem__(self, name: str) -> Kernel:
-        """Local. KeyError for one that is there, but broken: the others do its work."""
-        try:
-            if name in self._names:
-                return load_kernel(name)
-        except UnsupportedError:
-            self._names.remove(name)
-        raise KeyError(name)
-
-    def __iter__(self) -> Iterator[str]:
-        """Local. Those that can be loaded, as far as that is known."""
-        return iter(list(self._names))
-
-    def __len__(self) -> int:
-        """Local."""
-        return len(self._names)
 
 
 def family_of(task: Task) -> str:

@@ -200,13 +200,15 @@ def read_decisions(path: Path) -> Decisions:
         raise PatternError(f"{path} is no wisdom: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise PatternError(f"{path} is no wisdom: its format is not {FORMAT!r}")
-    decisions: Any = content.get("decisions")
-    if not _are_decisions(decisions):
-        raise PatternError(f"{path} is no wisdom: its decisions are not [choice, effort, time]")
-    return {
-        section: {key: Decision(*words) for key, words in choices.items()}
-        for section, choices in decisions.items()
-    }
+    try:
+        return {
+            section: {key: _decision(*words) for key, words in choices.items()}
+            for section, choices in content["decisions"].items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PatternError(
+            f"{path} is no wisdom: its decisions are not [choice, effort, time]"
+        ) from error
 
 
 def write_decisions(path: Path, decisions: Decisions) -> None:
@@ -214,20 +216,10 @@ def write_decisions(path: Path, decisions: Decisions) -> None:
     replace_file(path, {"format": FORMAT, "decisions": decisions})
 
 
-def _are_decisions(decisions: Any) -> bool:
-    return isinstance(decisions, dict) and all(
-        isinstance(section, dict) and all(_is_decision(words) for words in section.values())
-        for section in decisions.values()
-    )
-
-
-def _is_decision(words: Any) -> bool:
-    return (
-        isinstance(words, list)
-        and len(words) == len(Decision._fields)
-        and all(isinstance(word, str) for word in words[:2])
-        and isinstance(words[2], int | float)
-    )
+def _decision(choice: Any, effort: Any, seconds: Any) -> Decision:
+    if not isinstance(choice, str) or not isinstance(effort, str):
+        raise TypeError(f"{choice!r} or {effort!r} is no text")
+    return Decision(choice, effort, float(seconds))
 
 
 def _is_fresh(decision: Decision) -> bool:

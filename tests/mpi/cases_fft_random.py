@@ -7,9 +7,10 @@ import tracemalloc
 
 import numpy as np
 from cases import parameters, ranks
-from cases_fft_kinds import block, blocks, close, random, transformed
+from cases_fft_kinds import blocks, transformed
 from cases_random import examine
 from exchange_data import names
+from fft_data import block, close, whole
 from hypothesis import strategies as st
 
 from onesided.pencilfft import PFFT, newDistArray
@@ -72,7 +73,7 @@ def case_random_plans(comm, seed, options):
     def body(example):
         words, layout, way = example
         batch, char, norm = words["batch"], words["dtype"], words["norm"] or "forward"
-        values = random(batch + words["shape"], char, seed)
+        values = whole(batch + words["shape"], char, seed)
         skipped = len(batch)
         order = [axis % len(words["shape"]) + skipped for axis in words["axes"]]
         kinds = {axis + skipped: kind for axis, kind in words["kinds"].items()}
@@ -116,7 +117,7 @@ def case_every_way_of_blocks(comm, way, nbytes, char, padding, seed):
     """The same numbers, whether transforms are made in the source, in scratch or in the target."""
     shape = (6, 9, 16)
     with PFFT(comm, shape, dtype=char, padding=padding, effort="estimate", method="p2p") as usual:
-        values = random(usual.global_shape(False), char, seed)
+        values = whole(usual.global_shape(False), char, seed)
         expected = usual.forward(block(usual, values, False))
         physical = usual.backward(expected)
     options = {"dtype": char, "padding": padding, "effort": "estimate", "order": "plan"}

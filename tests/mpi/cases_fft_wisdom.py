@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from contextlib import contextmanager
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -36,35 +37,14 @@ def wisdom_file(comm):
         comm.Barrier()
 
 
-@contextmanager
-def no_measuring():
-    """An error where candidates are measured."""
-    fastest = planner.fastest
-
-    def refuse(comm, choices, make, size):
-        if len(choices) > 1:
-            raise AssertionError(f"measured: {choices}")
-        return choices[0]
-
-    planner.fastest = refuse
-    try:
-        yield
-    finally:
-        planner.fastest = fastest
+def unused(place, name):
+    """An error where it is called."""
+    return mock.patch.object(place, name, side_effect=AssertionError(f"{name} was called"))
 
 
-@contextmanager
-def patched(place, name, value):
-    kept = getattr(place, name)
-    setattr(place, name, value)
-    try:
-        yield kept
-    finally:
-        setattr(place, name, kept)
-
-
-def refuse(*arguments, **words):
-    raise AssertionError("measured")
+def watched(place, name):
+    """What it is called with."""
+    return mock.patch.object(place, name, wraps=getattr(place, name))
 
 
 def works(comm, plan):
@@ -88,7 +68,7 @@ def case_a_plan_is_measured_once(comm):
         with open(path) as file:
             kept = json.load(file)["decisions"]
         assert any("PFFT(" in key for section in kept.values() for key in section)
-        with no_measuring(), plan_of(comm, path) as second:
+        with unused(planner, "seconds_of"), plan_of(comm, path) as second:
             assert second.choice == choice
             works(comm, second)
         choices = comm.allgather(choice)
@@ -100,21 +80,9 @@ def case_other_arguments_are_measured_anew(comm):
         with plan_of(comm, path):
             pass
         comm.Barrier()
-        measured = []
-        fastest = planner.fastest
-
-        def count(comm, choices, make, size):
-            measured.append(len(choices))
-            return fastest(comm, choices, make, size)
-
-        planner.fastest = count
-        try:
-            with plan_of(comm, path, dtype=np.float32) as other:
-                works_in_single_precision = other.dtype(False) == np.float32
-        finally:
-            planner.fastest = fastest
-        assert measured
-        assert works_in_single_precision
+        with watched(planner, "fastest") as fastest, plan_of(comm, path, dtype="f") as other:
+            assert other.dtype(False) == np.float32
+        assert fastest.called
 
 
 @parameters(text=["", "[]", "{}", "no json", *GRIDS])
@@ -139,14 +107,6 @@ def case_what_makes_no_sense_is_measured_anew(comm, text):
             works(comm, plan)
 
 
-def case_without_wisdom_nothing_is_kept(comm):
-    with wisdom_file(comm) as path:
-        with PFFT(comm, SHAPE, grid="auto", wisdom=False):
-            pass
-        comm.Barrier()
-        assert not os.path.exists(path)
-
-
 def case_ranks_with_different_wisdom_agree(comm):
     """Rank 0's counts: the others know another answer, or none."""
     with wisdom_file(comm) as path:
@@ -154,7 +114,7 @@ def case_ranks_with_different_wisdom_agree(comm):
             choice = first.choice
         comm.Barrier()
         own = path if comm.rank == 0 else f"{path}.{comm.rank}"
-        with no_measuring(), plan_of(comm, own) as plan:
+        with unused(planner, "seconds_of"), plan_of(comm, own) as plan:
             assert plan.choice == choice
             works(comm, plan)
 
@@ -165,7 +125,7 @@ def case_what_works_no_more_is_looked_for_anew(comm, effort):
         with plan_of(comm, path) as first:
             choice = first.choice
         comm.Barrier()
-        made = []
+        made, kept = [], planner.Planner.make
 
         def make(self, wanted):
             made.append(wanted)
@@ -173,7 +133,7 @@ def case_what_works_no_more_is_looked_for_anew(comm, effort):
                 raise UnsupportedError("not on this machine")
             return kept(self, wanted)
 
-        with patched(planner.Planner, "make", make) as kept:
+        with mock.patch.object(planner.Planner, "make", make):
             with plan_of(comm, path, effort=effort) as second:
                 works(comm, second)
         assert made[0] == choice
@@ -188,16 +148,9 @@ def case_only_what_was_measured_counts_as_measured(comm, grid):
             for _ in range(9):
                 works(comm, first)
         comm.Barrier()
-        tried = []
-
-        def seconds_of(*arguments):
-            tried.append(1)
-            return kept(*arguments)
-
-        with patched(planner, "seconds_of", seconds_of) as kept:
-            with plan_of(comm, path, grid=grid):
-                pass
-        assert tried or comm.size == 1
+        with watched(planner, "seconds_of") as tried, plan_of(comm, path, grid=grid):
+            pass
+        assert tried.called or comm.size == 1
 
 
 @parameters(where=["memory", "kernel"])
@@ -216,7 +169,10 @@ def case_an_error_of_one_rank_in_a_measurement_is_that_of_all(comm, where):
         error = wait(flight)
         return MemoryError("no room for this") if where == "kernel" and last else error
 
-    with patched(planner, "array_in", fails), patched(legs.Flight, "wait", failed):
+    with (
+        mock.patch.object(planner, "array_in", fails),
+        mock.patch.object(legs.Flight, "wait", failed),
+    ):
         words = same_error(
             comm, lambda: PFFT(comm, SHAPE, grid="auto", effort="measure", wisdom=False),
             MemoryError,
@@ -229,9 +185,9 @@ def case_an_error_of_one_rank_in_a_measurement_is_that_of_all(comm, where):
 def case_an_estimate_measures_nothing(comm):
     with (
         wisdom_file(comm) as path,
-        patched(planner, "seconds_of", refuse),
-        patched(selection, "measure", refuse),
-        patched(Race, "run", refuse),
+        unused(planner, "seconds_of"),
+        unused(selection, "measure"),
+        unused(Race, "run"),
         PFFT(comm, SHAPE, grid="auto", effort="estimate", wisdom=Wisdom(path)) as plan,
     ):
         for _ in range(9):
@@ -248,9 +204,9 @@ def case_a_plan_stays_as_it_was_made(comm, effort):
         engine = plan._execution.engine
         first = plan.forward(u, u_hat).copy(), plan.backward(u_hat).copy()
         with (
-            patched(planner, "seconds_of", refuse),
-            patched(selection, "measure", refuse),
-            patched(planner.Planner, "make", refuse),
+            unused(planner, "seconds_of"),
+            unused(selection, "measure"),
+            unused(planner.Planner, "make"),
         ):
             for _ in range(40):
                 np.testing.assert_array_equal(plan.forward(u, u_hat), first[0])
@@ -260,22 +216,18 @@ def case_a_plan_stays_as_it_was_made(comm, effort):
 
 def case_the_default_measures_kernels_only_and_the_next_plan_knows_them(comm):
     with wisdom_file(comm) as path:
-        with patched(planner, "seconds_of", refuse), plan_of(comm, path, effort="brief") as plan:
+        with unused(planner, "seconds_of"), plan_of(comm, path, effort="brief") as plan:
             choice = plan.choice
         comm.Barrier()
         for _ in range(9):  # in a few plans there is time for all kernels
-            measured = []
-
-            def measure(*arguments, measured=measured):
-                measured.append(1)
-                return kept(*arguments)
-
-            with patched(selection, "measure", measure) as kept:
-                with plan_of(comm, path, effort="brief") as again:
-                    assert again.choice == choice
-                    works(comm, again)
+            with (
+                watched(selection, "measure") as measure,
+                plan_of(comm, path, effort="brief") as again,
+            ):
+                assert again.choice == choice
+                works(comm, again)
             comm.Barrier()
-            if not comm.allreduce(len(measured)):
+            if not comm.allreduce(measure.call_count):
                 break
         else:
             raise AssertionError("it never knows")
@@ -283,18 +235,16 @@ def case_the_default_measures_kernels_only_and_the_next_plan_knows_them(comm):
 
 @parameters(what=["Pass", "prepare"])
 def case_a_failure_on_one_rank_is_every_ranks(comm, what):
+    place = legs if what == "Pass" else legs.Leg
+    kept = getattr(place, what)
+
     def fail(*arguments, **words):
         if comm.rank == comm.size - 1:
             raise MemoryError("no more")
         return kept(*arguments, **words)
 
-    place = legs if what == "Pass" else legs.Leg
-    with patched(place, what, fail) as kept:
-        try:
-            PFFT(comm, SHAPE, effort="estimate")
-        except MemoryError as error:
-            assert "no more" in str(error)
-        else:
-            raise AssertionError("it was made")
+    with mock.patch.object(place, what, fail):
+        text = same_error(comm, lambda: PFFT(comm, SHAPE, effort="estimate"), MemoryError)
+    assert "no more" in text
     with PFFT(comm, SHAPE, effort="estimate") as plan:
         works(comm, plan)

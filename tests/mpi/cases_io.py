@@ -8,7 +8,17 @@ import time
 import h5py
 import numpy as np
 from cases import need, parameters, ranks, skip
-from io_data import Blocks, files_in, read, same_error, shared_folder, values, write
+from io_data import (
+    Blocks,
+    check_read,
+    files_in,
+    files_of,
+    read,
+    same_error,
+    shared_folder,
+    values,
+    write,
+)
 from mpi4py import MPI
 
 from onesided.collectives import PatternError
@@ -18,7 +28,6 @@ from onesided.pencilfft.io import nodefiles
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileError
 from onesided.pencilfft.io.hdf5 import HDF5File
-from onesided.pencilfft.io.store import Store
 
 KINDS = ["f4", "f8", "c8", "c16", "i4", ">f8"]
 
@@ -30,9 +39,7 @@ def case_ranks_with_nothing(comm, shape):
         block = Blocks.part_of(comm, whole, axis=0)
         write(block, HDF5File(folder / "u.h5", ranks_per_node=1), "u", 3)
         assert len(files_in(folder)) == 1 + comm.allreduce(int(block.size > 0))
-        found = Blocks.new(comm, shape, "c16", axis=len(shape) - 1)
-        read(found, folder / "u.h5", "u", 3)
-        assert found.is_part_of(whole)
+        check_read(comm, folder / "u.h5", "u", 3, whole)
 
 
 @parameters(ranks_per_node=[None, 2], rows=[1, nodefiles.ROW_BYTES])
@@ -54,12 +61,8 @@ def case_one_file_for_a_node_and_step(comm, ranks_per_node, rows):
             parts = len(main["u/3D/1"].virtual_sources())
             assert parts == (nodes if rows == 1 else comm.size)
         for axis in range(2):
-            found = Blocks.new(comm, (7, 5, 6), "c16", axis=axis)
-            file.read(found, "u", 1)
-            assert found.is_part_of(wholes[0])
-            found = Blocks.new(comm, (9, 4), "f4", (2,), axis=axis)
-            file.read(found, "v", 0)
-            assert found.is_part_of(wholes[1])
+            check_read(comm, file, "u", 1, wholes[0], axis=axis)
+            check_read(comm, file, "v", 0, wholes[1], 1, axis)
 
 
 @ranks(at_least=2)
@@ -73,9 +76,7 @@ def case_any_communicator(comm):
         HDF5File(folder / f"{mine}.h5").write(0, {"u": [block]})
         comm.Barrier()
         for number, whole in enumerate(wholes):
-            found = Blocks.new(comm, (6, 5, 4), axis=0)
-            HDF5File(folder / f"{number}.h5").read(found, "u")
-            assert found.is_part_of(whole)
+            check_read(comm, folder / f"{number}.h5", "u", 0, whole, axis=0)
     half.Free()
 
 
@@ -102,9 +103,7 @@ def case_global_slices(comm, index, components):
         write(block, file, "u", 2)
         file.write(2, {"u": [block, (block, chosen), (block, chosen)]})  # once more is no matter
         for step in range(3):
-            found = Blocks.new(comm, part.shape[len(components) :], float, components)
-            file.read(found, "u", step, chosen)
-            assert found.is_part_of(part)
+            check_read(comm, file, "u", step, part, len(components), chosen=chosen)
         assert file.steps("u") == [0, 2]
 
 
@@ -149,9 +148,7 @@ def case_open_to_change(comm, plain):
         file.open("r")
         assert list(file.f["extra/numbers"]) == [0, 1, 2]
         assert file.f["U/3D"].attrs["t"] == 0.5
-        with Store(folder / "u.h5").open() as opened:
-            left = Store(folder / "u.h5").sources(opened)
-        assert set(files()) == {"u.h5"} | {f"u.h5.parts/{name}" for name in left}
+        assert files() == files_of(folder / "u.h5")
         comm.Barrier()
         file.open("w")
         assert not list(file.f)
@@ -165,15 +162,13 @@ def case_read_waits_for_a_rank_that_changes_the_file(comm):
     with shared_folder(comm) as folder:
         block = Blocks.part_of(comm, whole)
         HDF5File(folder / "u.h5").write(0, {"u": [block]})
-        found = Blocks.new(comm, whole.shape)
         if comm.rank == 0:
             with h5py.File(folder / "u.h5", "r+"):
                 comm.Barrier()
                 time.sleep(0.2)
         else:
             comm.Barrier()
-        HDF5File(folder / "u.h5").read(found, "u")
-        assert found.is_part_of(whole)
+        check_read(comm, folder / "u.h5", "u", 0, whole)
 
 
 def case_layout_of_mpi4py_fft(comm):
@@ -228,9 +223,7 @@ def case_attributes_and_steps(comm):
         found = file.attributes("u", 10)
         assert (found["time"], found["note"], list(found["c"])) == (2.5, "é", [1, 2])
         for step in (0, 9, 10):
-            block = Blocks.new(comm, (4, 5), axis=0)
-            file.read(block, "u", step)
-            assert block.is_part_of(whole + step)
+            check_read(comm, file, "u", step, whole + step, axis=0)
 
 
 @parameters(source=["f4", "i4", "f8", "c8"], target=["f4", "f8", "c8", "c16"])
@@ -259,21 +252,16 @@ def case_replaced_steps_leave_nothing(comm):
             sizes.append(len(files_in(folder)))
         comm.Barrier()
         assert len(set(sizes)) == 1
-        found = Blocks.new(comm, (4, 5), axis=0)
-        file.read(found, "u")
-        assert found.is_part_of(whole)
-        file.read(found, "v")
-        assert found.is_part_of(values((4, 5), "f8", 1))
+        check_read(comm, file, "u", 0, whole, axis=0)
+        check_read(comm, file, "v", 0, values((4, 5), "f8", 1), axis=0)
         anew = HDF5File(folder / "u.h5", mode="w")
-        file.read(found, "v")  # still there, until the first write
+        check_read(comm, file, "u", 0, whole)  # still there, until the first write
         anew.write(5, {"w": [first]})
         anew.write(6, {"w": [first]})
         assert anew.steps("w") == [5, 6]
-        store = Store(folder / "u.h5")
-        with store.open() as opened:
+        with h5py.File(folder / "u.h5") as opened:
             assert set(opened) == {"w"}
-            names = {f"u.h5.parts/{name}" for name in store.sources(opened)}
-        assert set(files_in(folder)) == {"u.h5"} | names
+        assert files_in(folder) == files_of(folder / "u.h5")
 
 
 def case_a_moved_folder_and_one_plain_file(comm):
@@ -293,9 +281,7 @@ def case_a_moved_folder_and_one_plain_file(comm):
         for step in range(3):
             file = HDF5File(path)
             for there in range(step + 1):
-                found = Blocks.new(comm, (3, 4, 5), "c16", axis=0)
-                file.read(found, "u", there)
-                assert found.is_part_of(whole)
+                check_read(comm, file, "u", there, whole, axis=0)
             if comm.rank == 0:
                 consolidate(path)
                 consolidate(path)  # a plain file stays as it is
@@ -321,9 +307,7 @@ def case_a_plain_file_of_others_is_continued(comm):
         for step in range(1, 4):
             HDF5File(folder / "u.h5").write(step, {"u": [Blocks.part_of(comm, whole * step)]})
             for there in range(step + 1):
-                found = Blocks.new(comm, whole.shape, axis=0)
-                read(found, folder / "u.h5", "u", there)
-                assert found.is_part_of(whole * max(1, there))
+                check_read(comm, folder / "u.h5", "u", there, whole * max(1, there), axis=0)
         assert (folder / "u.h5").stat().st_size < whole.nbytes
         with h5py.File(folder / "u.h5") as file:
             assert list(file["u/domain/x0"]) == [0.0, 1.0]
@@ -383,16 +367,10 @@ def case_random(comm, turn, seed):
             fields = {f"u{step}": [block, (block, chosen)], f"v{step}": [block]}
             file.write(step, fields)
             for name in fields:
-                found = Blocks.new(comm, shape, whole.dtype, components, axes[1])
-                file.read(found, name, step)
-                assert found.is_part_of(whole)
+                check_read(comm, file, name, step, whole, rank, axes[1])
                 part = whole[(slice(None),) * rank + tuple(chosen)]
-                found = Blocks.new(comm, part.shape[rank:], whole.dtype, components)
-                file.read(found, name, step, chosen)
-                assert found.is_part_of(part)
-                alone = Blocks.new(MPI.COMM_SELF, shape, whole.dtype, components)
-                HDF5File(folder / "u.h5", mode="r").read(alone, name, step)
-                assert alone.is_part_of(whole)
+                check_read(comm, file, name, step, part, rank, chosen=chosen)
+                check_read(MPI.COMM_SELF, folder / "u.h5", name, step, whole, rank)
 
 
 # NetCDF
@@ -409,9 +387,7 @@ def case_netcdf_round_trip(comm, dtype, kind):
             NCFile(folder / "u.nc").write(step, {"u": [block]})
         for number, whole in enumerate((wholes[0], wholes[2])):
             for axis in range(len(shape)):
-                found = Blocks.new(comm, shape, dtype, components, axis)
-                read(found, folder / "u.nc", "u", number)
-                assert found.is_part_of(whole)
+                check_read(comm, folder / "u.nc", "u", number, whole, len(components), axis)
 
 
 def case_netcdf_as_mpi4py_fft_lays_it_out(comm):
@@ -463,24 +439,21 @@ def case_files_of_numpy(comm, shape, dtype, rank):
             assert np.load(folder / "u.npy").tobytes() == whole.tobytes()
             assert files_in(folder) == ["u.npy"]
             comm.Barrier()
-            found = Blocks.new(comm, shape, dtype, components, axis - 1)
-            read(found, folder / "u.npy")
-            assert found.is_part_of(whole)
+            check_read(comm, folder / "u.npy", "", 0, whole, rank, axis - 1)
         comm.Barrier()
         if comm.rank == 0:
             np.save(folder / "f.npy", np.asfortranarray(whole))
         comm.Barrier()
-        read(found, folder / "f.npy")
-        assert found.is_part_of(whole)
+        check_read(comm, folder / "f.npy", "", 0, whole, rank)
         other = Blocks.new(comm, (*shape, 2), dtype, components)
         assert "has shape" in same_error(comm, lambda: read(other, folder / "u.npy"), PatternError)
         short = Blocks.new(comm, shape, bool, components)
         assert "cannot" in same_error(comm, lambda: read(short, folder / "u.npy"), PatternError)
-        assert "gone" in same_error(comm, lambda: read(found, folder / "gone.npy"), FileError)
+        assert "gone" in same_error(comm, lambda: read(block, folder / "gone.npy"), FileError)
         if comm.rank == 0:
             (folder / "empty.npy").touch()
         comm.Barrier()
-        assert "empty" in same_error(comm, lambda: read(found, folder / "empty.npy"), FileError)
+        assert "empty" in same_error(comm, lambda: read(block, folder / "empty.npy"), FileError)
         chosen = [0] * len(shape)
         assert "global slice" in same_error(
             comm, lambda: write(block, folder / "u.npy", "u", 0, chosen), PatternError

@@ -12,6 +12,7 @@ import numpy as np
 
 from onesided.pencilfft import DistArray
 from onesided.pencilfft.decomposition import balanced, block
+from onesided.pencilfft.io.store import Store
 
 #: As methods of a DistArray, of whatever knows what a file needs.
 read, write = DistArray.read, DistArray.write
@@ -98,9 +99,26 @@ def shared_folder(comm):
             shutil.rmtree(path)
 
 
+def check_read(comm, file, name, step, whole, rank=0, axis=-1, chosen=None):
+    """Collective. A file has this array, of so many axes of components, to the last bit."""
+    found = Blocks.new(comm, whole.shape[rank:], whole.dtype, whole.shape[:rank], axis)
+    if chosen is None:
+        read(found, file, name, step)
+    else:
+        file.read(found, name, step, chosen)
+    assert found.is_part_of(whole)
+
+
 def files_in(folder):
     """The names of all files below a folder."""
     return sorted(str(p.relative_to(folder)) for p in Path(folder).rglob("*") if p.is_file())
+
+
+def files_of(path):
+    """The names of a main file and of all that it refers to, as the folder above has them."""
+    store, name = Store(path), os.path.basename(path)
+    with store.open() as opened:
+        return sorted([name, *(f"{name}.parts/{part}" for part in store.sources(opened))])
 
 
 def same_error(comm, call, kind):
