@@ -99,6 +99,8 @@ def environment(
             "OMPI_MCA_osc": "^ucx",
             "PRTE_MCA_prte_tmpdir_base": folder,
         }
+    else:  # ranks that wait leave their core to those that share it
+        env |= {"MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
     return env | dict(extra)
 
 
@@ -150,7 +152,7 @@ class Job:
                 stderr=err,
                 env=environment(settings, self._temporary.name, base),
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
     def prepare(self) -> None:
@@ -216,7 +218,8 @@ def _tail(path: Path, start: int) -> str:
     return "\n".join(line for line in text.splitlines() if not HARMLESS.search(line))[-TAIL:]
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """In a new process: end when the one that started it does."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 
 

@@ -18,6 +18,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import mpi_harness
 import numpy as np
@@ -42,14 +43,19 @@ WORDS = 96.0
 MEMORY, NOISE = 4096.0, 65536.0
 
 
+def said(mark: str, program: Path, ranks: int, *words: str, **how: Any) -> dict:
+    """What a program prints as one line of JSON behind a mark."""
+    outcome = mpi_harness.run(program, ranks, *words, **how)
+    lines = [text for text in outcome.stdout.splitlines() if text.startswith(mark)]
+    if outcome.kind != "pass" or len(lines) != 1:
+        raise RuntimeError(outcome.report())
+    return json.loads(lines[0].removeprefix(mark))
+
+
 @functools.cache
 def counted(part: str, ranks: int, timeout: float = 600.0, env: tuple = ()) -> dict:
     """By call, the most that a rank has used."""
-    outcome = mpi_harness.run(PROGRAM, ranks, part, timeout=timeout, env=dict(env))
-    lines = [text for text in outcome.stdout.splitlines() if text.startswith("@scale ")]
-    if outcome.kind != "pass" or len(lines) != 1:
-        raise RuntimeError(outcome.report())
-    return json.loads(lines[0].removeprefix("@scale "))["calls"]
+    return said("@scale ", PROGRAM, ranks, part, timeout=timeout, env=dict(env))["calls"]
 
 
 def too_much(name: str, few: dict, many: dict, ranks: int) -> list[str]:
@@ -115,13 +121,8 @@ def setup_times(ranks: list[int], timeout: float = 180.0) -> str:
     """Markdown: medians of what setting up takes, in ms, and how often that of the first ranks."""
     lines = ["| set-up, ms | " + " | ".join(f"P = {count}" for count in ranks) + " | times |",
              "|" + " --- |" * (2 + len(ranks))]  # fmt: skip
-    found = []
-    for count in ranks:
-        outcome = mpi_harness.run(SETUP, count, timeout=timeout, env={"ONESIDED_TUNING": "off"})
-        text = [line for line in outcome.stdout.splitlines() if line.startswith("@setup ")]
-        if outcome.kind != "pass" or len(text) != 1:
-            raise RuntimeError(outcome.report())
-        found.append(json.loads(text[0].removeprefix("@setup "))["seconds"])
+    env = {"ONESIDED_TUNING": "off"}
+    found = [said("@setup ", SETUP, count, timeout=timeout, env=env)["seconds"] for count in ranks]
     for name in found[0]:
         three = [np.quantile(each[name], (0.25, 0.5, 0.75)) for each in found]
         cells = [f"{1e3 * half:.3g} ({1e3 * low:.3g} to {1e3 * high:.3g})"
@@ -135,11 +136,7 @@ def over_bound(ranks: list[int], turns: int = 200, timeout: float = 180.0) -> st
     """Markdown: medians of rounds over their bound, by the number of ranks and bytes of a block."""
     lines = []
     for count in ranks:
-        outcome = mpi_harness.run(BOUND, count, str(turns), timeout=timeout)
-        text = [line for line in outcome.stdout.splitlines() if line.startswith("@bound ")]
-        if outcome.kind != "pass" or len(text) != 1:
-            raise RuntimeError(outcome.report())
-        rows = json.loads(text[0].removeprefix("@bound "))["rows"]
+        rows = said("@bound ", BOUND, count, str(turns), timeout=timeout)["rows"]
         names = list(rows[0]["rounds"])
         if not lines:
             lines = ["| ranks | bytes | bound, us | " + " | ".join(f"`{n}`" for n in names) + " |",
@@ -173,8 +170,8 @@ def main(arguments: list[str] | None = None) -> int:
     text = table(options.ranks, by_ranks)
     if options.output is None:
         print(text)
-        return 0
-    options.output.write_text(text + "\n")
+    else:
+        options.output.write_text(text + "\n")
     return 0
 
 

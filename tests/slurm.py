@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import cluster
+import mpi_harness
 
 PLUGINS = "auth_none.so", "cred_none.so", "proctrack_linuxproc.so"
 PATIENCE = 30.0
@@ -108,7 +109,7 @@ class Slurm:
         with open(self.folder / "daemons.log", "ab") as log:
             self._processes.append(subprocess.Popen(
                 words, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=_die_with_parent))  # fmt: skip
+                start_new_session=True, preexec_fn=mpi_harness.die_with_parent))  # fmt: skip
 
     def _wait(self) -> None:
         """Until all nodes are idle."""
@@ -154,12 +155,6 @@ class Slurm:
                 process.kill()
                 process.wait()
         self._temporary.cleanup()
-
-
-def _die_with_parent() -> None:
-    import ctypes
-
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 
 
 def main() -> int:

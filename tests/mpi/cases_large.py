@@ -28,7 +28,7 @@ def fill(data):
 def check(data):
     assert data[-1] == 77
     assert np.array_equal(data[::4096], np.arange(len(data[::4096])) % 251)
-    assert data[2**30 + 1] == 0
+    assert data[2**30 + 1] == data[2**31 + 1] == 0
 
 
 @ranks(at_least=2)

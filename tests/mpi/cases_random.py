@@ -28,8 +28,8 @@ def examine(comm, strategy, body, examples):
         problem = None
         try:
             seen.append(body(example))
-        except AssertionError as error:
-            problem = str(error)
+        except Exception as error:  # or the others would wait for this rank, which tries again
+            problem = f"{type(error).__name__}: {error}"
         problems = comm.allgather(problem)
         assert not any(problems), problems
 
