@@ -221,6 +221,7 @@ def test_an_error_of_the_library_is_one_sentence(stub):
 @pytest.mark.parametrize(("name", "words", "ranks"), RUNS, ids=[name for name, _, _ in RUNS])
 def test_results_fit_the_schema_and_pictures_are_drawn(name, words, ranks, tmp_path, monkeypatch):
     monkeypatch.setenv("ONESIDED_TUNING", str(tmp_path / "tuning.json"))
+    monkeypatch.delenv("ONESIDED_MATRICES", raising=False)
     path, picture = tmp_path / "out.json", tmp_path / "out.png"
     more = [*words.split(), "--json", str(path)]
     taken = {action.dest for action in options_of(name)}

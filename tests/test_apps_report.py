@@ -132,7 +132,7 @@ def test_a_picture_replaces_its_own_images_alone(tmp_path):
     content = json.loads(path.read_text())
     draw(str(tmp_path / "x.png"), content)
     assert {each.name for each in tmp_path.glob("x*") if not each.stat().st_size} == set(others)
-    with pytest.raises(CommandError, match="nothing was measured"):
+    with pytest.raises(CommandError, match="no figure is made"):
         draw(str(tmp_path / "x.png"), content | {"rows": []})
     assert len(list(tmp_path.glob("x*.png"))) > len(others)
 

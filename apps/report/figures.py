@@ -320,7 +320,7 @@ MARKS = "os^Dv<>P*X"
 def save(path: str, plots: Sequence[Plot]) -> None:
     """Local. One image, or several with numbers in their names; those of a run before go."""
     if not plots:
-        raise CommandError(f"{path}: nothing was measured that could be drawn")
+        raise CommandError(f"{path}: no figure is made of this: nothing is timed, or too much")
     file = Path(path)
     numbered = re.compile(rf"{re.escape(file.stem)}-[1-9][0-9]?{re.escape(file.suffix)}")
     for old in [each for each in file.parent.iterdir() if numbered.fullmatch(each.name)]:
