@@ -86,7 +86,7 @@ def interrupted_end(method):
     keep.append(Alltoallv_init(COMM, send, None, method=method))
     rounds(keep[-1], send)
     if COMM.rank == 0:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
         timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
         timer.daemon = True
         timer.start()
