@@ -121,12 +121,15 @@ class Planner:
 
     def _served(self, text: str | None, sizes: tuple[int, ...] | None) -> Choice | None:
         """The choice that was written, if it is one for these ranks, axes and this grid."""
-        choice = _read(text)
-        if choice is None:
+        try:
+            words = json.loads(text or "")
+            grid, blocking = tuple(map(int, words["grid"])), Blocking(**words["blocking"])
+            choice = Choice(grid, str(words["method"]), blocking)
+            known = choice.method in methods() and blocking.nbytes > 0
+        except (ValueError, TypeError, KeyError):
             return None
-        grid = choice.grid
         fits = math.prod(grid) == self._comm.size and len(grid) == len(self._settings.shape)
-        return choice if fits and sizes in (None, grid) else None
+        return choice if known and fits and sizes in (None, grid) else None
 
     def _words(self, sizes: tuple[int, ...] | None) -> str:
         """What a decision holds for, beside lengths, processor and kernels: the call, the MPI, the
@@ -147,7 +150,12 @@ class Planner:
             return [overruled()[EXCHANGE]]
         far = not Context.of(self._comm).node(self._hints.ranks_per_node).alone
         usual = usual_order(far, True, 0)
-        names = candidate_methods(self._hints, far)
+        names = [
+            method.name
+            for method in methods().values()
+            if method.candidate and (method.any_order or self._hints.strict)
+            and (far or method.name != FAR_ONLY)
+        ]
         return sorted(names, key=lambda n: usual.index(n) if n in usual else len(usual))
 
     def _usual(
@@ -180,7 +188,7 @@ class Planner:
         choices = [Choice(grid, name, usual) for grid in grids for name in self._names()]
         best = fastest(comm, choices, self.make, self._nbytes)
         for candidates in (candidate_ways, candidate_sizes):
-            ways = [way for way in candidates(best.blocking, self._nbytes) if way != best.blocking]
+            ways = candidates(best.blocking, self._nbytes)
             others = [replace(best, blocking=way) for way in ways]
             best = fastest(comm, [best, *others], self.make, self._nbytes)
         return best
@@ -189,30 +197,15 @@ class Planner:
         """Collective. What carries out the plan, on the given communicators or those of the grid,
         which plans share."""
         settings = self._settings
+        words = settings, self._selection, choice.method, self._info, choice.blocking
         if len(settings.shape) == 1:
-            return LineEngine(
-                self._comm, settings, self._selection, choice.method, self._info, choice.blocking
-            )
+            return LineEngine(self._comm, *words)
         comms = self._given
         if comms is None:
             comms = Commons.of(self._comm).once(
                 ("grid", choice.grid), lambda: Subcomm(self._comm, choice.grid, reorder=False)
             )
-        return PencilEngine(
-            self._comm, comms, settings, self._selection, choice.method, self._info,
-            choice.blocking,
-        )  # fmt: skip
-
-
-def _read(text: str | None) -> Choice | None:
-    """The choice that was written; None where the text is none."""
-    try:
-        words = json.loads(text or "")
-        blocking = Blocking(**words["blocking"])
-        choice = Choice(tuple(map(int, words["grid"])), str(words["method"]), blocking)
-        return choice if choice.method in methods() and blocking.nbytes > 0 else None
-    except (ValueError, TypeError, KeyError):
-        return None
+        return PencilEngine(self._comm, comms, *words)
 
 
 def _require_line(settings: Settings) -> None:
@@ -223,19 +216,6 @@ def _require_line(settings: Settings) -> None:
             "one-dimensional arrays are transformed c2c or r2c, to the natural order, without "
             f"padding, not {settings.describe()}"
         )
-
-
-def candidate_methods(hints: Hints, far: bool) -> list[str]:
-    """Local. The methods among which "auto" chooses, see :func:`onesided.collectives.methods`.
-
-    ``far``: there are several nodes.
-    """
-    return [
-        method.name
-        for method in methods().values()
-        if method.candidate and (method.any_order or hints.strict)
-        and (far or method.name != FAR_ONLY)
-    ]
 
 
 def candidate_grids(size: int, shape: Sequence[int], whole: Iterable[int]) -> list[tuple[int, ...]]:
@@ -262,21 +242,20 @@ def candidate_grids(size: int, shape: Sequence[int], whole: Iterable[int]) -> li
 
 
 def candidate_ways(best: Blocking, size: int) -> list[Blocking]:
-    """Local. Where passes over ``size`` bytes of local data may do their work."""
+    """Local. Where else passes over ``size`` bytes of local data may do their work."""
     if size < SMALL:
-        return [best]
+        return []
     both = (False, True)
     ways = [replace(best, in_source=a, in_target=b) for a in both for b in both]
     ways += [replace(way, straight=True) for way in ways if not way.in_source]
-    return sorted(ways, key=lambda way: way != best)
+    return [way for way in ways if way != best]
 
 
 def candidate_sizes(best: Blocking, size: int) -> list[Blocking]:
-    """Local. How large blocks of ``size`` bytes of local data may be."""
+    """Local. How large blocks of ``size`` bytes of local data may be else."""
     if size < LEAST_BYTES:
-        return [best]
-    others = [nbytes for nbytes in BLOCK_BYTES if nbytes != best.nbytes]
-    return [best, *(replace(best, nbytes=nbytes) for nbytes in others)]
+        return []
+    return [replace(best, nbytes=nbytes) for nbytes in BLOCK_BYTES if nbytes != best.nbytes]
 
 
 def fastest(

@@ -62,14 +62,10 @@ class AxisTransform:
     @property
     def words(self) -> str:
         """What is computed, for people and as a name; short where backward undoes forward."""
-        words = [f"{kind}{'' if forward else ' inverse'}" for kind, forward in self.calls]
+        calls = self.forward, self.backward
+        words = [f"{kind}{'' if forward else ' inverse'}" for kind, forward in calls]
         usual = self.forward[1] and self.backward == inverse_of(self.forward)
         return words[0] if usual else " and ".join(words)
-
-    @property
-    def calls(self) -> tuple[Call, Call]:
-        """Of both directions."""
-        return self.forward, self.backward
 
     @staticmethod
     def family(kind: str) -> str:
@@ -88,11 +84,7 @@ class AxisTransform:
     @property
     def spectral(self) -> int:
         """Length of the spectrum, which holds no more modes than the unpadded points carry."""
-        return self.kept or self._carried
-
-    @property
-    def _carried(self) -> int:
-        return self.length // 2 + 1 if self.kind == "r2c" else self.length
+        return self.kept or (self.length // 2 + 1 if self.kind == "r2c" else self.length)
 
     @property
     def shares_highest(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -113,17 +114,13 @@ def _dimensions(task: Task) -> tuple[Any, Any]:
     strides = [
         [step // size for step in side.strides] for side, size in zip(sides, sizes, strict=True)
     ]
-    line, others = [], [(2, 1, 1)] if split else []
-    for axis, extent in enumerate(task.source.shape):
-        entry = (extent, strides[0][axis], strides[1][axis])
-        if axis == task.axis:
-            line.append((task.length, *entry[1:]))
-        else:
-            others.append(entry)
-    return _array(line), _array(others)
+    others = list(zip(task.source.shape, *strides, strict=True))
+    _, *steps = others.pop(task.axis)
+    parts = [(2, 1, 1)] if split else []
+    return _array([(task.length, *steps)]), _array([*parts, *others])
 
 
-def _array(entries: list[tuple[int, int, int]]) -> Any:
+def _array(entries: Sequence[tuple[int, ...]]) -> Any:
     return (_Dimension * len(entries))(*(_Dimension(*entry) for entry in entries))
 
 

@@ -61,9 +61,14 @@ def find_libraries() -> list[Path]:
     return []
 
 
+def _is_core(name: str) -> bool:
+    return name.startswith("libmkl_core.") and not name.endswith(".a")
+
+
 @cache
 def load_library() -> ctypes.CDLL:
-    """Local. The interface; raises :class:`ImportError` where MKL cannot be used.
+    """Local. The interface, with the types of its transforms told; raises :class:`ImportError`
+    where MKL cannot be used.
 
     MKL brings functions of FFTW's names that do less than FFTW's own. Its run-time library
     ``libmkl_rt`` shows them to the whole process, and FFTW's users that are loaded later call
@@ -75,29 +80,14 @@ def load_library() -> ctypes.CDLL:
     try:
         for path in layers[:-1]:
             ctypes.CDLL(str(path), mode=os.RTLD_LAZY | os.RTLD_GLOBAL)
-        return ctypes.CDLL(str(layers[-1]), mode=os.RTLD_LAZY | os.RTLD_LOCAL)
-    except OSError as error:
+        library = ctypes.CDLL(str(layers[-1]), mode=os.RTLD_LAZY | os.RTLD_LOCAL)
+        for name in ("CreateDescriptor_d_1d", "CreateDescriptor_s_1d", "SetValue",
+                     "CommitDescriptor", "FreeDescriptor"):  # fmt: skip
+            getattr(library, f"Dfti{name}").restype = ctypes.c_long
+        for compute in (library.DftiComputeForward, library.DftiComputeBackward):
+            compute.restype, compute.argtypes = ctypes.c_long, [ctypes.c_void_p] * 3
+    except (OSError, AttributeError) as error:
         raise ImportError(f"MKL in {layers[0].parent} cannot be used: {error}") from error
-
-
-def _is_core(name: str) -> bool:
-    return name.startswith("libmkl_core.") and not name.endswith(".a")
-
-
-@cache
-def load_transforms() -> ctypes.CDLL:
-    """Local. MKL with the types of its transforms told; ``ImportError`` where it is not usable."""
-    library = load_library()
-    try:
-        for name in ("DftiCreateDescriptor_d_1d", "DftiCreateDescriptor_s_1d"):
-            getattr(library, name).restype = ctypes.c_long
-        for name in ("DftiSetValue", "DftiCommitDescriptor", "DftiFreeDescriptor"):
-            getattr(library, name).restype = ctypes.c_long
-        for name in ("DftiComputeForward", "DftiComputeBackward"):
-            getattr(library, name).restype = ctypes.c_long
-            getattr(library, name).argtypes = [ctypes.c_void_p] * 3
-    except AttributeError as error:
-        raise ImportError(f"MKL cannot be used: {error}") from error
     return library
 
 
@@ -109,7 +99,7 @@ class Descriptor:
     """
 
     def __init__(self, single: bool, domain: int, length: int) -> None:
-        library = load_transforms()
+        library = load_library()
         create = library.DftiCreateDescriptor_s_1d if single else library.DftiCreateDescriptor_d_1d
         self.handle = ctypes.c_void_p()
         self.usable = not create(ctypes.byref(self.handle), domain, ctypes.c_long(length))
@@ -150,7 +140,7 @@ class MklKernel:
 
     def __init__(self) -> None:
         """Local. ImportError where MKL is not usable."""
-        load_transforms()
+        load_library()
 
     def plan(self, task: Task, effort: str) -> Run | None:
         sizes = [np.dtype(layout.char).itemsize for layout in (task.source, task.target)]
@@ -185,7 +175,7 @@ class MklRun:
     def __init__(
         self, descriptor: Descriptor, forward: bool, loops: list[tuple[int, int]]
     ) -> None:
-        library = load_transforms()
+        library = load_library()
         self._compute = library.DftiComputeForward if forward else library.DftiComputeBackward
         self._descriptor, self._loops = descriptor, loops
 

@@ -133,11 +133,6 @@ class Task:
         return self.kind in COMPLEX_KINDS
 
     @property
-    def same_form(self) -> bool:
-        """Local. Whether source and target have one shape and dtype, as in c2c."""
-        return self.kind not in ("r2c", "c2r")
-
-    @property
     def empty(self) -> bool:
         """Local. Whether there is nothing to do."""
         return 0 in self.source.shape or 0 in self.target.shape

@@ -59,7 +59,7 @@ def in_scratch(kernel: Kernel, task: Task, effort: str) -> Run | None:
     if scratch is None:
         return None
     form = Layout.of(scratch)
-    if not task.same_form:
+    if task.kind in ("r2c", "c2r"):  # source and target have different forms
         onward = kernel.plan(replace(task, source=form), effort)
         if onward is None:
             return None
