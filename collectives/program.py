@@ -282,13 +282,15 @@ class PythonRounds(Hooks):
         Local where the method's rounds may start in any order. Where they have one order on all
         ranks it may wait for other ranks, as a collective call does.
 
-        The send data must not be written to, and a receive array not read, until the round is
-        complete.
-
         Raises
         ------
         RequestError
             Where a round is active, has been broken, or the request has been freed.
+
+        Notes
+        -----
+        The send data must not be written to, and a receive array not read, until the round is
+        complete.
         """
         self.check_start()
         began = time.perf_counter() if _profiling else 0.0
@@ -311,9 +313,6 @@ class PythonRounds(Hooks):
     def Wait(self, status: MPI.Status | None = None) -> Any:
         """Complete the round that is active, as MPI_Wait does.
 
-        Returns when this rank has received all that the round brings it, and its send data may
-        be written to again; at once where no round is active.
-
         Parameters
         ----------
         status
@@ -329,6 +328,11 @@ class PythonRounds(Hooks):
         RequestError
             Where the round has been broken, a filled round is not ready, or the request has
             been freed.
+
+        Notes
+        -----
+        It returns when this rank has received all that the round brings it, and its send data
+        may be written to again; at once where no round is active.
         """
         if in_forked_child():
             self._refuse("waited for in a forked child, whose memory is its parent's")
@@ -356,9 +360,6 @@ class PythonRounds(Hooks):
     def Test(self, status: MPI.Status | None = None) -> bool:
         """Local. Go on with the active round, and tell whether it is complete, as MPI_Test does.
 
-        It waits for nobody: true means what :meth:`Wait` means, and where no round is active it
-        is true at once.
-
         Parameters
         ----------
         status
@@ -372,6 +373,11 @@ class PythonRounds(Hooks):
         ------
         RequestError
             Where the round has been broken, or the request has been freed.
+
+        Notes
+        -----
+        It waits for nobody: true means what :meth:`Wait` means, and where no round is active it
+        is true at once.
         """
         if in_forked_child():
             self._refuse("tested in a forked child, whose memory is its parent's")

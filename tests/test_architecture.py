@@ -203,7 +203,7 @@ def choices_of_a_method(path: Path) -> list[int]:
 
 def too_long(path: Path) -> bool:
     """Sections of docstrings do not count."""
-    heads = "Parameters|Returns|Raises|Examples|References"
+    heads = "Parameters|Returns|Raises|Notes|Examples|References"
     section = re.compile(rf"\n *({heads})\n *-+\n.*?(?=\n *\"\"\")", re.DOTALL)
     return len(section.sub("", path.read_text()).splitlines()) > FILE_LINES
 

@@ -1285,22 +1285,21 @@ static const char start_doc[] =
     "Local where the method's rounds may start in any order. Where they have one order on all\n"
     "ranks it may wait for other ranks, as a collective call does.\n"
     "\n"
-    "The send data must not be written to, and a receive array not read, until the round is\n"
-    "complete.\n"
-    "\n"
     "Raises\n"
     "------\n"
     "RequestError\n"
-    "    Where a round is active, has been broken, or the request has been freed.";
+    "    Where a round is active, has been broken, or the request has been freed.\n"
+    "\n"
+    "Notes\n"
+    "-----\n"
+    "The send data must not be written to, and a receive array not read, until the round is\n"
+    "complete.";
 
 static const char wait_doc[] =
     "Wait($self, /, status=None)\n"
     "--\n"
     "\n"
     "Complete the round that is active, as MPI_Wait does.\n"
-    "\n"
-    "Returns when this rank has received all that the round brings it, and its send data may\n"
-    "be written to again; at once where no round is active.\n"
     "\n"
     "Parameters\n"
     "----------\n"
@@ -1316,16 +1315,18 @@ static const char wait_doc[] =
     "------\n"
     "RequestError\n"
     "    Where the round has been broken, a filled round is not ready, or the request has\n"
-    "    been freed.";
+    "    been freed.\n"
+    "\n"
+    "Notes\n"
+    "-----\n"
+    "It returns when this rank has received all that the round brings it, and its send data\n"
+    "may be written to again; at once where no round is active.";
 
 static const char test_doc[] =
     "Test($self, /, status=None)\n"
     "--\n"
     "\n"
     "Local. Go on with the active round, and tell whether it is complete, as MPI_Test does.\n"
-    "\n"
-    "It waits for nobody: true means what :meth:`Wait` means, and where no round is active it\n"
-    "is true at once.\n"
     "\n"
     "Parameters\n"
     "----------\n"
@@ -1339,7 +1340,12 @@ static const char test_doc[] =
     "Raises\n"
     "------\n"
     "RequestError\n"
-    "    Where the round has been broken, or the request has been freed.";
+    "    Where the round has been broken, or the request has been freed.\n"
+    "\n"
+    "Notes\n"
+    "-----\n"
+    "It waits for nobody: true means what :meth:`Wait` means, and where no round is active it\n"
+    "is true at once.";
 
 static PyMethodDef rounds_methods[] = {
     {"Start", (PyCFunction)Start, METH_NOARGS, start_doc},
