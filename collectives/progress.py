@@ -131,7 +131,7 @@ def serve_late() -> bool:
 def attempt(request: Request, level: int) -> bool:
     """Advance; an error stays with the request, whose own verbs raise it."""
     try:
-        return request.advance(level)
+        return bool(request.advance(level))
     except Exception:
         return False
 

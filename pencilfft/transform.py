@@ -89,7 +89,7 @@ class SharedArrays:
 
     def get(self, side: Side) -> DistArray:
         """Local. The array of a side, with the last result."""
-        array = self.own(side)
+        array: DistArray = self.own(side)
         taken = self._taken.pop(side, None)
         if taken is not None:
             last = taken()
@@ -354,6 +354,7 @@ class Transform:
 
     def _result(self) -> NDArray[Any]:
         """What the caller gets."""
+        result: NDArray[Any]
         result, copied = self._goes
         if copied is None:
             self._arrays.took(self.output, result)

@@ -216,7 +216,7 @@ def _rows(
     against: dict[str, Any] = {}
     for each in ready:
         name = _name(each.labels)
-        method, times = each.labels.get(METHOD), found.times.get(name)
+        method, times = each.labels.get(METHOD, ""), found.times.get(name)
         if method in case.against and times is not None:  # the best of those of one name
             best = against.get(method)
             against[method] = times if best is None else min(best, times, key=median)
