@@ -21,7 +21,8 @@ with PFFT(comm, (8, 8)) as fft:
     u: DistArray = newDistArray(fft)
     assert_type(fft.shape(False), tuple[int, ...])
     assert_type(fft.forward(newDistArray(fft, False)), DistArray)
-    assert_type(fft.backward(u, np.zeros(fft.shape(False))), NDArray[np.float64])
+    back: NDArray[np.float64] = np.zeros(fft.shape(False))
+    assert_type(fft.backward(u, back), NDArray[np.float64])
 with from_scipy(comm, np.eye(4)) as A:
     assert_type(A, DistMatrix)
     b: NDArray[np.float64] = np.ones(A.row_range[1] - A.row_range[0])
