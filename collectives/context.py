@@ -136,7 +136,10 @@ class Attachment:
     """All that this package attaches to a communicator: its context, and the letters of its
     partitioned sends.
 
-    One attribute, not two: freeing a communicator with two of them can crash MPICH 5.0.
+    It has no function for the end of the communicator: mpi4py makes a communicator to call one,
+    and looks for its topology among the attributes, of which MPICH 5.0 has freed some by then but
+    not unlinked (mpi4py itself has one there as soon as objects travel). That crashed. What is
+    attached is an object that nobody else has: Python drops it in the middle of ``comm.Free()``.
     """
 
     _keyval = MPI.KEYVAL_INVALID
@@ -161,14 +164,23 @@ class Attachment:
         if found is None:
             with cls._lock:
                 if cls._keyval == MPI.KEYVAL_INVALID:
-                    cls._keyval = MPI.Comm.Create_keyval(delete_fn=_communicator_freed)
+                    cls._keyval = MPI.Comm.Create_keyval()
                     _clean_up_at_finalize()
+                if comm.Get_attr(cls._keyval) is None:
+                    comm.Set_attr(cls._keyval, _Attribute(comm, cls()))
                 found = comm.Get_attr(cls._keyval)
-                if found is None:
-                    found = cls()
-                    comm.Set_attr(cls._keyval, found)
-        attachment: Attachment = found
+        attachment: Attachment = found.attachment
         return attachment
+
+
+class _Attribute:
+    """What MPI holds of an attachment. ``comm`` is another object for the same communicator."""
+
+    def __init__(self, comm: MPI.Intracomm, attachment: Attachment) -> None:
+        self.comm, self.attachment = MPI.Intracomm(comm), attachment
+
+    def __del__(self) -> None:
+        _communicator_freed(self.comm, self.attachment)
 
 
 class Context:
@@ -412,7 +424,7 @@ def refusal(error: MPI.Exception) -> OnesidedError:
     )
 
 
-def _communicator_freed(comm: MPI.Comm, keyval: int, attachment: Attachment) -> None:
+def _communicator_freed(comm: MPI.Intracomm, attachment: Attachment) -> None:
     """The caller frees the communicator: requests and views of memory keep the context."""
     if _ended:  # MPI_Finalize deletes attributes: other ranks may be gone
         return

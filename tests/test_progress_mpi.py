@@ -84,10 +84,9 @@ def test_a_profile_of_a_whole_program(tmp_path, when, form):
         assert all(row["rounds"] == {"max": 5, "ratio": 1.0} for row in rows)
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_many_communicators_with_attributes(ranks):
-    assert passes(ranks, "attributes").stdout.count("has freed all") == ranks
+@pytest.mark.parametrize("objects", ["none", "before", "after"])
+def test_many_communicators_with_attributes(objects):
+    assert passes(2, "attributes", objects).stdout.count("has freed all") == 2
 
 
 @pytest.mark.some(1)

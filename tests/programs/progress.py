@@ -122,12 +122,17 @@ def fork_while_filling(method):
     print(f"rank {COMM.rank} goes on", flush=True)
 
 
-def attributes():
-    """Communicators with everything on them, freed while MPICH's pool of attributes is full."""
+def attributes(objects):
+    """Communicators with everything on them, freed while MPICH's pool of attributes is full. Where
+    objects travel, before our first call or after it, mpi4py attaches something of its own."""
     MPI.COMM_SELF.Create_cart([1]).Free()
     for _ in range(80):
         comm = COMM.Dup()
+        if objects == "before":
+            comm.allgather(None)
         free(empty(comm, 4))
+        if objects == "after":
+            comm.allgather(None)
         Psend_init(comm, np.zeros(4), 4, MPI.PROC_NULL).Free()
         comm.Free()
         keep.append(COMM.Dup())
