@@ -155,6 +155,22 @@ def test_a_notice_is_told_once():
         assert wires.count == told
 
 
+def test_an_interrupt_loses_no_notice(monkeypatch):
+    wires = Wires(2)
+    wires.notices[1].tell(CLOSING)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wires.notices[0], "_read", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        wires.notices[0].listen()
+    monkeypatch.undo()
+    assert not wires.notices[0].all_in()
+    wires.notices[0].listen()
+    assert wires.notices[0].all_in()
+
+
 def test_notices_leave_in_the_order_in_which_they_are_told():
     """The main thread closes while the Broadcaster fails: what was told first comes first."""
     entered, go, sent = threading.Event(), threading.Event(), []

@@ -387,7 +387,7 @@ class PartitionedRequest(Persistent):
 
     def _fill(self, status: MPI.Status | None) -> None:
         super()._fill(status)
-        if status is not None and self.parameters.side == RECEIVER:
+        if status is not None and self.parameters.side == RECEIVER and self.rounds:
             status.source = self.peer
             if self.peer != MPI.PROC_NULL:
                 status.tag = self.parameters.tag

@@ -45,6 +45,8 @@ class Notices:
         self._sends: list[MPI.Request] = []
         self._sent = np.zeros(comm.size, np.int64)  # notices by target
         self._taken = 0
+        self._notice: NDArray[np.uint8] = np.zeros(LENGTH, np.uint8)
+        self._unread: list[object] = []  # something, while there is one in it
         self._told: list[int] = []  # kinds, in the order in which they were told
         self._first: dict[int, int] = {}  # where it is decided: by rank, what it told first
         self._decision = 0
@@ -102,15 +104,21 @@ class Notices:
         probe, status = self._comm.Iprobe, self._status
         come = False
         for _ in range(PROBES):
-            if probe(MPI.ANY_SOURCE, TAG, status):
+            if self._unread or probe(MPI.ANY_SOURCE, TAG, status):
                 self._take(status.source)
                 come = True
         return come
 
     def _take(self, source: int) -> None:
-        notice: NDArray[np.uint8] = np.zeros(LENGTH, np.uint8)
-        self._comm.Recv(notice, source, TAG)
-        self._taken += 1
+        """Receive a notice in one call of C, unless one has not been read because of an interrupt:
+        that comes before or after, and loses none."""
+        notice = self._notice
+        if not self._unread:
+            self._unread.extend(map(self._comm.Recv, [notice], [source], [TAG]))
+        self._read(notice, source)  # as often as it is begun
+        self._taken, self._unread = self._taken + 1, []
+
+    def _read(self, notice: NDArray[np.uint8], source: int) -> None:
         kind = int(notice[0])
         with self._lock:
             if kind in (FAILED, NOT_ALL):

@@ -89,7 +89,7 @@ class Element:
     def __str__(self) -> str:
         if self.datatype.is_predefined:
             return str(self.datatype.name)
-        return f"a derived type of {self.extent} bytes"
+        return f"a derived type of {self.datatype.Get_size()} bytes, {self.extent} apart"
 
     @classmethod
     def of(cls, datatype: MPI.Datatype, role: str) -> Element:

@@ -489,7 +489,9 @@ def _check(form: _Form) -> None:
     if form.into is None:
         return
     out, into = form.out, form.into
-    if (out.element.extent, out.element.dtype) != (into.element.extent, into.element.dtype):
+    sent, received = ((each.extent, each.datatype.Get_size(), each.dtype)
+                      for each in (out.element, into.element))
+    if sent != received:
         raise PatternError(f"{out.element} is sent, and {into.element} received")
     if form.whole and out.count != into.count:
         raise PatternError(f"{out.count} elements are sent, and {into.count} received")

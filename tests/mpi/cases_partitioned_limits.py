@@ -357,9 +357,11 @@ def case_names_of_arguments(comm):
 
 def case_statuses(comm):
     pair = Pair(comm, "auto", 8, 4, count=64, tag=7)
+    status = MPI.Status()
+    pair.receive.Wait(status)  # nothing was started
+    assert (status.source, status.tag) == (MPI.ANY_SOURCE, MPI.ANY_TAG)
     pair.start()
     at_once(pair, 0, 0)
-    status = MPI.Status()
     pair.receive.Wait(status)
     assert (status.source, status.tag, status.Get_count(MPI.INT64_T)) == (pair.left, 7, 64)
     pair.send.Wait(status=status)

@@ -135,6 +135,11 @@ def case_mistakes(comm, method):
     told(lambda: allreduce(four[:3], four[1:]), "overlap")
     told(lambda: allreduce(three, np.broadcast_to(0.0, 3)), "read-only")
     told(lambda: allreduce(three, np.zeros(3), None))
+    op, one = MPI.Op.Create(lambda *_: None), MPI.DOUBLE.Create_resized(0, 16).Commit()
+    pair = MPI.DOUBLE.Create_contiguous(2).Commit()
+    told(lambda: allreduce([four, 2, one], [np.zeros(4), 2, pair], op), "8 bytes, 16 apart")
+    for each in (op, one, pair):
+        each.Free()
     told(lambda: collectives.Reduce_init(comm, three, np.zeros(3), root=comm.size, method=method))
     told(lambda: collectives.Reduce_scatter_init(comm, four, four[:1], [9] * comm.size,
                                                  method=method))  # fmt: skip
