@@ -1,4 +1,4 @@
-"""``onesided navier-stokes``: what is known of the flow, and the command on several ranks."""
+"""``onesided navier-stokes``: what is known of the flow, and restarts, those of heat, too."""
 
 from __future__ import annotations
 
@@ -79,22 +79,37 @@ def test_options_that_are_refused(words):
 
 
 def command(*words, ranks):
-    finished = commands.onesided("navier-stokes", "--comm", "rma-notify", *words, ranks=ranks)
+    finished = commands.onesided(*words, ranks=ranks)
     assert finished.code == 0, finished
     return finished
 
 
-def test_a_restart_on_another_number_of_ranks(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "words", "field", "error"),
+    [
+        (
+            "navier-stokes --comm rma-notify",
+            "--shape 8 9 10 --nu 0.02 --dt 0.05",
+            "velocity_hat/3D/",
+            1e-15,
+        ),
+        ("heat --comm grid,halo", "--shape 9 10 --repeats 3", "temperature/2D/", 0.0),
+    ],
+    ids=["navier-stokes", "heat"],
+)
+def test_a_restart_on_another_number_of_ranks(name, words, field, error, tmp_path):
     whole, half, rest = (str(tmp_path / word) for word in ("whole.h5", "half.h5", "rest.h5"))
-    words = ["--shape", "8", "9", "10", "--nu", "0.02", "--dt", "0.05"]
-    command(*words, "--steps", "6", "--checkpoint", whole, ranks=2)
-    command(*words, "--steps", "3", "--checkpoint", half, ranks=2)
+    names = name.split()
+    given = [*names, *words.split()]
+    command(*given, "--steps", "7", "--checkpoint", whole, ranks=2)
+    command(*given, "--steps", "4", "--checkpoint", half, ranks=2)
     path = tmp_path / "out.json"
-    command("--restart", half, "--steps", "3", "--checkpoint", rest, "--json", str(path), ranks=3)
+    more = ["--steps", "3", "--checkpoint", rest, "--json", str(path)]
+    command(*names, "--restart", half, *more, ranks=3)
     assert json.loads(path.read_text())["machine"]["ranks"] == 3
     states = []
-    for name in (whole, rest):
-        with h5py.File(name) as file:
-            states.append(file["velocity_hat/3D/6"][...])
+    for file_name in (whole, rest):
+        with h5py.File(file_name) as file:
+            states.append(file[f"{field}7"][...])
     assert np.abs(states[0]).max() > 0.01
-    np.testing.assert_allclose(states[1], states[0], atol=1e-15)
+    np.testing.assert_allclose(states[1], states[0], atol=error, rtol=error)

@@ -31,11 +31,11 @@ def exchanges(folder, name, ratio, rounds=9, ranks=2, memory="plain"):
         plain = [size * 1e-9 * (1 + 0.001 * k) for k in range(rounds)]
         labels = {"ranks": str(ranks), "bytes": byte_count(size)}
         rows.append(Row({**labels, "method": "mpi", "memory": "plain"}, plain, None, size,
-                        {"mpi": plain}))  # fmt: skip
+                        {"mpi": plain}, case=str(size)))  # fmt: skip
         for method, factor in (("rma-fence", 1.0), ("rma-lock", 1.2)):
             times = [factor * ratio * time for time in plain]
             rows.append(Row({**labels, "method": method, "memory": memory}, times, 1e-12, size,
-                            {"mpi": plain}))  # fmt: skip
+                            {"mpi": plain}, case=str(size)))  # fmt: skip
     rows.append(Row({"ranks": "2", "bytes": "8 B", "method": "p2p"}, reason="not here"))
     report = Report("bench alltoallv", {"iterations": rounds}, {}, rows, ["Said <this>."])
     path = folder / name

@@ -30,10 +30,10 @@ ROW = Row(
 )  # fmt: skip
 
 
-def benchmark(path, killed_at=None, **given):
+def benchmark(path, killed_at=None, inputs=(), **given):
     """Three parts; returns the report and which parts were measured."""
     report = Report("bench three", {"iterations": 3, **given}, {"all": {}})
-    parts, measured = Parts(COMM, report, str(path)), []
+    parts, measured = Parts(COMM, report, str(path), inputs), []
 
     def measure(part, name):
         measured.append(name)
@@ -108,6 +108,18 @@ def test_with_other_code_or_another_environment_it_begins_anew(tmp_path, monkeyp
         other = {"MPIR_CVAR_X": "1", "binding": [[99]]}
         monkeypatch.setattr(store, name, lambda *_, other=other: other)
         assert benchmark(path)[1] == ["one", "two", "three"]
+
+
+def test_of_other_inputs_or_after_a_first_line_that_was_cut_off_it_begins_anew(tmp_path):
+    path, matrix = tmp_path / "out.json", tmp_path / "a.mtx"
+    for words, measured in (("3", ["three"]), ("4", ["one", "two", "three"])):
+        matrix.write_text("3")
+        with pytest.raises(KeyboardInterrupt):
+            benchmark(path, "three", [matrix])
+        matrix.write_text(words)
+        assert benchmark(path, None, [matrix])[1] == measured
+    beside(str(path)).write_text('{"sett')
+    assert benchmark(path)[1] == ["one", "two", "three"]
 
 
 def test_a_sweep_goes_on_with_the_cases_that_are_missing(tmp_path, monkeypatch):

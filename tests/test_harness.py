@@ -13,7 +13,7 @@ import mpi_harness
 import processes
 import pytest
 import servers
-from cases import covering
+from cases import CASE_MARK, covering
 from jobs import JOBS
 
 MODULE = mpi_harness.TESTS / "programs" / "harness_items.py"
@@ -49,6 +49,11 @@ def test_a_missing_token_is_a_failure_even_with_exit_code_0():
     assert mpi_harness.classify(0, False, 3, "abc", text, "")[0] == "crash"
     text += "@done abc 1\n"
     assert mpi_harness.classify(0, False, 3, "abc", text, "")[0] == "pass"
+
+
+def test_a_line_that_a_dying_job_cut_off_is_not_a_case():
+    line = CASE_MARK + '{"name": "one"}'
+    assert mpi_harness.cases_in(f"{line}\n{line[:-4]}") == [{"name": "one"}]
 
 
 @pytest.mark.parametrize(("ranks", "nodes"), [(3, 1), (4, 2)])

@@ -7,11 +7,12 @@ not there; one that says what was begun tells in which part a job has ended.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import sys
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,11 @@ class Parts:
     What the file beside the JSON file has is not measured again; without one nothing is kept.
     """
 
-    def __init__(self, comm: MPI.Intracomm, report: Report, path: str | None) -> None:
-        """Collective. What was begun by other code, in another environment or with other options
-        begins anew."""
+    def __init__(
+        self, comm: MPI.Intracomm, report: Report, path: str | None, inputs: Sequence[Path] = ()
+    ) -> None:
+        """Collective. What was begun by other code, in another environment, with other options or
+        of other ``inputs`` begins anew."""
         self._report = report
         kept = path is not None and resumable(path) and comm.rank == 0
         self._file = report.kept = beside(path) if kept and path is not None else None
@@ -76,7 +79,7 @@ class Parts:
                 "versions": versions(),
                 "environment": environment(),
                 "processor": processor(),
-                "inputs": [_stamp(file) for file in report.inputs],
+                "inputs": [_stamp(file) for file in inputs],
                 "binding": binding,
             })  # fmt: skip
 
@@ -118,9 +121,11 @@ def _begun(path: Path, settings: Mapping[str, Any]) -> tuple[dict[str, Part], se
     """Local. The parts of a file that was begun with these settings, by name, and the names of
     those that were begun only; else a new file."""
     lines, wanted = _lines(path), json.loads(json.dumps(settings))
-    if path.exists() and path.stat().st_size and not (lines and SETTINGS in lines[0]):
-        raise CommandError(f"{path} is in the way: it has no parts of a benchmark")
-    if not lines or lines[0][SETTINGS] != wanted:
+    ours = json.dumps({SETTINGS: {}}).encode()[:-2]
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        if not ours.startswith(file.read(len(ours))):  # it may be cut off
+            raise CommandError(f"{path} is in the way: it has no parts of a benchmark")
+    if not lines or lines[0].get(SETTINGS) != wanted:
         path.unlink(missing_ok=True)
         _append(path, {SETTINGS: wanted})
         return {}, set()
@@ -131,9 +136,10 @@ def _begun(path: Path, settings: Mapping[str, Any]) -> tuple[dict[str, Part], se
     return done, {line[BEGUN] for line in lines if BEGUN in line} - set(done)
 
 
-def _stamp(file: Path) -> list[Any]:
+def _stamp(file: Path) -> list[str]:
     """Local. Name and content of a file that is read."""
-    return [file.name, zlib.crc32(file.read_bytes())]
+    with open(file, "rb") as content:
+        return [file.name, hashlib.file_digest(content, "blake2b").hexdigest()]
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
 
@@ -90,9 +91,11 @@ class _Ready:
 
 
 def sweep(
-    comm: MPI.Intracomm, options: Options, report: Report, cases: Sequence[Case], title: str
+    comm: MPI.Intracomm, options: Options, report: Report, cases: Sequence[Case], title: str,
+    inputs: Sequence[Path] = (),
 ) -> None:
-    """Collective. The rows of all cases; what is kept beside ``--json`` is not measured again.
+    """Collective. The rows of all cases; what is kept beside ``--json`` is not measured again, if
+    the files that options name, and other ``inputs``, are the same.
 
     ``--seconds`` is shared by all of them. :class:`CommandError` where nothing that was asked for
     can be done here.
@@ -103,7 +106,7 @@ def sweep(
     whole = sum(case.weight for case in cases) or 1.0
     turns = options.iterations * sum(len(case.variants) for case in cases)
     report.draw = draw
-    parts = Parts(comm, report, options.json)
+    parts = Parts(comm, report, options.json, [*options.inputs(), *inputs])
     goes_on = comm.bcast(GOES_ON in os.environ)
     with progress(comm, options, title, turns) as tick:
         for ranks in sorted({case.ranks or comm.size for case in cases}):
@@ -234,7 +237,7 @@ def _rows(
         row = Row(
             labels, found.times[name], None, int(metrics.pop("bytes", 0)), against,
             parts, metrics, found.verdicts.get(name), used=variant.used,
-            ranks=found.ranks.get(name, ()),
+            ranks=found.ranks.get(name, ()), case=case.name,
         )  # fmt: skip
         if variant.set_up is True:
             row.setup = median(each.inits) + median(each.frees)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 from onesided.apps.cli import failures
@@ -237,6 +238,13 @@ class Options(argparse.Namespace):
             if name not in left_out and not isinstance(value, (FileName, FolderName))
         }
         return given | {"info": dict(self.info)}
+
+    def inputs(self) -> list[Path]:
+        """Local. The files that are read, without folders and pipes."""
+        values = vars(self).values()
+        given = [each for one in values for each in (one if isinstance(one, list) else [one])]
+        paths = [Path(each) for each in given if isinstance(each, InputFile)]
+        return [path for path in paths if path.is_file()]
 
 
 def _named(value: Any) -> Any:

@@ -86,7 +86,8 @@ class Row:
     initializing and freeing, ``nbytes`` what one iteration moves. ``against``: times of the same
     rounds to compare with, by name; break-even counts refer to ``mpi``. ``parts``: seconds of
     parts of an iteration. ``metrics``: other facts, whose names end in their units. ``verdict``:
-    of a verification, if there was one. ``used``: the method that ``auto`` chose.
+    of a verification, if there was one. ``used``: the method that ``auto`` chose. ``case``: the
+    same for all that took turns.
     """
 
     labels: Mapping[str, str]
@@ -100,6 +101,7 @@ class Row:
     reason: str = ""
     used: str = ""
     ranks: Sequence[float] = ()
+    case: str = ""
 
     def kept(self) -> dict[str, Any]:
         """Everything, for a program that goes on with it: see :meth:`of`."""
@@ -148,6 +150,8 @@ class Row:
             found |= {"error": self.verdict.error, "verified": self.verdict.passed}
         if self.used:
             found["used"] = self.used
+        if self.case:
+            found["case"] = self.case
         if self.ranks:
             found |= {"fastest_rank_s": self.ranks[0], "mean_rank_s": self.ranks[1]}
         intervals = self.intervals
@@ -342,7 +346,6 @@ class Report:
     across: str = ""
     by: str = ""
     baseline: str = BASELINE
-    inputs: Sequence[Path] = ()
     kept: Path | None = None
     draw: Callable[[str, Mapping[str, Any]], object] = lambda path, content: None
 

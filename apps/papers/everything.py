@@ -150,7 +150,7 @@ class Series:
         pattern = {"ranks": options.ranks, "pictures": pictures, "files": {}}
         self.report = Report("bench all", given, pattern)
         self.report.remarks = [] if self._draws else [NO_PICTURES]
-        self._parts = Parts(comm, self.report, self._options.json)
+        self._parts = Parts(comm, self.report, self._options.json, matrices)
 
     def run(self, experiment: Experiment) -> None:
         """Run one and keep a row about it."""

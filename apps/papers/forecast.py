@@ -255,9 +255,17 @@ def predicted(
     network = networks.get(method)
     if network is None or ranks < 2:
         return None
-    if method == PASSIVE:
-        return binomial(network, ranks, nbytes, order)
+    return MODELS[method](network, ranks, nbytes, order)
+
+
+def _one_sided(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
     return linear(network, ranks, nbytes) + network.waiting  # that of opening and closing
+
+
+#: How long a broadcast takes, by method.
+MODELS: Mapping[str, Callable[[LogGP, int, int, str], float]] = {
+    PASSIVE: binomial, ONE_SIDED: _one_sided,
+}  # fmt: skip
 
 
 def crossing(xs: Sequence[float], ratios: Sequence[float]) -> float | None:

@@ -18,8 +18,6 @@ OTHERS: Mapping[str, type] = {
     "machine": dict, "circumstances": dict, "pattern": dict, "rows": list, "remarks": list,
     "verdicts": dict,
 }  # fmt: skip
-#: Labels by which those differ that take turns.
-VARIANT = (METHOD, "memory", "op", "order", "marked")
 WORDS: Mapping[type, str] = {str: "text", dict: "object", list: "list"}
 
 
@@ -84,7 +82,7 @@ class Entry:
     def over(self, other: Entry) -> Interval | None:
         """The time over that of another: by rounds, where both are of one case of one file and
         took part in the same; None where one is missing."""
-        near = self.file == other.file and self.case == other.case
+        near = self.file == other.file and self.case == other.case != ""
         if near and self.method != other.method in part(self.values, "ratios"):
             return self.interval(other.method)
         mine, theirs = self.times, other.times
@@ -96,9 +94,9 @@ class Entry:
         return Interval.quotient(mine, theirs)
 
     @property
-    def case(self) -> Mapping[str, str]:
-        """The labels that all have who took turns with this one."""
-        return {name: text for name, text in self.labels.items() if name not in VARIANT}
+    def case(self) -> str:
+        """The name that all have who took turns with this one; empty where that is not known."""
+        return str(self.values.get("case", ""))
 
     def label(self, name: str) -> str:
         """A label, or an empty text."""

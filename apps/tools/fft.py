@@ -275,7 +275,6 @@ def _opened(
         name, order = labels[METHOD], labels.get("order", "C")
         plan = planned(comm, options, shape, name, order)
 
-
         def arrays() -> tuple[Any, Any, Any, Any]:
             if order not in shared:
                 source = random_input(comm, newDistArray(plan, False))

@@ -46,13 +46,12 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     changes = [f"{name}={value}" for name, value in options.set]
     report = Report("bench programs", options.settings(), {"ranks": comm.size}, remarks=[REMARK],
                     baseline=AS_IS)  # fmt: skip
-    report.inputs = files
     cases = [
         Case({"program": file.stem}, [{METHOD: mode} for mode in MODES],
              partial(_opened, file, changes), against=(AS_IS,))
         for file in files
     ]  # fmt: skip
-    sweep(comm, options, report, cases, "running")
+    sweep(comm, options, report, cases, "running", files)
     return report.end(comm, options)
 
 

@@ -124,12 +124,12 @@ def run_bench(comm: MPI.Intracomm, options: Options) -> int:
     report = Report("bench spmv", options.settings(), {"ranks": comm.size, "matrices": {}},
                     remarks=[BENCH_REMARK], by="matrix")  # fmt: skip
     found = matrices(comm, options)
-    report.inputs = [make.keywords["path"] for make in found.values() if "path" in make.keywords]
+    files = [make.keywords["path"] for make in found.values() if "path" in make.keywords]
     cases = [
         product_case({"matrix": name}, names, partial(_opened, make, options))
         for name, make in found.items()
     ]
-    sweep(comm, options, report, cases, "multiplying")
+    sweep(comm, options, report, cases, "multiplying", files)
     verdicts = [row.verdict for row in report.rows if row.verdict is not None]
     report.remarks.append(conclusion(verdicts, "SciPy's product on rank 0"))
     return report.end(comm, options)
