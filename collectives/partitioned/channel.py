@@ -168,19 +168,15 @@ class PartitionedMethod:
     candidate: bool
     summary: str
 
-    def sender(self) -> type[Sender]:
-        """Local. The class of the sending end."""
-        found: type[Sender] = self._find("Send")
-        return found
+    def ends(self) -> tuple[type[Sender], type[Receiver]]:
+        """Local. The classes of both ends."""
+        name, _, prefix = self.module.partition(":")
+        module = import_module(name, __package__)
+        return getattr(module, f"{prefix}Send"), getattr(module, f"{prefix}Receive")
 
-    def receiver(self) -> type[Receiver]:
-        """Local. The class of the receiving end."""
-        found: type[Receiver] = self._find("Receive")
-        return found
-
-    def _find(self, what: str) -> Any:
-        module, _, prefix = self.module.partition(":")
-        return getattr(import_module(module, __package__), prefix + what)
+    def obstacle(self, sender: Parameters, receiver: Parameters) -> str:
+        """Local, the same on both sides. Why this transport cannot serve them; "" if it can."""
+        return self.ends()[0].obstacle(sender, receiver)
 
 
 # fmt: off
@@ -216,10 +212,9 @@ def chosen(sender: Parameters, receiver: Parameters) -> PartitionedMethod:
     if len(wishes) > 1:
         raise MethodError(f"the sender wants {wishes[0]}, the receiver {wishes[1]}")
     if not wishes or not sender.nbytes:
-        able = [m for m in _METHODS if m.candidate and not m.sender().obstacle(sender, receiver)]
-        return able[0]
+        return next(m for m in _METHODS if m.candidate and not m.obstacle(sender, receiver))
     method = partitioned_methods()[wishes[0]]
-    obstacle = method.sender().obstacle(sender, receiver)
+    obstacle = method.obstacle(sender, receiver)
     if obstacle:
         raise UnsupportedError(f"{method.name}: {obstacle}")
     return method

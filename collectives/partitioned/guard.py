@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from onesided.collectives.errors import RequestError, in_forked_child
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 class Guard:
@@ -58,3 +62,15 @@ class Guard:
             return self.run(act, *arguments)
         finally:
             self.lock.release()
+
+
+def guarded(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The method, run inside of the ``guard`` of its object."""
+
+    @wraps(method)
+    def inside(*arguments: Given.args, **names: Given.kwargs) -> Result:
+        owner: Any = arguments[0]
+        found: Result = owner.guard.run(method, *arguments, **names)
+        return found
+
+    return inside

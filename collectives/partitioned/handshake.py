@@ -19,7 +19,7 @@ import functools
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,13 +32,12 @@ from onesided.collectives.buffers import vector
 from onesided.collectives.context import Attachment
 from onesided.collectives.errors import OnesidedError, PatternError, ResourceError
 from onesided.collectives.hints import Hints
+from onesided.collectives.initialization import Info
 from onesided.collectives.memory import BOARD, find_region
 from onesided.collectives.partitioned.counter import Grouping
-from onesided.collectives.partitioned.guard import Guard
+from onesided.collectives.partitioned.guard import Guard, guarded
 from onesided.collectives.pattern import as_bytes
 from onesided.collectives.program import fence
-
-Info = Mapping[str, str] | MPI.Info | None
 
 SENDER, RECEIVER = 0, 1
 
@@ -137,9 +136,6 @@ Queue = tuple[int, int, int]
 #: A queue, and the place in it.
 Position = tuple[Queue, int]
 
-#: A communicator, the sending peer, the slot of the receive, the parameters of the sender.
-LeftOver = tuple[MPI.Intracomm, int, int, Parameters]
-
 
 class Matching:
     """The parameters that have come, and the slots in use, of one communicator on this rank.
@@ -161,7 +157,8 @@ class Matching:
         self._posted: list[MPI.Request] = []
         self._status = MPI.Status()
         self._letter: list[Any] = []  # one that has come, until it has been read
-        self._given_up: list[LeftOver] = []
+        #: Of receives: the communicator, the peer, the slot, and the parameters of the sender.
+        self._given_up: list[tuple[MPI.Intracomm, int, int, Parameters]] = []
         #: Why peers have failed, by position.
         self.failures: dict[Position, OnesidedError] = {}
 
@@ -180,12 +177,9 @@ class Matching:
         context = self._attachment.context
         return None if context is None else context.comm
 
+    @guarded
     def post(self, parameters: Parameters, peer: int) -> Position:
         """Local. Tell the peer; returns the position at which its answer arrives."""
-        position: Position = self.guard.run(self._post, parameters, peer)
-        return position
-
-    def _post(self, parameters: Parameters, peer: int) -> Position:
         other = RECEIVER if parameters.side == SENDER else SENDER
         queue = (peer, other, parameters.tag)
         position = (queue, self._asked[queue])
@@ -264,11 +258,9 @@ class Matching:
         else:
             self._waiting[position] = parameters, private
 
+    @guarded
     def leave(self, position: Position, slot: int) -> None:
         """Local. Nobody will take the parameters at this position."""
-        self.guard.run(self._leave, position, slot)
-
-    def _leave(self, position: Position, slot: int) -> None:
         found = self._waiting.pop(position, None)
         if found is None:
             self._left[position] = slot
@@ -291,15 +283,13 @@ class Matching:
             while (message := comm.Improbe(peer, tag, self._status)) is not None:
                 message.Recv([bytearray(self._status.Get_count(MPI.BYTE)), MPI.BYTE])
 
+    @guarded
     def close(self, comm: MPI.Comm) -> None:
         """Local, while every rank frees the communicator. Take the answers that are still to come,
         for requests that were freed before they met: the next communicator with the number of this
         one would take them for its own; and what has come for receives that were given up. Waits
         for a second where a peer never answers.
         """
-        self.guard.run(self._close, comm)
-
-    def _close(self, comm: MPI.Comm) -> None:
         given_up = time.monotonic() + 1
         while True:
             for each in (self._private(), comm):
@@ -312,12 +302,10 @@ class Matching:
             if given[0] != MPI.COMM_NULL:
                 self._receive_left_over(*given)
 
+    @guarded
     def take_slot(self, peer: int) -> int:
         """Local. A number that no other receive from this peer has."""
-        slot: int = self.guard.run(self._take_slot, self._slots[peer])
-        return slot
-
-    def _take_slot(self, used: set[int]) -> int:
+        used = self._slots[peer]
         for number in range(self._next, self._next + SLOTS):
             slot = number % SLOTS
             if slot not in used:
@@ -395,7 +383,6 @@ def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
 
 #: Tells the channels of this rank from each other: boards are used again.
 _generations = itertools.count(1)
-LAST_GENERATION = 0x7FFFFFFF
 
 
 def reach_of(
@@ -417,7 +404,7 @@ def reach_of(
     rank, offset = region.node.comm.rank, memory.ctypes.data - region.address
     region.part(rank)[place : place + BOARD] = 0
     fence()
-    generation = next(_generations) & LAST_GENERATION
+    generation = next(_generations) & 0x7FFFFFFF
     give_back = region.borrow()
 
     def give_all(written: bool) -> None:

@@ -21,9 +21,9 @@ lower level: marks of other threads only count then, and what they complete leav
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from onesided.collectives import debug, progress
 from onesided.collectives.context import retire_at_end
 from onesided.collectives.errors import OnesidedError, RequestError, in_forked_child
 from onesided.collectives.hints import MANUAL
+from onesided.collectives.initialization import Info
 from onesided.collectives.partitioned.channel import (
     AUTO,
     Channel,
@@ -44,14 +45,12 @@ from onesided.collectives.partitioned.channel import (
     check_name,
     chosen,
 )
-from onesided.collectives.partitioned.checksums import Checksums
-from onesided.collectives.partitioned.counter import Counter, compiled_counter
-from onesided.collectives.partitioned.guard import Guard
+from onesided.collectives.partitioned.counter import Counter, Grouping, compiled_counter
+from onesided.collectives.partitioned.guard import Guard, guarded
 from onesided.collectives.partitioned.handshake import (
     RECEIVER,
     SENDER,
     Arguments,
-    Info,
     check_fit,
     reach_of,
     read_arguments,
@@ -61,15 +60,6 @@ from onesided.collectives.request import Persistent
 
 #: Bytes that a group holds at least, where partitions are smaller.
 AGGREGATE = 65536
-
-
-class _NoMarks:
-    """The counter of a receive."""
-
-    waiting = missing = 0
-
-    def close(self) -> bool:
-        return False
 
 
 class PartitionedRequest(Persistent):
@@ -82,17 +72,14 @@ class PartitionedRequest(Persistent):
 
     Examples
     --------
-    >>> source, target = np.arange(8.0), np.zeros(8)
-    >>> send = Psend_init(comm, source, 4, comm.rank)  # to itself
-    >>> receive = Precv_init(comm, target, 2, comm.rank)
-    >>> isinstance(send, PartitionedRequest) and isinstance(receive, PartitionedRequest)
+    >>> with Psend_init(comm, np.zeros(8), 4, MPI.PROC_NULL) as send:
+    ...     isinstance(send, PartitionedRequest)
     True
-    >>> for request in (send, receive):
-    ...     request.Free()
     """
 
     _end: Any  # a Sender or a Receiver, once the sides know each other
     _counter: Any  # of marks
+    _compiled: Any = None  # that counter, where it is the compiled one
 
     def __init__(self, arguments: Arguments) -> None:
         matching, hints = arguments.matching, arguments.hints
@@ -100,7 +87,7 @@ class PartitionedRequest(Persistent):
         self.matching, self.parameters = matching, arguments.parameters
         self.memory, self.peer, self._given = arguments.memory, arguments.peer, arguments.given
         self.method = self.parameters.method  # as asked for; the transport taken, once it is known
-        self._guard = Guard()
+        self.guard = Guard()
         self._opened = self._begun = 0  # the round for which that has been done
         self._enlisted = False
         self._channel: Channel | None = None
@@ -120,10 +107,6 @@ class PartitionedRequest(Persistent):
         retire_at_end(self)
 
     # -- what a side implements ------------------------------------------------------------------
-
-    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> Sender | Receiver:
-        """Local. Make this side's end; without a method, one that leads nowhere."""
-        raise RequestError(f"{type(self).__name__} cannot be connected")
 
     def _step(self) -> bool:
         """Local. Do what can be done now; true when the round is complete on this side."""
@@ -190,7 +173,7 @@ class PartitionedRequest(Persistent):
         self._check_process("freed")
         self._refuse_inside()  # a signal handler, or a step, which may hold the guard
         self.matching.guard.run(bool)  # nor by what has interrupted that
-        broken = self._guard.run(self._end_by_free)
+        broken = self._end_by_free()
         if broken is None:
             return
         # without the guard: another thread may be executing the round, and want it
@@ -212,6 +195,7 @@ class PartitionedRequest(Persistent):
         if not broken and self.parameters.side == RECEIVER:  # else messages may be under way
             matching.give_slot(self.peer, slot)
 
+    @guarded
     def _end_by_free(self) -> bool | None:
         """From now on the request is freed, and takes no mark. Whether its round is given up; None
         where it was freed before."""
@@ -263,12 +247,14 @@ class PartitionedRequest(Persistent):
             raise RequestError("a call of this request was interrupted") from self._error
         raise self._error
 
-    def _tell(self) -> bool:
-        """Tell the peer that this side has failed; false while another thread is in the way."""
+    def _settled(self) -> bool:
+        """Raise the error of this request, once the peer has been told of it; false while another
+        thread is in the way of that. The caller holds the guard."""
         if self._untold is not None and self._position is not None:
             if not self.matching.tell_failure(self._position, self._untold, waits=False):
                 return False
             self._untold = None
+        self._hear()
         return True
 
     def advance(self, level: int) -> bool:
@@ -276,23 +262,19 @@ class PartitionedRequest(Persistent):
         at it. The guard is taken first: no thread waits for it inside of the round."""
         if in_forked_child():
             return False
-        with self._guard.lock:
-            return not self._guard.busy and super().advance(level)
+        with self.guard.lock:
+            return not self.guard.busy and super().advance(level)
 
+    @guarded
     def _advance(self) -> bool:
         """What a round consists of: called until it is true."""
-        done: bool = self._guard.run(self._go_on)
-        return done
-
-    def _go_on(self) -> bool:
-        if self._untold is not None and not self._tell():
+        if not self._settled():
             return False
-        self._hear()
         begins = self._begun != self.rounds
         if begins:
             begun = self._begin()
             if self._error is not None:
-                return self._go_on()  # which raises, once the peer has been told
+                return self._settled()
             if begun and self._end_owes is None and not self._counter.waiting:
                 return False  # mostly
         if self._begun != self.rounds or not self._step():
@@ -355,9 +337,8 @@ class PartitionedRequest(Persistent):
         except OnesidedError as error:  # the peer comes to the same
             self._error = error
             return False
-        channel = Channel(
-            comm, self.peer, sends, self.memory, sender.grouping, sender, receiver
-        )
+        channel = Channel(comm, self.peer, sends, self.memory, sender.grouping, sender, receiver,
+                          self._compiled)
         try:
             self._end = end = self._connect(method, channel)
         except Exception as error:
@@ -371,13 +352,18 @@ class PartitionedRequest(Persistent):
             self.method = method.name
         return True
 
+    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> Sender | Receiver:
+        """Local. Make this side's end; without a method, one that leads nowhere."""
+        ends = (Sender, Receiver) if method is None else method.ends()
+        return ends[self.parameters.side](channel)
+
     def _before_start(self) -> None:
-        self._guard.refuse_inside()  # while no lock of the round is taken, and nothing broken
+        self.guard.refuse_inside()  # while no lock of the round is taken, and nothing broken
 
     _before_wait = _before_start
 
     def _before_test(self) -> bool:
-        self._guard.refuse_inside()
+        self.guard.refuse_inside()
         return True
 
     def _refuse(self, verb: str) -> None:
@@ -398,7 +384,6 @@ class PartitionedRequest(Persistent):
 _dropped: list[Any] = []
 
 
-
 # -- the sending side -----------------------------------------------------------------------------
 
 
@@ -410,27 +395,23 @@ class PartitionedSend(PartitionedRequest):
 
     Examples
     --------
-    >>> source, target = np.arange(8.0), np.zeros(8)
-    >>> send = Psend_init(comm, source, 4, comm.rank)  # to itself
-    >>> receive = Precv_init(comm, target, 2, comm.rank)
-    >>> Startall([receive, send])
-    >>> send.Pready_range(0, 3)
-    >>> received = Waitall([send, receive])
-    >>> for request in (send, receive):
-    ...     request.Free()
+    >>> with Psend_init(comm, np.zeros(8), 4, MPI.PROC_NULL) as send:
+    ...     send.Start()
+    ...     send.Pready_range(0, 2)
+    ...     send.Pready_list([3])
+    ...     sent = send.Wait()
     """
 
     def __init__(self, arguments: Arguments) -> None:
         grouping = arguments.parameters.grouping
         self._compiled = compiled_counter(grouping) if arguments.hints.compiled else None
         self._counter = Counter(grouping) if self._compiled is None else self._compiled
-        self._sums = Checksums(arguments.memory, grouping.part) if debug.enabled() else None
+        #: While debugging, what partitions held when they were marked.
+        self._sums: dict[int, int] | None = {} if debug.enabled() else None
         super().__init__(arguments)
         self._reset = self._counter.reset
         if self._compiled is not None:
-            run = self._guard.run
-            self._compiled.bind(self._completed, partial(run, self._mark),
-                                partial(run, self._mark_range))
+            self._compiled.bind(self._completed, self.Pready, self.Pready_range)
             if self._sums is None:
                 self.__dict__["Pready"] = self._compiled.pready
                 self.__dict__["Pready_range"] = self._compiled.pready_range
@@ -445,27 +426,23 @@ class PartitionedSend(PartitionedRequest):
         """Local. True while partitions are not ready."""
         return super().filling or self._counter.missing > 0
 
+    @guarded
     def Pready(self, partition: int) -> None:
         """Local. A partition is ready; its group leaves when it is the last one of it.
 
         Raises :class:`RequestError`, and changes nothing, where the request is not active, the
         partition is ready already or does not exist.
         """
-        self._guard.run(self._mark, partition)
-
-    def _mark(self, partition: int) -> None:
         self._check_markable()
         partition = as_index(partition, self.partitions, self)
         self._add(partition if self._compiled is None else np.array([partition], np.int64))
 
+    @guarded
     def Pready_range(self, low: int, high: int) -> None:
         """Local. The partitions from ``low`` to ``high``, both included, are ready.
 
         Raises as :meth:`Pready` does, and :class:`RequestError` where ``low`` exceeds ``high``.
         """
-        self._guard.run(self._mark_range, low, high)
-
-    def _mark_range(self, low: int, high: int) -> None:
         self._check_markable()
         low, high = (as_index(value, self.partitions, self) for value in (low, high))
         if low > high:
@@ -476,12 +453,7 @@ class PartitionedSend(PartitionedRequest):
         """Local. These partitions are ready. Raises as :meth:`Pready` does."""
         if not isinstance(partitions, np.ndarray):
             partitions = np.array(list(partitions))
-        self._guard.run(self._mark_list, partitions)
-
-    def _mark_list(self, partitions: NDArray[Any]) -> None:
-        self._check_markable()
-        if partitions.size:
-            self._add(self._ids(partitions))
+        self._mark_list(partitions)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -493,7 +465,7 @@ class PartitionedSend(PartitionedRequest):
             ready = counter.mark(which)
             if ready < 0:
                 if self._sums is not None:
-                    self._sums.marked(np.atleast_1d(which).tolist())
+                    self._sums |= {index: self._sum(index) for index in np.atleast_1d(which)}
                 if counter.waiting > before:
                     self._push()
         except BaseException as error:  # some may have been marked
@@ -502,12 +474,20 @@ class PartitionedSend(PartitionedRequest):
         if ready >= 0:
             raise RequestError(f"partition {ready} is marked ready twice: {self!r}")
 
-    def _ids(self, partitions: Any) -> NDArray[np.int64]:
+    def _sum(self, index: int) -> int:
+        part = self.memory.size // self.partitions
+        return zlib.crc32(self.memory[index * part : (index + 1) * part])
+
+    @guarded
+    def _mark_list(self, partitions: NDArray[Any]) -> None:
+        self._check_markable()
+        if not partitions.size:
+            return
         if partitions.dtype.kind not in "iu" or partitions.ndim != 1:
             raise RequestError(f"no list of partitions: {partitions!r}")
         for value in (int(partitions.min()), int(partitions.max())):
             as_index(value, self.partitions, self)
-        return np.ascontiguousarray(partitions, np.int64)
+        self._add(np.ascontiguousarray(partitions, np.int64))
 
     def _check_markable(self) -> None:
         """Another thread may be in the middle of ``Start``."""
@@ -518,11 +498,11 @@ class PartitionedSend(PartitionedRequest):
 
     def _completed(self) -> None:
         """The compiled counter has a group that it cannot send."""
-        with self._guard.lock:
-            if self._guard.busy:  # a signal handler has marked
+        with self.guard.lock:
+            if self.guard.busy:  # a signal handler has marked
                 self._enlist_if_owing()
             elif self._state == ACTIVE:
-                self._guard.run(self._push)
+                self.guard.run(self._push)
 
     def _push(self) -> None:
         """Let go what is complete, where this thread may call MPI and the peer is known."""
@@ -535,10 +515,6 @@ class PartitionedSend(PartitionedRequest):
         except BaseException as error:  # what has been taken from the counter may be lost
             self._error = error
             raise
-
-    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> Sender:
-        channel.compiled = self._compiled
-        return (Sender if method is None else method.sender())(channel)
 
     def _step(self) -> bool:
         counter, end = self._counter, self._end
@@ -559,8 +535,13 @@ class PartitionedSend(PartitionedRequest):
         return f"{counter.waiting} groups to leave, and for what has left to arrive"
 
     def _after_wait(self) -> None:
-        if self._sums is not None:
-            self._sums.check(self)
+        sums = self._sums or {}
+        changed = sorted(int(each) for each, found in sums.items() if self._sum(each) != found)
+        sums.clear()
+        if changed:
+            raise RequestError(
+                f"partitions {changed[:8]} were changed after they had been marked: {self!r}"
+            )
 
     def _breaks(self, error: BaseException | None) -> None:
         super()._breaks(error)
@@ -604,7 +585,7 @@ class PartitionedReceive(PartitionedRequest):
     """
 
     def __init__(self, arguments: Arguments) -> None:
-        self._counter = _NoMarks()
+        self._counter = Counter(Grouping(1, 0, 1))  # nothing is marked
         self._give_back = arguments.give_back
         super().__init__(arguments)
         if self._watched and self._position is not None:
@@ -620,12 +601,13 @@ class PartitionedReceive(PartitionedRequest):
         Raises :class:`RequestError` where there is no such partition, on a freed request, and where
         the peer has given up; and where the sides do not fit, as :meth:`Wait` does.
         """
-        if self._guard.run(self._arrived, partition):
+        if self._arrived(partition):
             return True
         if self._may_call():
             progress.drive(self._probe, self)
         return False
 
+    @guarded
     def _arrived(self, partition: int) -> bool:
         if self._state in (BROKEN, FREED):
             self._refuse("asked for a partition")
@@ -651,9 +633,6 @@ class PartitionedReceive(PartitionedRequest):
         return there
 
     # -- inside ----------------------------------------------------------------------------------
-
-    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> Receiver:
-        return (Receiver if method is None else method.receiver())(channel)
 
     def _poison(self) -> None:
         self.memory[:] = 0xFF  # nothing can have come: the round has not begun
@@ -745,16 +724,10 @@ def Precv_init(
 
     Examples
     --------
-    >>> source, target = np.arange(8.0), np.zeros(8)
-    >>> send = Psend_init(comm, source, 4, comm.rank)  # to itself
-    >>> receive = Precv_init(comm, target, 2, comm.rank)
-    >>> Startall([receive, send])
-    >>> send.Pready_range(0, 3)
-    >>> received = Waitall([send, receive])
-    >>> target.tolist() == source.tolist()
-    True
-    >>> for request in (send, receive):
-    ...     request.Free()
+    >>> with Precv_init(comm, np.ones(3), 3, MPI.PROC_NULL) as receive:
+    ...     receive.Start()
+    ...     receive.Wait().tolist()
+    [1.0, 1.0, 1.0]
     """
     check_name(method)
     given = read_arguments(comm, buf, partitions, source, tag, aggregate, RECEIVER, method, info)
