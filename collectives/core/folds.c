@@ -96,29 +96,22 @@ PAIR(long_int, long_int)
 PAIR(two_int, two_int)
 PAIR(short_int, short_int)
 
-/* Operations and types in the order of their numbers, which collectives/reduction/folds.py has. */
-enum { OPERATIONS = 12, TYPES = 19 };
+/* Operations and types in the order of their numbers, which collectives/reduction/folds.py has;
+   what an operation does not take is NULL. */
+enum { OPERATIONS = 12, FLAG = 13, PAIRS = 14, TYPES = 19 };
 
-#define ROW_INTEGER(op) op##_i8, op##_i16, op##_i32, op##_i64, op##_u8, op##_u16, op##_u32, op##_u64
-#define NO_FLOATING NULL, NULL, NULL
-#define NO_COMPLEX NULL, NULL
-#define NO_PAIRS NULL, NULL, NULL, NULL, NULL
-#define NO_INTEGER NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-#define ROW_ORDERED(op) \
-    {ROW_INTEGER(op), op##_f32, op##_f64, op##_f80, NO_COMPLEX, NULL, NO_PAIRS}
-#define ROW_ARITHMETIC(op) \
-    {ROW_INTEGER(op), op##_f32, op##_f64, op##_f80, op##_c64, op##_c128, NULL, NO_PAIRS}
-#define ROW_LOGICAL(op) {ROW_INTEGER(op), NO_FLOATING, NO_COMPLEX, op##_flag, NO_PAIRS}
-#define ROW_BITWISE(op) {ROW_INTEGER(op), NO_FLOATING, NO_COMPLEX, NULL, NO_PAIRS}
-#define ROW_PAIRS(op) \
-    {NO_INTEGER, NO_FLOATING, NO_COMPLEX, NULL, op##_float_int, op##_double_int, op##_long_int, \
-     op##_two_int, op##_short_int}
+#define INTEGERS(op) op##_i8, op##_i16, op##_i32, op##_i64, op##_u8, op##_u16, op##_u32, op##_u64
+#define REALS(op) INTEGERS(op), op##_f32, op##_f64, op##_f80
+#define NUMBERS(op) REALS(op), op##_c64, op##_c128
+#define TRUTHS(op) INTEGERS(op), [FLAG] = op##_flag
+#define PLACES(op) \
+    [PAIRS] = op##_float_int, op##_double_int, op##_long_int, op##_two_int, op##_short_int
 
 static const Fold folds[OPERATIONS][TYPES] = {
-    ROW_ARITHMETIC(sum), ROW_ARITHMETIC(prod), ROW_ORDERED(max), ROW_ORDERED(min),
-    ROW_LOGICAL(land), ROW_LOGICAL(lor), ROW_LOGICAL(lxor),
-    ROW_BITWISE(band), ROW_BITWISE(bor), ROW_BITWISE(bxor),
-    ROW_PAIRS(maxloc), ROW_PAIRS(minloc),
+    {NUMBERS(sum)}, {NUMBERS(prod)}, {REALS(max)}, {REALS(min)},
+    {TRUTHS(land)}, {TRUTHS(lor)}, {TRUTHS(lxor)},
+    {INTEGERS(band)}, {INTEGERS(bor)}, {INTEGERS(bxor)},
+    {PLACES(maxloc)}, {PLACES(minloc)},
 };
 
 Fold find_fold(int operation, int type)

@@ -28,35 +28,24 @@ Bytes = NDArray[np.uint8]
 INTEGER, FLOATING, COMPLEX = "integers", "floating-point numbers", "complex numbers"
 LOGICAL, BYTE, PAIR = "logical values", "bytes", "pairs of value and index"
 
-
-@dataclass(frozen=True)
-class _Operation:
-    """A predefined operation: its number in the compiled core, and the types that it takes
-    (MPI-4.1 section 6.9.2)."""
-
-    name: str
-    number: int
-    takes: tuple[str, ...]
-    ufunc: Callable[..., Any] | None = None
-
-
 _ARITHMETIC = (INTEGER, FLOATING, COMPLEX)
 _ORDERED = (INTEGER, FLOATING)
 
-#: In the order of the compiled core.
-_OPERATIONS: tuple[tuple[MPI.Op, _Operation], ...] = (
-    (MPI.SUM, _Operation("MPI.SUM", 0, _ARITHMETIC, np.add)),
-    (MPI.PROD, _Operation("MPI.PROD", 1, _ARITHMETIC, np.multiply)),
-    (MPI.MAX, _Operation("MPI.MAX", 2, _ORDERED, np.maximum)),
-    (MPI.MIN, _Operation("MPI.MIN", 3, _ORDERED, np.minimum)),
-    (MPI.LAND, _Operation("MPI.LAND", 4, (INTEGER, LOGICAL), np.logical_and)),
-    (MPI.LOR, _Operation("MPI.LOR", 5, (INTEGER, LOGICAL), np.logical_or)),
-    (MPI.LXOR, _Operation("MPI.LXOR", 6, (INTEGER, LOGICAL), np.logical_xor)),
-    (MPI.BAND, _Operation("MPI.BAND", 7, (INTEGER, BYTE), np.bitwise_and)),
-    (MPI.BOR, _Operation("MPI.BOR", 8, (INTEGER, BYTE), np.bitwise_or)),
-    (MPI.BXOR, _Operation("MPI.BXOR", 9, (INTEGER, BYTE), np.bitwise_xor)),
-    (MPI.MAXLOC, _Operation("MPI.MAXLOC", 10, (PAIR,))),
-    (MPI.MINLOC, _Operation("MPI.MINLOC", 11, (PAIR,))),
+#: The predefined operations in the order of the compiled core, and the types that they take
+#: (MPI-4.1 section 6.9.2).
+_OPERATIONS: tuple[tuple[str, MPI.Op, tuple[str, ...], Callable[..., Any] | None], ...] = (
+    ("MPI.SUM", MPI.SUM, _ARITHMETIC, np.add),
+    ("MPI.PROD", MPI.PROD, _ARITHMETIC, np.multiply),
+    ("MPI.MAX", MPI.MAX, _ORDERED, np.maximum),
+    ("MPI.MIN", MPI.MIN, _ORDERED, np.minimum),
+    ("MPI.LAND", MPI.LAND, (INTEGER, LOGICAL), np.logical_and),
+    ("MPI.LOR", MPI.LOR, (INTEGER, LOGICAL), np.logical_or),
+    ("MPI.LXOR", MPI.LXOR, (INTEGER, LOGICAL), np.logical_xor),
+    ("MPI.BAND", MPI.BAND, (INTEGER, BYTE), np.bitwise_and),
+    ("MPI.BOR", MPI.BOR, (INTEGER, BYTE), np.bitwise_or),
+    ("MPI.BXOR", MPI.BXOR, (INTEGER, BYTE), np.bitwise_xor),
+    ("MPI.MAXLOC", MPI.MAXLOC, (PAIR,), None),
+    ("MPI.MINLOC", MPI.MINLOC, (PAIR,), None),
 )
 
 #: Types of numbers by kind and size, and those of pairs, in the order of the compiled core.
@@ -154,20 +143,21 @@ class Fold:
         self.commutes = bool(op.Is_commutative())
         self.name = "an operation of the caller's"
         self._between = np.empty(0, np.uint8)
-        self._loop, self._ufunc, self.quick = (-1, -1), None, False
+        self._loop, self.quick = (-1, -1), False
+        self._ufunc: Callable[..., Any] | None = None
         self.predefined = bool(op.is_predefined)
         if not self.predefined:
             return
-        known = next((each for predefined, each in _OPERATIONS if predefined == op), None)
-        if known is None:
+        number = next((n for n, each in enumerate(_OPERATIONS) if each[1] == op), None)
+        if number is None:
             raise PatternError("MPI.REPLACE and MPI.NO_OP are operations of windows only")
-        self.name = known.name
-        if element.family not in known.takes:
+        self.name, _, takes, self._ufunc = _OPERATIONS[number]
+        if element.family not in takes:
             raise PatternError(
-                f"{known.name} does not take {element}; it takes {' and '.join(known.takes)}"
+                f"{self.name} does not take {element}; it takes {' and '.join(takes)}"
             )
-        self._loop, self._ufunc = (known.number, element.number), known.ufunc
-        self.quick = fold_exists(*self._loop) if COMPILED else known.ufunc is not None
+        self._loop = (number, element.number)
+        self.quick = fold_exists(*self._loop) if COMPILED else self._ufunc is not None
 
     def __str__(self) -> str:
         order = "" if self.commutes else " (not commutative)"

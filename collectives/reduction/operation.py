@@ -279,15 +279,7 @@ def Allreduce_init(
     ...     bool((request.Wait() == comm.size).all())
     True
     """
-
-    def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
-        size = context.comm.size
-        into = Message.read(recvbuf, "recv")
-        out = into if in_place(sendbuf) else Message.read(sendbuf, "send")
-        shares = [Share(slice(0, out.memory.size), size)] * size
-        return _Form(Fold(op, out.element), out, into, shares, (op,))
-
-    return _initialize("Allreduce", comm, read, (sendbuf, recvbuf), method, info)
+    return _whole("Allreduce", comm, sendbuf, recvbuf, op, lambda rank, size: size, method, info)
 
 
 def Reduce_scatter_block_init(
@@ -370,7 +362,7 @@ def Scan_init(
     ...     float(request.Wait()[0]) == comm.rank + 1
     True
     """
-    return _prefix("Scan", comm, sendbuf, recvbuf, op, 1, method, info)
+    return _whole("Scan", comm, sendbuf, recvbuf, op, lambda rank, size: rank + 1, method, info)
 
 
 def Exscan_init(
@@ -389,20 +381,21 @@ def Exscan_init(
     ...     float(request.Wait()[0]) == comm.rank
     True
     """
-    return _prefix("Exscan", comm, sendbuf, recvbuf, op, 0, method, info)
+    return _whole("Exscan", comm, sendbuf, recvbuf, op, lambda rank, size: rank, method, info)
 
 
-def _prefix(
-    name: str, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, op: MPI.Op, own: int, method: str,
-    info: Info,
+def _whole(
+    name: str, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, op: MPI.Op,
+    over: Callable[[int, int], int], method: str, info: Info,
 ) -> Request:  # fmt: skip
+    """Collective. A reduction of which a rank wants all elements, over the contributions of the
+    first ``over(rank, size)`` ranks; nothing where there is none."""
+
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
         into = Message.read(recvbuf, "recv")
         out = into if in_place(sendbuf) else Message.read(sendbuf, "send")
-        shares = [Share(slice(0, out.memory.size), rank + own)
-                  for rank in range(context.comm.size)]
-        if not own:
-            shares[0] = Share(slice(0, 0), 0)
+        counts = [over(rank, context.comm.size) for rank in range(context.comm.size)]
+        shares = [Share(slice(0, out.memory.size if count else 0), count) for count in counts]
         return _Form(Fold(op, out.element), out, into, shares, (op,))
 
     return _initialize(name, comm, read, (sendbuf, recvbuf), method, info)
@@ -522,8 +515,10 @@ def _reduction(
     target = np.empty(0, np.uint8) if into is None else into.memory[: mine.nbytes]
     element, before, after = form.fold.element, None, None
     out = None if form.out is into and name != "Barrier" else form.out
+    # a contribution that the result will be written over, or at an odd address, is copied aside
     if not element.aligned(source) or (out is None and not form.whole):
-        source, before = _aside(source)
+        source = np.empty_like(source)
+        before = partial(np.copyto, source, form.out.memory)
     if not element.aligned(target) or (element.gaps and target.size):
         after, goal = partial(element.copy, target), np.empty_like(target)
         target = source if out is None and form.whole and before is not None else goal
@@ -531,17 +526,6 @@ def _reduction(
         method.name, method.any_order, context, hints, number, name, form.fold, source, target,
         shares, out, into, form.rest, before, after, str(form),
     )  # fmt: skip
-
-
-def _aside(contribution: Bytes) -> tuple[Bytes, Callable[[], object]]:
-    """Local. Other memory for a contribution that the result will be written over, or whose
-    elements lie at odd addresses; it is copied there before a round."""
-    private = np.empty_like(contribution)
-
-    def keep() -> None:
-        private[:] = contribution
-
-    return private, keep
 
 
 # -- sums that belong to a communicator ----------------------------------------------------------

@@ -62,10 +62,8 @@ class Ring:
 
     def __init__(self, nbytes: int, element: Element, start: int = 0) -> None:
         """``start``: bytes before it in the control memory."""
-        self.segments = Segments.on_node(nbytes, unit=element.extent)
-        self.turns, self.count, self.fit = (
-            self.segments.turns, self.segments.count, self.segments.fit
-        )
+        segments = self.segments = Segments.on_node(nbytes, unit=element.extent)
+        self.turns, self.count, self.fit = segments.turns, segments.count, segments.fit
         self._short = nbytes <= IN_LINE and element.alignment <= 8
         self._start, self._head = start, ALIGNMENT if self._short else 2 * ALIGNMENT
         self.stop = start + self._head + self.segments.room
