@@ -91,12 +91,7 @@ class Relay:
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        order: str,
-        longest: float,
-        side: SideWindows,
-        notices: Notices,
+        self, comm: MPI.Intracomm, order: str, longest: float, side: SideWindows, notices: Notices
     ) -> None:
         self.comm, self.order, self.longest = comm, order, longest
         self.side, self.notices = side, notices

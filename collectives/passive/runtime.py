@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from mpi4py import MPI
 
-from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Context, Resources, refusal
 from onesided.collectives.errors import (
     OnesidedError,
@@ -29,8 +29,6 @@ from onesided.collectives.trees import LARGEST_FIRST, check_order
 
 #: Seconds that a rank which leaves by an exception still serves the others.
 GRACE = 0.25
-_LEVELS = ("MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED")
-
 
 #: Seconds that the end of a runtime that nobody closed waits for the other ranks.
 EXIT_PATIENCE = 5.0
@@ -104,13 +102,9 @@ class OneSidedBroadcast:
             flush = _seconds("flush_timeout", flush_timeout)
         self._turn: Any = threading.RLock()  # one broadcast of this rank at a time
         self._resources = Resources(context)
-        error: Exception | None = None
         try:
-            self._open(context, child_order, waiter, flush)
-        except Exception as problem:
-            error = problem
-        try:
-            agree(context.comm, error, "OneSidedBroadcast is open")
+            with agreed(context.comm, "OneSidedBroadcast is open"):
+                self._open(context, child_order, waiter, flush)
         except Exception:
             self._resources.release()
             raise
@@ -366,10 +360,11 @@ def _check_threads() -> None:
     """Local. Raise :class:`UnsupportedError` without ``MPI_THREAD_MULTIPLE``."""
     level = MPI.Query_thread()
     if level < MPI.THREAD_MULTIPLE:
-        levels = (MPI.THREAD_SINGLE, MPI.THREAD_FUNNELED, MPI.THREAD_SERIALIZED)
+        names = {getattr(MPI, name): f"MPI_{name}"
+                 for name in ("THREAD_SINGLE", "THREAD_FUNNELED", "THREAD_SERIALIZED")}
         raise UnsupportedError(
             "OneSidedBroadcast needs MPI_THREAD_MULTIPLE for its thread, and MPI has been "
-            f"initialized with {_LEVELS[levels.index(level)]}; use "
+            f"initialized with {names[level]}; use "
             "bcast_linear(window, buf, displacement, root), which needs no thread"
         )
 

@@ -19,14 +19,15 @@ rank that waits looks all the time.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agree
+from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.buffers import as_array
 from onesided.collectives.context import Resources, refusal
 from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
@@ -46,17 +47,17 @@ class Extents:
 
     sizes: tuple[int, ...]
     units: tuple[int, ...]
-    _least: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _least(self) -> dict[int, int]:
+        """By unit, the least size with it: there are fewer than ranks."""
+        found: dict[int, int] = {}
         for size, unit in zip(self.sizes, self.units, strict=True):
-            self._least[unit] = min(size, self._least.get(unit, size))
+            found[unit] = min(size, found.get(unit, size))
+        return found
 
     def check(self, displacement: int, nbytes: int) -> None:
-        """Local. Raise :class:`PatternError` where so many bytes do not fit on every rank.
-
-        It looks at the least size with each unit, not at every rank.
-        """
+        """Local. Raise :class:`PatternError` where so many bytes do not fit on every rank."""
         fits = all(displacement * unit + nbytes <= size for unit, size in self._least.items())
         if fits and displacement >= 0:
             return
@@ -203,29 +204,18 @@ class Registered:
         """
         extents = extents_of(comm, window)
         wid = len(self._known)
-        error: Exception | None = None
         try:
-            self._lock(window)
-            self._known.append(Exposed(window, extents))
-        except RequestError as problem:
-            error = problem
-        try:
-            agree(comm, error, ("register", wid))
+            with agreed(comm, ("register", wid)):
+                if any(window == exposed.window for exposed in self._known):
+                    raise RequestError("the window is registered already")
+                _lock_all(window, MPI.MODE_NOCHECK)
+                self._known.append(Exposed(window, extents))
         except Exception:
-            if error is None:
+            if len(self._known) > wid:
                 self._known.pop()
                 window.Unlock_all()
             raise
         return wid
-
-    def _lock(self, window: MPI.Win) -> None:
-        if any(window == exposed.window for exposed in self._known):
-            raise RequestError("the window is registered already")
-        try:
-            window.Lock_all(MPI.MODE_NOCHECK)
-        except MPI.Exception as error:
-            words = error.Get_error_string()
-            raise RequestError(f"the window has an epoch open: MPI: {words}") from error
 
     def sync(self) -> None:
         """Local. Make what has been put into the windows of this rank visible to its loads."""
@@ -284,12 +274,7 @@ def bcast_linear(
         extents = Extents((int(size),) * ranks, (int(unit),) * ranks)
     data, place = bytes_of(buf), as_displacement(displacement)
     extents.check(place, data.size)
-    try:
-        window.Lock_all()
-    except MPI.Exception as error:
-        raise RequestError(
-            f"the window has an epoch open: MPI: {error.Get_error_string()}"
-        ) from error
+    _lock_all(window)
     try:
         data = store(window, data, place * extents.units[rank])
         for target in range(ranks):
@@ -297,6 +282,14 @@ def bcast_linear(
                 put_bytes(window, data, target, place, extents.units[target])
     finally:
         window.Unlock_all()
+
+
+def _lock_all(window: MPI.Win, assertion: int = 0) -> None:
+    try:
+        window.Lock_all(assertion)
+    except MPI.Exception as error:
+        words = error.Get_error_string()
+        raise RequestError(f"the window has an epoch open: MPI: {words}") from error
 
 
 # -- beside the data ------------------------------------------------------------------------------
