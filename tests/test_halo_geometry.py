@@ -12,16 +12,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onesided.collectives.errors import PatternError
+from onesided.collectives.halo.decomposition import Decomposition
 from onesided.collectives.halo.faces import (
     CORNERS,
     GHOSTS,
-    Blocks,
     Place,
     block_faces,
     bytes_off,
     check_apart,
     choose_dims,
-    cut,
     grid_faces,
     is_empty,
     links_between,
@@ -190,14 +189,16 @@ def test_directions(axes, ghosts, count):
         tuple(step * (a == axis) for a in range(axes)) for axis in range(axes) for step in (-1, 1)]
 
 
+def decomposed(shape, nodes, sizes=None, dims=None, rank=0):
+    return Decomposition(shape, 1, rank, nodes, False, dims, None, sizes, True)
+
+
 @few
-@given(st.integers(0, 50), st.integers(1, 60))
+@given(st.integers(1, 50), st.integers(1, 60))
 def test_cuts(extent, parts):
-    cuts = [cut(extent, parts, index) for index in range(parts)]
-    assert cuts[0][0] == 0
-    assert cuts[-1][1] == extent
-    assert all(before[1] == after[0] for before, after in itertools.pairwise(cuts))
-    sizes = [stop - start for start, stop in cuts]
+    (starts,) = decomposed((extent,), [0] * parts).starts
+    assert (starts[0], starts[-1], len(starts)) == (0, extent, parts + 1)
+    sizes = [stop - start for start, stop in itertools.pairwise(starts)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] - sizes[-1] <= 1
 
@@ -216,11 +217,10 @@ def test_blocks_in_any_order_of_ranks(dims, data):
         assert sorted(order) == list(range(size))
         placed = [nodes[rank] for rank in order]
         assert bytes_off(dims, periodic, areas, placed) < bytes_off(dims, periodic, areas, nodes)
-    blocks = Blocks(tuple(3 * n + 1 for n in dims), tuple(dims), (), order)
     for rank in range(size):
-        coords = blocks.coords(rank)
-        here = Place(tuple(dims), (True,) * len(dims), coords, order)
-        assert here.neighbor((0,) * len(dims)) == rank
+        here = decomposed([3 * n + 1 for n in dims], nodes, dims=dims, rank=rank)
+        assert here._place.neighbor((0,) * len(dims)) == rank
+        assert here.part(rank, here.shape) == here.box
 
 
 @pytest.mark.parametrize(("dims", "per_node", "before", "after"), [
@@ -238,12 +238,13 @@ def test_faces_between_nodes(dims, per_node, before, after):
 
 def test_sizes_of_blocks():
     assert read_sizes([[2, 5], (3,)], (7, 3)) == ((2, 5), (3,))
-    blocks = Blocks((7, 3), (2, 1), ((2, 5), (3,)))
-    assert [blocks.box(rank)[0] for rank in range(2)] == [slice(0, 2), slice(2, 7)]
+    blocks = decomposed((7, 3), [0, 0], [[2, 5], [3]])
+    assert [blocks.part(rank, (7, 3))[0] for rank in range(2)] == [slice(0, 2), slice(2, 7)]
     refused("not the cells of blocks", read_sizes, [[7]], (7, 3))
     refused("a grid with 7", read_sizes, [[3, 3], [3]], (7, 3))
-    assert read_sizes([[0, 7, 0], [3]], (7, 3)) == ((0, 7, 0), (3,))
-    assert Blocks((7, 3), (3, 1), ((0, 7, 0), (3,))).last == (1, 0)
+    blocks = decomposed((7, 3), [0] * 3, [[0, 7, 0], [3]])
+    staggered = [blocks.part(rank, (8, 4))[0] for rank in range(3)]
+    assert staggered == [slice(0, 0), slice(0, 8), slice(7, 7)]
     refused("a grid with 7", read_sizes, [[8, -1], [3]], (7, 3))
 
 

@@ -94,7 +94,6 @@ class Boundary:
     def __init__(self, conditions: Sequence[Conditions], dtypes: Sequence[np.dtype[Any]]) -> None:
         """Local. By field, the conditions, and the dtype of its values."""
         self.time: Any = None
-        self._conditions = list(conditions)
         self._values = [np.zeros((len(each), 2), dtype)
                         for each, dtype in zip(conditions, dtypes, strict=True)]
         self.set(conditions)

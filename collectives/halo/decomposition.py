@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import (
-    Blocks,
     Layers,
     Link,
     Place,
@@ -33,7 +32,9 @@ class Decomposition:
 
     ``shape``, ``dims`` (ranks per axis), ``coords`` (this rank's place), ``periodic``, and
     ``layers`` (ghost layers, (low, high)) have an entry per axis. ``owned`` indexes what a rank
-    owns in any field, components included; ``box`` is where it is in the global array.
+    owns in any field, components included; ``box`` is where it is in the global array. ``starts``
+    says, by axis, where blocks begin, and the end; some may be empty. ``order`` are the ranks by
+    place, in C order, () where they are numbered so.
     """
 
     def __init__(
@@ -72,14 +73,22 @@ class Decomposition:
         ):
             raise PatternError(f"bounds is {bounds!r}, not (low, high) for each of {axes} axes")
         block = [n / parts for n, parts in zip(self.shape, self.dims, strict=True)]
-        areas = [math.prod(block) / n * sum(layers)
-                 for n, layers in zip(block, self.layers, strict=True)]
-        order = order_by_node(self.dims, self.periodic, areas, nodes) if reorder else ()
-        self.blocks = Blocks(self.shape, self.dims, cuts, order)
-        self._nodes = [nodes[rank] for rank in order or range(size)]  # by place
-        self.coords = self.blocks.coords(rank)
-        self.box = self.blocks.box(rank)
-        self._place = Place(self.dims, self.periodic, self.coords, order)
+        self._areas = [math.prod(block) / n * sum(layers)
+                       for n, layers in zip(block, self.layers, strict=True)]
+        self._nodes = list(nodes)
+        self.order: tuple[int, ...] = ()
+        if reorder:
+            self.order = order_by_node(self.dims, self.periodic, self._areas, nodes)
+        self._places = {rank: place for place, rank in enumerate(self.order or range(size))}
+        cuts = cuts or tuple(  # the first ones are larger, by one layer
+            tuple(n // parts + (place < n % parts) for place in range(parts))
+            for n, parts in zip(self.shape, self.dims, strict=True)
+        )
+        self.starts = tuple((0, *itertools.accumulate(each)) for each in cuts)
+        self._lasts = [each.index(each[-1]) - 1 for each in self.starts]  # that have layers
+        self.coords = self._coords(rank)
+        self.box = self.part(rank, self.shape)
+        self._place = Place(self.dims, self.periodic, self.coords, self.order)
 
     # -- what is where ----------------------------------------------------------------------------
 
@@ -154,22 +163,20 @@ class Decomposition:
 
     def part(self, rank: int, shape: Sequence[int]) -> tuple[slice, ...]:
         """Local. What a rank owns of a global array of this :meth:`global_shape`."""
-        axes = len(self.shape)
-        more = np.subtract(shape[len(shape) - axes :], self.shape).tolist()
-        whole = tuple(slice(0, n) for n in shape[: len(shape) - axes])
-        return (*whole, *self.blocks.box(rank, more))
+        lead = len(shape) - len(self.shape)
+        found = [slice(0, n) for n in shape[:lead]]
+        more = np.subtract(shape[lead:], self.shape).tolist()  # points at the end
+        for axis, place in enumerate(self._coords(rank)):
+            start, stop = self.starts[axis][place : place + 2]
+            found.append(slice(start, stop + more[axis] * (place == self._lasts[axis])))
+        return tuple(found)
 
     def report(self) -> str:
         """Local. In words: blocks, ghosts, and the bytes of a field of doubles that leave nodes in
         an update, by faces, beside those with ranks in C order."""
-        block = [n / parts for n, parts in zip(self.shape, self.dims, strict=True)]
-        areas = [8 * math.prod(block) / n * sum(layers) / 2
-                 for n, layers in zip(block, self.layers, strict=True)]
-        in_order = self._nodes
-        if self.blocks.order:
-            in_order = [self._nodes[self.blocks.order.index(r)] for r in range(len(self._nodes))]
-        here, there = (bytes_off(self.dims, self.periodic, areas, nodes)
-                       for nodes in (self._nodes, in_order))
+        placed = [self._nodes[rank] for rank in self.order] or self._nodes
+        here, there = (4 * bytes_off(self.dims, self.periodic, self._areas, nodes)
+                       for nodes in (placed, self._nodes))
         return (
             f"{self.shape} cells on {self.dims} ranks of {len(set(self._nodes))} nodes, ghosts "
             f"{self.layers}: {here:.0f} bytes leave nodes ({there:.0f} with ranks in C order)"
@@ -187,10 +194,14 @@ class Decomposition:
     @property
     def _form(self) -> tuple[Any, ...]:
         """What fields have to have in common."""
-        return self.shape, self.blocks.starts, self.blocks.order, self.layers
+        return self.shape, self.starts, self.order, self.layers
+
+    def _coords(self, rank: int) -> tuple[int, ...]:
+        """The place of a rank."""
+        return tuple(int(n) for n in np.unravel_index(self._places[rank], self.dims))
 
     def _last(self, axis: int) -> bool:
-        return not self.periodic[axis] and self.coords[axis] == self.blocks.last[axis]
+        return not self.periodic[axis] and self.coords[axis] == self._lasts[axis]
 
     def _links(
         self, layers: Sequence[Layers], staggered: Sequence[int] = ()
@@ -198,7 +209,7 @@ class Decomposition:
         """By axis, the blocks that have ghosts in common with this one."""
         return [
             links_between(
-                self.blocks.starts[axis], self.coords[axis], layers[axis], self.periodic[axis],
+                self.starts[axis], self.coords[axis], layers[axis], self.periodic[axis],
                 axis in staggered and not self.periodic[axis],
             )
             for axis in range(len(self.shape))
@@ -222,5 +233,5 @@ class Decomposition:
     def _edges(self, axis: int) -> NDArray[np.float64]:
         """Where blocks begin along an axis, in coordinates, and the end."""
         low, high = self.bounds[axis]
-        starts = np.array(self.blocks.starts[axis])
+        starts = np.array(self.starts[axis])
         return np.where(starts < self.shape[axis], low + starts * self.spacing[axis], high)

@@ -15,11 +15,12 @@ wherever the program is then.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -32,10 +33,9 @@ from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, lis
 from onesided.collectives.halo.parcels import FacesOf
 from onesided.collectives.halo.plan import Ghosts, initialize
 from onesided.collectives.hints import MANUAL
+from onesided.collectives.initialization import Info
 from onesided.collectives.program import FREED, address, load
 from onesided.collectives.request import Persistent
-
-Info = Mapping[str, str] | MPI.Info | None
 
 #: What is done to fields: its name, and what else a plan depends on.
 Wanted = tuple[str, *tuple[Any, ...]]
@@ -139,29 +139,23 @@ class HaloExchange(Persistent):
 
     def _set_up(self, comm: MPI.Comm, fields: Any, faces_of: FacesOf, *more: Any) -> None:
         began = time.perf_counter()
-        fields = [fields] if isinstance(fields, tuple) else fields  # arrays that take turns
+        if isinstance(fields, np.ndarray | tuple):  # the second: arrays that take turns
+            fields = [fields]
         ghosts = initialize(comm, fields, faces_of, *more)
         self._ghosts: Ghosts = ghosts
         by_thread = ghosts.hints.progress != MANUAL
         super().__init__(ghosts.resources.context.comm.Iprobe, by_thread)
         self.faces: tuple[Face, ...] = ghosts.faces
-        self.fields = fields
+        levels = [entry if isinstance(entry, tuple) else (entry,) for entry in fields]
+        self._period = math.lcm(*map(len, levels))
         self._quiet = False  # nobody has to hear that this is late
         self._late_by = by_thread
-        load(self, ghosts.plans, self._given(fields, ghosts.turns))
+        answers = [tuple(each[turn % len(each)] for each in levels) for turn in range(ghosts.turns)]
+        load(self, ghosts.plans, [a if len(a) > 1 else a[0] for a in answers])
         ghosts.resources.belong_to(self)
         debug.observe(self)
         self._made = True
         self.setup_time = time.perf_counter() - began
-
-    @staticmethod
-    def _given(fields: Any, turns: int) -> list[Any]:
-        """What Wait returns, by turn."""
-        if isinstance(fields, np.ndarray):
-            return [fields] * turns
-        levels = [entry if isinstance(entry, tuple) else (entry,) for entry in fields]
-        found = [tuple(each[turn % len(each)] for each in levels) for turn in range(turns)]
-        return [each[0] if len(each) == 1 else each for each in found]
 
     # -- what can be asked -----------------------------------------------------------------------
 
@@ -174,10 +168,7 @@ class HaloExchange(Persistent):
     @property
     def turned(self) -> bool:
         """Local. Whether the fields that take turns begin anew: another exchange can go on."""
-        if isinstance(self.fields, np.ndarray):
-            return True
-        levels = [len(each) for each in self.fields if isinstance(each, tuple)]
-        return not self.rounds % math.lcm(*levels)
+        return not self.rounds % self._period
 
     @property
     def recvbuf(self) -> Any:
@@ -224,7 +215,7 @@ class HaloExchange(Persistent):
         self._unload()
         ghosts = self._ghosts
         for parcel in (*ghosts.out, *ghosts.into):
-            parcel.parts, parcel.places, parcel.cell = [], [], None
+            parcel.parts, parcel.places, parcel.messages, parcel.cell = [], [], [], None
         ghosts.fields, ghosts.plans = (), []
         ghosts.resources.release(broken)
         if not broken:  # else messages with these tags may be under way
@@ -245,15 +236,6 @@ def _place(comm: MPI.Comm) -> Place:
     return Place(tuple(dims), tuple(map(bool, periods)), tuple(coords))
 
 
-@dataclass
-class _Kept:
-    """A request, its number, the same on all ranks, and when it was looked for last."""
-
-    plan: Any
-    number: int
-    used: int
-
-
 class Plans:
     """Requests that are planned once, by what they do and the memory of their fields.
 
@@ -262,14 +244,15 @@ class Plans:
     """
 
     def __init__(self) -> None:
-        self._plans: dict[tuple[Wanted, Any], _Kept] = {}
-        self._clock, self._warned = 0, False
+        #: With their numbers, the same on all ranks; what was looked for last is the last one.
+        self._plans: OrderedDict[tuple[Wanted, Any], tuple[Any, int]] = OrderedDict()
+        self._kept, self._warned = 0, False
 
     def __len__(self) -> int:
         return len(self._plans)
 
     def __iter__(self) -> Iterator[Any]:
-        return (kept.plan for kept in self._plans.values())
+        return (plan for plan, _ in self._plans.values())
 
     def find(
         self, wanted: Wanted, fields: Sequence[Any], check: Callable[[int], object] | None = None
@@ -278,29 +261,26 @@ class Plans:
         none, or it has been freed by somebody else who keeps it. ``check`` is told its number
         before, 0 for none."""
         name = wanted, _places(fields)
-        try:
-            kept = self._plans.get(name)
-        except TypeError:  # of arguments that make no sense, which planning tells everywhere
-            kept = None
-        if kept is not None and kept.plan.state == "freed":
+        plan, number = None, 0
+        with contextlib.suppress(TypeError):  # of what makes no sense: planning tells it everywhere
+            plan, number = self._plans.get(name, (None, 0))
+        if plan is not None and plan.state == "freed":
             del self._plans[name]
-            kept = None
+            plan, number = None, 0
         if check is not None:
-            check(0 if kept is None else kept.number)
-        if kept is None:
-            return None
-        self._clock += 1
-        kept.used = self._clock
-        return kept.plan
+            check(number)
+        if plan is not None:
+            self._plans.move_to_end(name)
+        return plan
 
     def keep(self, wanted: Wanted, fields: Sequence[Any], plan: Any) -> None:
         """Collective. Keep a request; of too many the one that has not been used for longest is
         freed, which a warning tells once. Not in the middle of turns: they would begin anew."""
-        idle = [name for name, kept in self._plans.items()
-                if kept.plan.state != "active" and getattr(kept.plan, "turned", True)
-                and kept.used < self._clock]  # the last one is in use by this very call
-        self._clock += 1
-        self._plans[wanted, _places(fields)] = _Kept(plan, self._clock, self._clock)
+        earlier = list(self._plans.items())[:-1]  # the last one is in use by this very call
+        idle = [name for name, (each, _) in earlier
+                if each.state != "active" and getattr(each, "turned", True)]
+        self._kept += 1
+        self._plans[wanted, _places(fields)] = plan, self._kept
         if len(self._plans) <= MOST_PLANS or not idle:
             return
         if not self._warned:
@@ -309,7 +289,7 @@ class Plans:
                 f"more than {MOST_PLANS} lists of fields of one grid: requests are planned anew, "
                 "which is slow; keep fields, and write into them", stacklevel=4,
             )  # fmt: skip
-        self._plans.pop(min(idle, key=lambda name: self._plans[name].used)).plan.Free()
+        self._plans.pop(idle[0])[0].Free()
 
     def Free(self) -> None:
         """Collective. Give all back."""

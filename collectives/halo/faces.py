@@ -9,7 +9,6 @@ import operator
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -337,8 +336,11 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int) -> list[Fac
         rank = _integer(entry[0], f"the rank of neighbor {number}")
         if not (0 <= rank < ranks or rank == MPI.PROC_NULL):
             raise PatternError(f"neighbor {number} is rank {rank}; there are {ranks} ranks")
-        send = read_box(entry[1], shape, f"the send box for neighbor {number} (rank {rank})")
-        recv = read_box(entry[2], shape, f"the receive box for neighbor {number} (rank {rank})")
+        send, recv = (
+            empty_box(len(shape)) if box is None
+            else full_box(box, shape, f"the {role} box for neighbor {number} (rank {rank})")
+            for role, box in zip(("send", "receive"), entry[1:3], strict=True)
+        )  # fmt: skip
         if rank == MPI.PROC_NULL:
             send = recv = empty_box(len(shape))
         key = _integer(entry[3], f"the tag of neighbor {number}") if len(entry) > 3 else seen[rank]
@@ -348,11 +350,6 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int) -> list[Fac
         taken.add((rank, key))
         faces.append(Face(rank, send, recv, (), key, key))
     return faces
-
-
-def read_box(box: Any, shape: tuple[int, ...], name: str) -> Box:
-    """Local. A box from slices, one per axis; an empty one from None."""
-    return empty_box(len(shape)) if box is None else full_box(box, shape, name)
 
 
 def check_apart(faces: Sequence[Face]) -> None:
@@ -389,53 +386,6 @@ def _integer(value: Any, name: str) -> int:
 
 
 # -- a grid in blocks ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """How a grid is cut over the ranks; pure geometry.
-
-    ``sizes`` are the layers of the blocks along each axis, of which some may have none; without
-    them blocks differ by one layer at most, the larger come first. ``order`` are the ranks by
-    place, in C order; without it they are numbered so.
-    """
-
-    shape: tuple[int, ...]
-    dims: tuple[int, ...]
-    sizes: tuple[tuple[int, ...], ...] = ()
-    order: tuple[int, ...] = ()
-
-    @cached_property
-    def starts(self) -> tuple[tuple[int, ...], ...]:
-        """By axis, where blocks begin, and the end of the grid."""
-        sizes = self.sizes or tuple(
-            tuple(stop - start for start, stop in (cut(n, parts, i) for i in range(parts)))
-            for n, parts in zip(self.shape, self.dims, strict=True)
-        )
-        return tuple((0, *itertools.accumulate(each)) for each in sizes)
-
-    @cached_property
-    def last(self) -> tuple[int, ...]:
-        """By axis, the place of the last block that has layers."""
-        return tuple(each.index(each[-1]) - 1 for each in self.starts)
-
-    @cached_property
-    def _places(self) -> dict[int, int]:
-        return {rank: place for place, rank in enumerate(self.order)}
-
-    def coords(self, rank: int) -> tuple[int, ...]:
-        """Local. The place of a rank."""
-        place = self._places[rank] if self.order else rank
-        return tuple(int(n) for n in np.unravel_index(place, self.dims))
-
-    def box(self, rank: int, more: Sequence[int] = ()) -> Box:
-        """Local. What a rank owns, in global indices; ``more`` points at the end, by axis."""
-        found = []
-        for axis, place in enumerate(self.coords(rank)):
-            start, stop = self.starts[axis][place : place + 2]
-            last = place == self.last[axis]
-            found.append(slice(start, stop + (more[axis] if more and last else 0)))
-        return tuple(found)
 
 
 def read_sizes(sizes: Any, shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -539,10 +489,3 @@ def _factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:
         if number % first == 0:
             for rest in _factorizations(number // first, count - 1):
                 yield (first, *rest)
-
-
-def cut(extent: int, parts: int, index: int) -> tuple[int, int]:
-    """Local. The half-open range of part ``index`` of ``parts``; the first ones are larger."""
-    least, more = divmod(extent, parts)
-    start = index * least + min(index, more)
-    return start, start + least + (index < more)

@@ -35,7 +35,7 @@ from onesided.collectives.halo.boundary import (
     read_conditions,
 )
 from onesided.collectives.halo.decomposition import Decomposition
-from onesided.collectives.halo.exchange import HaloExchange, Info, Plans, Wanted
+from onesided.collectives.halo.exchange import HaloExchange, Plans, Wanted
 from onesided.collectives.halo.faces import (
     DIRECT,
     Face,
@@ -57,6 +57,7 @@ from onesided.collectives.halo.redistribution import (
     part_of,
 )
 from onesided.collectives.hints import Hints
+from onesided.collectives.initialization import Info
 from onesided.collectives.memory import Region, empty, find_region, free, warn_of_plain_memory
 from onesided.collectives.pattern import full_box
 from onesided.collectives.pattern import whole as all_of
@@ -254,24 +255,20 @@ class Grid(Decomposition, Scoped):
         the function raises in the interior is raised when all ghosts have come.
         """
         plan = self._updating(fields, boundary, ghosts, t)
+
+        def apply(where: tuple[Any, ...]) -> None:
+            cells = (first(field)[where].shape[-len(self.shape) :] for field in fields)
+            if any(0 not in each for each in cells):
+                function(where)
+
         plan.Start()
         try:
-            if self._has_cells(self.interior, fields):
-                function(self.interior)
+            apply(self.interior)
         finally:
             given = plan.Wait()
         for where in self.boundary:
-            if self._has_cells(where, fields):
-                function(where)
+            apply(where)
         return given
-
-    def _has_cells(self, where: tuple[Any, ...], fields: Sequence[Any]) -> bool:
-        """Local. Whether an index such as :attr:`interior` selects something of any field."""
-        return any(
-            all(len(range(*part.indices(n))) for part, n in zip(
-                where[1:], first(field).shape[-len(self.shape) :], strict=True))
-            for field in fields
-        )
 
     def _updating(
         self, fields: Sequence[Any], boundary: Any, ghosts: str | None, t: Any
@@ -563,7 +560,7 @@ class Grid(Decomposition, Scoped):
             edges = [self._edges(axis) for axis in axes]
             place = [slice(at, at + 1) for at in self.coords]
             self._migration = Migration(
-                self._context, self.comm, edges, self.periodic, place, self.blocks.order,
+                self._context, self.comm, edges, self.periodic, place, self.order,
                 self._touching(), self._info,
             )  # fmt: skip
         moved = self._migration.move(arrays, positions, outside)
@@ -603,8 +600,7 @@ class Grid(Decomposition, Scoped):
             links, before = self._links(self.layers, staggered), all_of(array.shape[:lead])
             return block_faces(links, before, (), self._place, ghosts or self.ghosts, self.corners)
 
-        one = len(fields) == 1 and isinstance(fields[0], np.ndarray)
-        made = HaloExchange.of(self.comm, fields[0] if one else list(fields), faces_of,
+        made = HaloExchange.of(self.comm, list(fields), faces_of,
                                self._info if info is None else info, fills, *back)
         made.boundary = boundary
         return made
@@ -672,8 +668,12 @@ class Grid(Decomposition, Scoped):
         The request of these arrays, or of views of the same memory, which ``others`` keep, too;
         None where there is none, or another grid that has kept it is freed.
         """
-        found = self._plans.find(wanted, fields, partial(self._compare, wanted[0])
-                                 if self._compares else None)
+
+        def compare(number: int) -> None:
+            which = f"request {number}" if number else "a new request"
+            agree(self._context.comm, None, f"{which}: {wanted[0]} of {self.shape}")
+
+        found = self._plans.find(wanted, fields, compare if self._compares else None)
         for other in others:
             other._plans.find(wanted, fields)
         return found
@@ -682,11 +682,6 @@ class Grid(Decomposition, Scoped):
         """Collective. Whichever of the grids is freed first gives it back."""
         for grid in (self, *others):
             grid._plans.keep(wanted, fields, plan)
-
-    def _compare(self, name: str, number: int) -> None:
-        """Collective."""
-        which = f"request {number}" if number else "a new request"
-        agree(self._context.comm, None, f"{which}: {name} of {self.shape}")
 
     def _clear_ghosts(self, field: NDArray[Any]) -> None:
         """Local."""

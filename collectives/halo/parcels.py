@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed, told
@@ -39,7 +40,8 @@ class Parcel:
     """What goes to, or comes from, one rank at a time, in one stage.
 
     ``parts`` are views of the fields, by level. ``path`` and what follows is known when the
-    receiver has told: ``places`` where a part goes or lies, by turn; ``cell`` the counter.
+    receiver has told: ``places`` where a part goes or lies, by turn; ``cell`` the counter, or the
+    ``messages``.
     """
 
     peer: int
@@ -48,6 +50,7 @@ class Parcel:
     path: str = ""
     places: list[list[NDArray[Any]]] = field(default_factory=list)
     cell: Any = None
+    messages: list[MPI.Prequest] = field(default_factory=list)
     chain: int = -1  # its place in the program
 
     @property
@@ -73,11 +76,10 @@ def _room(part: NDArray[Any]) -> int:
 
 def read_fields(fields: Any, faces_of: FacesOf) -> tuple[Field, ...]:
     """Local. The fields with their faces; raises :class:`PatternError`."""
-    given = [fields] if isinstance(fields, np.ndarray) else fields
-    if not isinstance(given, list | tuple) or not given:
+    if not isinstance(fields, list) or not fields:
         raise PatternError(f"a halo needs a NumPy array, not {type(fields).__name__}")
     found = []
-    for number, entry in enumerate(given):
+    for number, entry in enumerate(fields):
         levels = tuple(entry) if isinstance(entry, tuple) and entry else (entry,)
         for level in levels:
             _check(level)

@@ -45,11 +45,12 @@ from onesided.collectives.halo.parcels import (
     read_fields,
 )
 from onesided.collectives.hints import MANUAL, Hints
+from onesided.collectives.initialization import Info
 from onesided.collectives.memory import ALIGNMENT, aligned, find_region, region_with_key
 from onesided.collectives.pattern import pieces as in_messages
 from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
 
-STORE, STAGED, MESSAGE = PATHS = ("store", "staged", "message")
+STORE, STAGED, MESSAGE = ("store", "staged", "message")
 
 #: Bytes of a parcel up to which it is staged: two short copies cost less than a credit, which the
 #: rank that comes first waits for, with the help of a thread where it computes meanwhile.
@@ -62,6 +63,10 @@ Combine = Callable[..., Any]
 Fill = tuple[NDArray[Any], NDArray[Any]] | Callable[[], object]
 
 
+#: By level, and part of a parcel: a region by its key, the segment, the offset there, the strides.
+Stores = tuple[tuple[tuple[str, int, int, tuple[int, ...]], ...], ...]
+
+
 @dataclass(frozen=True)
 class Advert:
     """Where a parcel is wanted: its counter, and where its parts go, by level or slot.
@@ -72,7 +77,7 @@ class Advert:
     path: str
     cell: int = 0
     slots: tuple[int, ...] = ()
-    stores: tuple[tuple[tuple[str, int, int, tuple[int, ...]], ...], ...] = ()
+    stores: Stores = ()
 
 
 @dataclass(eq=False)
@@ -108,7 +113,7 @@ class Ghosts:
 
 def initialize(
     comm: MPI.Comm, fields: Any, faces_of: FacesOf,
-    info: Mapping[str, str] | MPI.Info | None = None,
+    info: Info = None,
     fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
     combine: Combine | None = None, empties: Any = None,
 ) -> Ghosts:
@@ -150,6 +155,7 @@ def initialize(
         with agreed(context.comm, ("connected", number)):
             made.connect()
             _check_progress(ghosts)
+            _connect_messages(ghosts, made)
             filled = fills() if fills is not None else [[]] * ghosts.turns
             ghosts.plans = [_program(ghosts, made, turn, combine, empties, filled[turn])
                             for turn in range(ghosts.turns)]
@@ -213,37 +219,29 @@ class _Layout:
 
     def _want(self, parcel: Parcel, size: int, back: bool) -> int:
         """Local. Take room for what comes behind ``size`` bytes; how many there are then."""
-        parcel.path = self._path(parcel, back)
-        at, slots = size, []
-        if parcel.path != MESSAGE:
+        at, slots, stores = size, [], None
+        parcel.path = MESSAGE
+        if parcel.peer in self._near:
+            if not back and parcel.room > SHORT:
+                stores = self._stores(parcel)
+            parcel.path = STAGED if stores is None else STORE
             size += ALIGNMENT
         if parcel.path == STAGED:
             room = aligned(parcel.room)
             slots = [size, size + room]
             size += 2 * room
-        stores = self._stores(parcel) if parcel.path == STORE else ()
-        self._wanted[parcel] = Advert(parcel.path, at, tuple(slots), stores)
+        self._wanted[parcel] = Advert(parcel.path, at, tuple(slots), stores or ())
         return size
 
-    def _path(self, parcel: Parcel, back: bool) -> str:
-        if parcel.peer not in self._near:
-            return MESSAGE
-        if back or parcel.room <= SHORT:
-            return STAGED
-        there = self.context.world_rank(parcel.peer)
-        regions = [find_region(view) for level in parcel.parts for view in level]
-        seen = all(region is not None and there in region.members for region in regions)
-        return STORE if seen else STAGED
-
-    @staticmethod
-    def _stores(parcel: Parcel) -> tuple[tuple[tuple[str, int, int, tuple[int, ...]], ...], ...]:
-        found = []
+    def _stores(self, parcel: Parcel) -> Stores | None:
+        """Where the ghosts are that the peer can store into; None where it does not see some."""
+        found, there = [], self.context.world_rank(parcel.peer)
         for level in parcel.parts:
             places = []
             for view in level:
                 region = find_region(view)
-                if region is None:
-                    raise ResourceError("the memory of a field has been given back")
+                if region is None or there not in region.members:
+                    return None
                 places.append((region.key, region.node.comm.rank, address(view) - region.address,
                                view.strides))
             found.append(tuple(places))
@@ -310,8 +308,6 @@ def _program(
     has to be done when all is there, and where parcels are combined, in an order that does not
     depend on who is faster, what comes is one chain. Where there are stages, everything is.
     """
-    if turn == 0:
-        _connect_messages(ghosts, layout)
     me = layout.context.comm.rank
     stages = sorted({parcel.stage for parcel in (*ghosts.out, *ghosts.into)})
     together = len(stages) > 1 or bool(fills) or combine is not None
@@ -362,7 +358,7 @@ def _leaving(
     chain: Chain = []
     level = parcel.parts[turn % len(parcel.parts)]
     if parcel.peer == me:
-        mirror = _mirror(ghosts, me, parcel)
+        mirror = next(p for p in ghosts.into if (p.peer, p.stage) == (me, parcel.stage))
         moves = list(_moves(mirror.parts[turn % len(mirror.parts)], level, combine))
         return [], moves + _emptied(level, empties)
     if parcel.path == STORE:
@@ -373,17 +369,17 @@ def _leaving(
     chain += [copy(*move) for move in zip(parcel.places[turn], level, strict=True)]
     chain += _emptied(level, empties)
     if parcel.path == MESSAGE:
-        chain.append(call(partial(MPI.Prequest.Startall, _messages_of(parcel)), once=True))
+        chain.append(call(partial(MPI.Prequest.Startall, parcel.messages), once=True))
     else:
         chain.append(tell(parcel.cell))
     return chain, []
 
 
 def _left(parcel: Parcel) -> Chain:
-    """What completes a parcel that has been sent."""
+    """What completes the messages of a parcel, if it has any."""
     if parcel.path != MESSAGE:
         return []
-    return [call(partial(MPI.Prequest.Testall, _messages_of(parcel)), False)]
+    return [call(partial(MPI.Prequest.Testall, parcel.messages), False)]
 
 
 def _coming(
@@ -392,9 +388,9 @@ def _coming(
     """What receives a parcel; receives are posted in the ``first`` chain, if one is given."""
     chain: Chain = []
     if parcel.path == MESSAGE:
-        start = call(partial(MPI.Prequest.Startall, _messages_of(parcel)), False, once=True)
+        start = call(partial(MPI.Prequest.Startall, parcel.messages), False, once=True)
         (chain if first is None else first).append(start)
-        chain.append(call(partial(MPI.Prequest.Testall, _messages_of(parcel)), False))
+        chain += _left(parcel)
     else:
         chain.append(wait_for(parcel.cell))
     if parcel.path != STORE:
@@ -443,17 +439,6 @@ def _run(fill: Callable[[], object]) -> None:
     fill()
 
 
-def _mirror(ghosts: Ghosts, me: int, parcel: Parcel) -> Parcel:
-    """Where a parcel of this rank to itself goes."""
-    here = [each for each in ghosts.out if each.peer == me]
-    there = [each for each in ghosts.into if each.peer == me]
-    return there[here.index(parcel)]
-
-
-def _messages_of(parcel: Parcel) -> list[MPI.Prequest]:
-    return parcel.cell  # type: ignore[no-any-return]
-
-
 def _connect_messages(ghosts: Ghosts, layout: _Layout) -> None:
     """The persistent messages; parcels of a pair have tags in their order."""
     comm = layout.context.comm
@@ -464,8 +449,8 @@ def _connect_messages(ghosts: Ghosts, layout: _Layout) -> None:
                 continue
             tag = ghosts.tags[count.get(parcel.peer, 0)]
             count[parcel.peer] = count.get(parcel.peer, 0) + 1
-            parcel.cell = [make([piece, MPI.BYTE], parcel.peer, tag)
-                           for piece in in_messages(layout.buffers[parcel])]
-            for message in parcel.cell:
+            parcel.messages = [make([piece, MPI.BYTE], parcel.peer, tag)
+                               for piece in in_messages(layout.buffers[parcel])]
+            for message in parcel.messages:
                 ghosts.resources.on_release(message.Free, True)
     ghosts.resources.keep += layout.buffers.values()

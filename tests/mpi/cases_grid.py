@@ -500,7 +500,7 @@ def case_refine_and_coarsen(comm, form, order, cut, seed):
     coarse = Grid(comm, shape, (1, (1, 2), 1)[:axes], periodic=periodic)
     more = {}
     if cut == "aligned":
-        starts = coarse.blocks.starts
+        starts = coarse.starts
         more["sizes"] = [[2 * int(n) for n in np.diff(each)] for each in starts]
     elif cut == "other ranks":
         more["dims"] = [1] * (axes - 1) + [comm.size]
