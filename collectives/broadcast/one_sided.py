@@ -40,14 +40,9 @@ class Links:
     """What one rank receives from its parent on another node, and sends to children there."""
 
     def __init__(
-        self,
-        broadcast: Broadcast,
-        resources: Resources,
-        control: Control,
-        segments: Segments,
-        parent: int | None,
-        groups: Sequence[Sequence[int]],
-    ) -> None:
+        self, broadcast: Broadcast, resources: Resources, control: Control, segments: Segments,
+        parent: int | None, groups: Sequence[Sequence[int]],
+    ) -> None:  # fmt: skip
         """Local. ``groups``: the children, served one group after the other; the ranks of a group
         are sent to at the same time."""
         self.turns = segments.turns

@@ -60,12 +60,10 @@ class PointToPoint(BroadcastTransport):
 
     def plans(self) -> list[Plan]:
         chain: Chain = []
-        if self._into:
-            chain.append(call(partial(MPI.Prequest.Startall, self._into), once=True))
-            chain.append(call(partial(MPI.Prequest.Testall, self._into), serves=False))
-        if self._out:
-            chain.append(call(partial(MPI.Prequest.Startall, self._out), once=True))
-            chain.append(call(partial(MPI.Prequest.Testall, self._out), serves=False))
+        for messages in (self._into, self._out):
+            if messages:
+                chain.append(call(partial(MPI.Prequest.Startall, messages), once=True))
+                chain.append(call(partial(MPI.Prequest.Testall, messages), serves=False))
         return [[chain]] if chain else [[]]
 
     def waiting_for(self, number: int) -> str:
