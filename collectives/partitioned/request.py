@@ -724,10 +724,16 @@ def Precv_init(
 
     Examples
     --------
-    >>> with Precv_init(comm, np.ones(3), 3, MPI.PROC_NULL) as receive:
-    ...     receive.Start()
-    ...     receive.Wait().tolist()
-    [1.0, 1.0, 1.0]
+    >>> source, target = np.arange(8.0), np.zeros(8)
+    >>> send = Psend_init(comm, source, 4, comm.rank)  # to itself
+    >>> receive = Precv_init(comm, target, 2, comm.rank)
+    >>> Startall([receive, send])
+    >>> send.Pready_range(0, 3)
+    >>> received = Waitall([send, receive])
+    >>> target.tolist() == source.tolist()
+    True
+    >>> for request in (send, receive):
+    ...     request.Free()
     """
     check_name(method)
     given = read_arguments(comm, buf, partitions, source, tag, aggregate, RECEIVER, method, info)
