@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import itertools
 import os
 import signal
@@ -164,8 +165,8 @@ class Attachment:
         if found is None:
             with cls._lock:
                 if cls._keyval == MPI.KEYVAL_INVALID:
-                    cls._keyval = MPI.Comm.Create_keyval()
                     _clean_up_at_finalize()
+                    cls._keyval = MPI.Comm.Create_keyval()
                 if comm.Get_attr(cls._keyval) is None:
                     comm.Set_attr(cls._keyval, _Attribute(comm, cls()))
                 found = comm.Get_attr(cls._keyval)
@@ -442,6 +443,7 @@ def _communicator_freed(comm: MPI.Intracomm, attachment: Attachment) -> None:
         context.let_go()
 
 
+@functools.cache
 def _clean_up_at_finalize() -> None:
     """Run the clean-up before MPI_Finalize: at exit, or when the program calls it itself."""
     process = os.getpid()
@@ -492,7 +494,6 @@ def _hear_of_abort() -> None:
         told(status)
 
     MPI._set_abort_status = tell
-
 
 
 def _clean_up() -> None:
@@ -565,3 +566,7 @@ def _interrupts_later() -> Iterator[None]:
         signal.signal(signal.SIGINT, earlier)
     if held:
         earlier(*held[0])
+
+
+if profiling.wanted() and MPI.Is_initialized() and not MPI.Is_finalized():
+    _clean_up_at_finalize()  # ranks that use nothing of the library are asked for its profile, too

@@ -199,11 +199,12 @@ def wanted() -> bool:
 
 
 def tell() -> None:
-    """Collective over ``MPI.COMM_WORLD``, before MPI ends: the table, or the file, by rank 0."""
+    """Collective over ``MPI.COMM_WORLD``, before MPI ends: the table, or the file, by rank 0, if
+    there were any rounds."""
     where = os.environ.get(VARIABLE, "").strip()
     made = Profile()
     made.gather(MPI.COMM_WORLD, _now())
-    if MPI.COMM_WORLD.rank == 0:
+    if made.rows and MPI.COMM_WORLD.rank == 0:
         try:
             if where.endswith(".json"):
                 with open(where, "w", encoding="utf-8") as file:

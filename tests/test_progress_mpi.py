@@ -71,7 +71,7 @@ def test_arrays_of_lost_requests_after_finalize(memory_of):
 
 
 @pytest.mark.parametrize(("form", "when"), [
-    ("table", "freed"), ("json", "freed"), ("json", "left"), ("no", "left")])
+    ("table", "freed"), ("json", "freed"), ("json", "left"), ("json", "alone"), ("no", "left")])
 def test_a_profile_of_a_whole_program(tmp_path, when, form):
     file = tmp_path / "times.json"
     value = {"table": "1", "json": str(file), "no": "0"}[form]

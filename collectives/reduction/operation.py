@@ -189,12 +189,12 @@ def Barrier_init(comm: MPI.Comm, *, method: str = "auto", info: Info = None) -> 
     --------
     >>> with Barrier_init(comm) as barrier:
     ...     barrier.Start()
-    ...     done = barrier.Wait()  # all have started
+    ...     barrier.Wait()  # all have started
     """
 
     def read(context: Context) -> _Form:
         size = context.comm.size
-        nothing = Message.read(bytearray(0), "send")
+        nothing = replace(Message.read(bytearray(0), "send"), given=None)
         fold = Fold(MPI.BOR, nothing.element)
         return _Form(fold, nothing, nothing, [Share(slice(0, 0), size)] * size)
 
