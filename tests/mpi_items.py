@@ -150,6 +150,8 @@ class Outer(Both):
         self.full, self.servers = full, servers
         self.found: dict[str, dict[str, Any]] = {}
         self.queue: list[Any] = []
+        #: Of modules: what the jobs select, and whether some case has it in its name.
+        self.fits: dict[tuple[str, str], bool] = {}
 
     def is_due(self, job: jobs.Job) -> bool:
         return job.is_here(self.full)
@@ -157,6 +159,10 @@ class Outer(Both):
     def chosen(self, metafunc: pytest.Metafunc, rows: list[Row]) -> list[Row]:
         """Those that become items; of a function without any pytest makes one that has no job."""
         function = metafunc.function
+        module, names = metafunc.module.__name__, {case_name(function, row) for row in rows}
+        for text in {text for row in rows for text in row["job"].select}:
+            key = module, text
+            self.fits[key] = self.fits.get(key, False) or any(text in name for name in names)
         rows = [row for row in rows if row["job"].takes(case_name(function, row))]
         if self.full:
             return rows
@@ -176,6 +182,9 @@ class Outer(Both):
         items[:] = [item for item in items if not is_case(item)] + due
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
+        idle = sorted(key for key, fits in self.fits.items() if not fits)
+        if idle:
+            raise pytest.UsageError(f"jobs.py selects what no case has in its name: {idle}")
         self.queue = [item for item in session.items if is_case(item)]
 
     @pytest.hookimpl(tryfirst=True)
