@@ -83,7 +83,7 @@ class HandWritten:
         leaves = np.flatnonzero(((x < items.low) | (x >= items.high)).any(axis=1))
         rows = x[leaves] % self._ends
         x[leaves] = rows
-        edges = self._grid.blocks.starts
+        edges = self._grid.starts
         places = [np.searchsorted(edge, rows[:, axis], side="right") - 1
                   for axis, edge in enumerate(edges)]
         owners = np.ravel_multi_index(places, self._grid.dims)
@@ -344,7 +344,7 @@ class Cycle:
         """Local. By rank, a block of the coarsest grid with persistent messages there and back."""
         grid, made = self._grids[-1], []
         for rank in range(self._comm.size) if self._comm.rank == 0 else [self._comm.rank]:
-            box = grid.blocks.box(rank)
+            box = grid.part(rank, grid.shape)
             block = np.zeros([part.stop - part.start for part in box])
             make = ((self._comm.Recv_init, self._comm.Send_init) if self._comm.rank == 0
                     else (self._comm.Send_init, self._comm.Recv_init))

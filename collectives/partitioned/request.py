@@ -476,7 +476,7 @@ class PartitionedSend(PartitionedRequest):
 
     def _sum(self, index: int) -> int:
         part = self.memory.size // self.partitions
-        return zlib.crc32(self.memory[index * part : (index + 1) * part])
+        return zlib.crc32(self.memory[index * part : (index + 1) * part].data)
 
     @guarded
     def _mark_list(self, partitions: NDArray[Any]) -> None:
