@@ -646,6 +646,15 @@ def _pair(spec: Any, blocks: int, role: str) -> tuple[Any, Sequence[Any]]:
     return array, boxes
 
 
+def overlap(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Local. Whether two arrays have memory in common; where that is hard to tell the caller's word
+    is taken."""
+    try:
+        return np.shares_memory(one, other, max_work=_EFFORT)
+    except np.exceptions.TooHardError:
+        return False
+
+
 def check_separate(send: Side, recv: Side) -> None:
     """Raise :class:`PatternError` where a send and a receive block overlap in memory."""
     if send.array is None or recv.array is None:
@@ -655,12 +664,7 @@ def check_separate(send: Side, recv: Side) -> None:
     different = {tuple((p.start, p.stop) for p in block.box): block for block in send.blocks}
     for mine in different.values():
         for theirs in recv.blocks:
-            try:
-                here, there = send.array[mine.box], recv.array[theirs.box]
-                clash = np.shares_memory(here, there, max_work=_EFFORT)
-            except np.exceptions.TooHardError:
-                continue  # not decided: the caller's word is taken
-            if clash:
+            if overlap(send.array[mine.box], recv.array[theirs.box]):
                 raise PatternError(
                     f"the send block for rank {mine.peer} and the receive block from rank "
                     f"{theirs.peer} overlap in memory"

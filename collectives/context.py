@@ -508,7 +508,7 @@ def _clean_up() -> None:
     global _ended
     if not MPI.Is_initialized() or MPI.Is_finalized() or _aborting or _ended:
         return
-    with _interrupts_later():  # the others would wait for this rank's next question
+    with interrupts_later():  # the others would wait for this rank's next question
         deadline = time.monotonic() + PATIENCE
         progress.finish()
         # another thread may be making one
@@ -552,7 +552,7 @@ def _asked(comm: MPI.Comm, well: bool) -> tuple[bytearray, MPI.Request]:
 
 
 @contextlib.contextmanager
-def _interrupts_later() -> Iterator[None]:
+def interrupts_later() -> Iterator[None]:
     """Local. Ctrl-C is handled after the block, in the thread that Python tells of it."""
     earlier = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(earlier):

@@ -109,7 +109,8 @@ class Boundary:
             for axis, pair in enumerate(of_field):
                 for side, condition in enumerate(pair):
                     if kind(condition) == NUMBER:
-                        values[axis, side] = np.asarray(condition).astype(values.dtype)
+                        with np.errstate(all="ignore"):
+                            values[axis, side] = np.asarray(condition).astype(values.dtype)
 
     def has(self, wanted: str | None) -> bool:
         """Local. Whether an end of some field has a condition of a kind."""
@@ -208,13 +209,14 @@ class End:
         at = self.ghosts.ndim - len(self.coordinates) + self.axis
 
         def give() -> None:
-            if condition == REFLECT:
-                combine(self.inside, self.ghosts, out=self.inside)
-            elif condition == ANTIREFLECT:
-                np.subtract(self.inside, self.ghosts, out=self.inside)
-            elif condition == COPY:
-                for layer in np.split(self.ghosts, self.ghosts.shape[at], axis=at):
-                    combine(self.edge, layer, out=self.edge)
+            with np.errstate(all="ignore"):  # infinities and NaN pass
+                if condition == REFLECT:
+                    combine(self.inside, self.ghosts, out=self.inside)
+                elif condition == ANTIREFLECT:
+                    np.subtract(self.inside, self.ghosts, out=self.inside)
+                elif condition == COPY:
+                    for layer in np.split(self.ghosts, self.ghosts.shape[at], axis=at):
+                        combine(self.edge, layer, out=self.edge)
             if empties is not None:
                 self.ghosts[...] = empties
 

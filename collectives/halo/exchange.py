@@ -34,7 +34,7 @@ from onesided.collectives.halo.parcels import FacesOf
 from onesided.collectives.halo.plan import Ghosts, initialize
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.initialization import Info
-from onesided.collectives.program import FREED, address, load
+from onesided.collectives.program import ACTIVE, FREED, address, load
 from onesided.collectives.request import Persistent
 
 #: What is done to fields: its name, and what else a plan depends on.
@@ -198,6 +198,8 @@ class HaloExchange(Persistent):
             return self.Wait()
         finally:
             self._quiet, self._by_thread = False, int(self._late_by)
+            if self._state == ACTIVE and self.late():  # interrupted: nobody looks after it yet
+                progress.enlist(self, self._late_by)
 
     def Free(self) -> None:
         """Collective. Give back messages and memory; a second call does nothing.

@@ -54,6 +54,7 @@ from onesided.collectives.halo.redistribution import (
     Refinement,
     check_alike,
     check_refined,
+    check_writable,
     part_of,
 )
 from onesided.collectives.hints import Hints
@@ -154,7 +155,7 @@ class Grid(Decomposition, Scoped):
             read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
             block_faces(self._links(self.layers), (), (), self._place, ghosts, corners)
-        self._number = number_of(self._form)
+        self._number = number_of((self._context.number, *self._form))
         self._plans = Plans()
         self._migration: Migration | None = None
         self._regions: list[Region] = []  # of fields
@@ -472,6 +473,7 @@ class Grid(Decomposition, Scoped):
             out = other._plain(shape[:lead], field.dtype)
         there, ((staggered,), _) = other.global_shape(out), other._forms([out], None)
         with agreed(self._context.comm, f"{name} to {there}"):
+            check_writable(out)
             if there != (*shape[:lead], *other.shape) or any(staggered) or out.dtype != field.dtype:
                 raise PatternError(f"a field of {out.dtype} of shape {there} for one of "
                                    f"{field.dtype} of shape {shape}")

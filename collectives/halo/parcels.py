@@ -16,6 +16,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed, told
+from onesided.collectives.buffers import overlap
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import Face, check_apart, extents, is_empty
@@ -93,7 +94,7 @@ def read_fields(fields: Any, faces_of: FacesOf) -> tuple[Field, ...]:
         raise PatternError("fields of one halo that have not the same faces")
     every = [level for each in found for level in each.levels]
     for number, level in enumerate(every):
-        if any(np.may_share_memory(level, other) for other in every[:number]):
+        if any(overlap(level, other) for other in every[:number]):
             raise PatternError("two arrays of one halo share memory")
     return tuple(found)
 

@@ -417,7 +417,8 @@ def _moves(
 
 
 def _combined(combine: Combine, target: NDArray[Any], source: NDArray[Any]) -> None:
-    combine(target, source, out=target)
+    with np.errstate(all="ignore"):  # infinities and NaN pass, on all ranks alike
+        combine(target, source, out=target)
 
 
 def _emptied(parts: Sequence[NDArray[Any]], empties: Any) -> Chain:

@@ -94,9 +94,13 @@ class Redistribution(Scoped):
         self._source, self._target, self.once = source, target, once
         self._beside: tuple[NDArray[Any], NDArray[Any]] | None = None
         with agreed(Context.of(comm).comm, "memory of a redistribution"):
+            check_writable(target.array)
             if not one_piece(target.array):  # what comes is received beside it
                 here = extents(target.boxes[rank])
                 view = target.array[_inside(target.origin, here, [0] * len(here))]
+                if view.shape != tuple(here):
+                    raise PatternError(f"an array of shape {target.array.shape} for a block of "
+                                       f"{tuple(here)}")
                 target = Part(np.empty(here, view.dtype), [0] * len(here), target.boxes)
                 self._beside = view, target.array
         out = source.shared(source.boxes[rank], target.boxes)
@@ -222,6 +226,12 @@ def _collect(values: NDArray[Any], into: NDArray[Any], order: int) -> None:
     into[:-2] += even
     into[2:] += odd
     into *= 0.125
+
+
+def check_writable(target: NDArray[Any]) -> None:
+    """Local. Raise :class:`PatternError` for an array that cannot be written to."""
+    if not target.flags.writeable:
+        raise PatternError("the target cannot be written")
 
 
 def check_alike(comm: MPI.Intracomm, other: MPI.Intracomm) -> None:

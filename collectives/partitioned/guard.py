@@ -58,8 +58,8 @@ class Guard:
                 return None if self.busy else self.run(act, *arguments)
         if not self.lock.acquire(blocking=False):
             return None
-        try:
-            return self.run(act, *arguments)
+        try:  # it may be busy all the same: a finalizer can come in the middle of a call
+            return None if self.busy else self.run(act, *arguments)
         finally:
             self.lock.release()
 

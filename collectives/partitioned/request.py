@@ -21,6 +21,7 @@ lower level: marks of other threads only count then, and what they complete leav
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -31,7 +32,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
-from onesided.collectives.context import retire_at_end
+from onesided.collectives.context import interrupts_later, retire_at_end
 from onesided.collectives.errors import OnesidedError, RequestError, in_forked_child
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.initialization import Info
@@ -173,11 +174,16 @@ class PartitionedRequest(Persistent):
         self._check_process("freed")
         self._refuse_inside()  # a signal handler, or a step, which may hold the guard
         self.matching.guard.run(bool)  # nor by what has interrupted that
-        broken = self._end_by_free()
-        if broken is None:
-            return
-        # without the guard: another thread may be executing the round, and want it
+        with interrupts_later():  # the peer is told, and all is given back
+            broken = self._end_by_free()
+            if broken is not None:
+                self._give_back_all(broken)
+
+    def _give_back_all(self, broken: bool) -> None:
+        """Local, without the guard: another thread may be executing the round, and want it."""
         matching, position, error = self.matching, self._position, self._untold
+        while self._compiled is not None and self._compiled.copying:
+            os.sched_yield()  # another thread stores a group, which the peer gives up only then
         if broken and error is None and not isinstance(self._error, OnesidedError):
             cause = self._error or self._cause
             why = "" if cause is None else f" after {type(cause).__name__}"
@@ -268,7 +274,7 @@ class PartitionedRequest(Persistent):
     @guarded
     def _advance(self) -> bool:
         """What a round consists of: called until it is true."""
-        if not self._settled():
+        if self._state == FREED or not self._settled():  # another thread may have given it up
             return False
         begins = self._begun != self.rounds
         if begins:

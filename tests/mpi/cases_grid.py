@@ -216,6 +216,37 @@ def case_accumulate_extremes(comm, op, seed):
     grid.Free()
 
 
+@parameters(way=["staged", "store", "message"], boundary=["copy", "reflect", "antireflect", None])
+def case_accumulate_where_floating_point_errors_are_raised(comm, way, boundary):
+    """What is no number goes its way, and breaks no rank's request."""
+    with by(way) as info:
+        grid = Grid(comm, (3 * comm.size, 5), 1, periodic=(boundary is None, False),
+                    boundary=None if boundary is None else (boundary, None), info=info)
+        field = grid.zeros()
+    field[...] = -np.inf
+    field[grid.owned] = np.inf
+    with np.errstate(all="raise"):
+        for _ in range(2):
+            grid.accumulate(field)
+    assert comm.size == 1 or np.isnan(field[grid.owned]).any()
+    grid.Free()
+
+
+def case_fields_in_each_other_s_gaps(comm):
+    """Arrays may be interleaved as long as no element is in two of them."""
+    grid = Grid(comm, (3 * comm.size, 5), 1, periodic=True)
+    memory = np.zeros((*grid.zeros().shape, 2), "i8")
+    fields = [memory[..., k] for k in range(2)]
+    for turn, field in enumerate(fields):
+        set_own(grid, field, numbers(grid) + turn)
+    grid.update(*fields)
+    for turn, field in enumerate(fields):
+        want = padded(numbers(grid) + turn, grid, [None, None])
+        assert np.array_equal(field, window(want, grid, field))
+    everywhere(comm, PatternError, "share memory", grid.update, fields[0], memory[..., :1][..., 0])
+    grid.Free()
+
+
 @parameters(empty=["first", "last", "between"], way=["staged", "store", "message"])
 def case_fields_without_components(comm, empty, way):
     """They take nothing from the others, wherever they stand in the list."""
@@ -588,6 +619,30 @@ def case_refine_mistakes(comm):
     for each in (coarse, fine, other, narrow):
         each.Free()
     assert not Context.of(comm).live
+
+
+@parameters(memory=["window", "strided"], cut=["alike", "other"],
+            way=["redistribute", "scatter", "refine 0", "refine 1", "coarsen 0", "coarsen 1"])
+def case_targets_that_cannot_be_written(comm, way, memory, cut):
+    """On one rank alone, and every rank is told before anything travels."""
+    ranks = {"alike": (comm.size, 1), "other": (1, comm.size)}[cut]
+    here = Grid(comm, (4 * comm.size, 8), 1, dims=(comm.size, 1))
+    there = Grid(comm, {"refine": (8 * comm.size, 16), "coarsen": (2 * comm.size, 4)}.get(
+        way.split()[0], here.shape), 1, dims=ranks)
+    source, target = here.zeros(), there.zeros()
+    if memory == "strided":
+        target = np.zeros([2 * n for n in target.shape])[::2, ::2]
+    target.flags.writeable = comm.rank != comm.size - 1
+    name, _, order = way.partition(" ")
+    calls = {
+        "redistribute": lambda: here.redistribute(source, there, target),
+        "scatter": lambda: there.scatter(np.ones(there.shape), target),
+        "refine": lambda: here.refine(source, there, target, order=int(order)),
+        "coarsen": lambda: here.coarsen(source, there, target, order=int(order)),
+    }
+    everywhere(comm, PatternError, "cannot be written", calls[name])
+    here.Free()
+    there.Free()
 
 
 @parameters(root=[0, -1], memory=["window", "strided"], dtype=["c8", ">i2", "S5", "i4,(2,)f8"])

@@ -313,12 +313,16 @@ def until(call):
         call()
 
 
-@parameters(method=METHODS)
-def case_freed_while_another_thread_waits(comm, method):
-    """What it waits for ends there."""
+@parameters(method=METHODS, met=[False, True])
+def case_freed_while_another_thread_waits(comm, method, met):
+    """What it waits for ends there, where nothing is under way, too."""
     if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
         skip("the thread level is below multiple")
     pair, found = Pair(comm, method, 4, 4, count=64), []
+    if met:
+        pair.start()
+        pair.send.Pready_range(0, 3)
+        pair.complete()
     pair.send.Start()
 
     def wait():
