@@ -4,8 +4,7 @@ from onesided.sparse.solvers.bicgstab import bicgstab
 from onesided.sparse.solvers.cg import cg
 from onesided.sparse.solvers.chebyshev import chebyshev, eigenvalue_bounds
 from onesided.sparse.solvers.eigen import lobpcg, power_iteration
-from onesided.sparse.solvers.gmres import fgmres, gmres
-from onesided.sparse.solvers.inner import inner
+from onesided.sparse.solvers.gmres import fgmres, gmres, inner
 from onesided.sparse.solvers.lsqr import lsmr, lsqr
 from onesided.sparse.solvers.minres import minres
 from onesided.sparse.solvers.pagerank import pagerank

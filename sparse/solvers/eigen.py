@@ -77,7 +77,6 @@ def _power(run: Run) -> complex | float:
             break
         np.copyto(x, y)
         length = math.sqrt(square.real)
-        run.call_back()
     return value
 
 
@@ -134,7 +133,6 @@ def lobpcg(
             raise ValueError(f"{block.shape[1]} eigenvectors of a matrix of {A.shape[0]} rows")
     run = Run("lobpcg", A, block[:, 0], None, rules, M, hermitian=True)
     blocks = _Blocks(run, block.astype(run.space.dtype), largest)
-    run.guard()
     blocks.iterate()
     run.hear()
     vectors: Any = blocks.X

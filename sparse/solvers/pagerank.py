@@ -91,6 +91,7 @@ def _iterate(run: Run, damping: float) -> None:
         np.copyto(x, y)
         change, lost = space.sums(given.sum(), x.sum(where=dangling))
         ends = run.record(change)
-        run.call_back()
+        if not run.iterations:  # the first change is of an iteration, too
+            run.call_back()
         if ends:
             return

@@ -23,9 +23,8 @@ Numbers = NDArray[np.float64]
 
 
 def together(runs: Sequence[Run]) -> None:
-    """Collective. A leg of each of these runs of one matrix and preconditioner."""
+    """Collective. The first leg of each of these runs of one matrix and preconditioner."""
     if any(run.size for run in runs):
-        runs[0].guard()
         with np.errstate(all="ignore"):
             _iterate(runs, _Columns(runs))
         runs[0].hear()
