@@ -27,11 +27,11 @@ from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import everywhere, lengths
 from onesided.sparse.partition import Partition
-from onesided.sparse.preconditioners.jacobi import checked_diagonal
-from onesided.sparse.preconditioners.preconditioner import OfMatrix
+from onesided.sparse.preconditioners.blocks import checked_diagonal
+from onesided.sparse.preconditioners.preconditioner import OfOneKind
 
 try:
-    from onesided.sparse.preconditioners import _aggregates as _compiled
+    from onesided.sparse.preconditioners import _loops as _compiled
 except ImportError:  # no compiler was present
     _compiled = None  # type: ignore[assignment]
 
@@ -46,7 +46,7 @@ _ROWS_AT_ONCE = 1 << 13
 _COARSE_SWEEPS = 8  # of the smoother, where the coarsest level is too large to be inverted
 
 
-class AMG(OfMatrix, Scoped):
+class AMG(OfOneKind, Scoped):
     """One V-cycle of smoothed aggregation; Hermitian positive definite where A is.
 
     Rows are aggregated within each rank, prolongations are smoothed over all ranks, and coarser
@@ -179,14 +179,9 @@ class AMG(OfMatrix, Scoped):
                 inverse = np.linalg.pinv(dense, rcond=least)
             self._inverse = np.ascontiguousarray(inverse[slice(*A.row_range)].astype(A.dtype))
 
-    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
-        """Collective. out = M r."""
-        kind = self._kind
-        if r.dtype.kind == "c" and kind.kind != "c":
-            for source, target in ((r.real, out.real), (r.imag, out.imag)):
-                target[:] = self._cycle(0, np.ascontiguousarray(source, kind))
-            return
-        out[:] = self._cycle(0, r if r.dtype == kind else r.astype(kind))
+    def _times(self, r: NDArray[Any]) -> NDArray[Any]:
+        """Collective."""
+        return self._cycle(0, r)
 
     def _cycle(self, depth: int, b: Vector) -> Vector:
         """Collective. A V-cycle for A x = b from a level downwards; x belongs to the level."""

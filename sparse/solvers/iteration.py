@@ -18,7 +18,7 @@ from onesided.collectives import sums
 from onesided.collectives.scripts import Ends, Part, Place, Work, script
 from onesided.sparse.kernels.compiled import address_of
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.preconditioners.jacobi import Jacobi
+from onesided.sparse.preconditioners.blocks import Jacobi
 from onesided.sparse.preconditioners.preconditioner import Function
 from onesided.sparse.solvers.run import Run
 from onesided.sparse.solvers.space import Space

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives import sums
-from onesided.sparse.preconditioners.jacobi import Jacobi
+from onesided.sparse.preconditioners.blocks import Jacobi
 from onesided.sparse.solvers.run import Run
 from onesided.sparse.solvers.space import root
 
