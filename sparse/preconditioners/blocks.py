@@ -295,7 +295,8 @@ class SSOR(OfOneKind):
                 raise ValueError(f"omega is {omega}; it must be between 0 and 2")
             diagonal = checked_diagonal(A)
             self._scale = diagonal * ((2.0 - omega) / omega)
-            self._kind, self._lower, self._upper = A.dtype, None, None
+            self._kind = A.dtype
+            self._lower: Any = None
             if len(diagonal):
                 block: Any = A.own_block()
                 scaled: Any = sparse.diags_array((diagonal / omega).astype(A.dtype))
