@@ -66,17 +66,9 @@ class AMG(OfOneKind, Scoped):
     """
 
     def __init__(
-        self,
-        A: DistMatrix,
-        *,
-        near_nullspace: Any = None,
-        block: int = 1,
-        strength: float = 0.08,
-        degree: int = 2,
-        coarsest: int = 600,
-        reuse: bool = False,
-        dtype: DTypeLike | None = None,
-    ) -> None:
+        self, A: DistMatrix, *, near_nullspace: Any = None, block: int = 1, strength: float = 0.08,
+        degree: int = 2, coarsest: int = 600, reuse: bool = False, dtype: DTypeLike | None = None,
+    ) -> None:  # fmt: skip
         """Collective. ``near_nullspace``: this rank's block, (n,) or (n, m), or a DistVector, of
         vectors that A makes small, ones if None; of elasticity the rigid body motions. ``block``:
         consecutive unknowns of a node, which are aggregated together. Connections weaker than

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.matrix import DistMatrix
+from onesided.sparse.partition import Integers
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, OfOneKind
 
 try:
@@ -78,9 +79,8 @@ class PatternFactors:
         self._values, self._pivot = block.data.copy(), np.zeros(n, np.int64)
         limit = 100 * float(np.finfo(cast(Any, kind)).eps) * np.max(np.abs(block.data), initial=0.0)
         factor = _factored if _compiled is None else _compiled.factor
-        bad = factor(
-            self._indptr, self._indices, self._values, self._pivot, np.zeros(n, np.int64)
-        )
+        place = np.zeros(n, np.int64)
+        bad = factor(self._indptr, self._indices, self._values, self._pivot, place)
         if bad >= 0:
             raise ValueError(f"row {bad} of the block has a zero pivot")
         hermitian = np.max(np.abs(skew.data), initial=0.0) <= limit
@@ -106,11 +106,7 @@ class PatternFactors:
 
 
 def _factored(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int64],
-    values: NDArray[Any],
-    pivot: NDArray[np.int64],
-    place: NDArray[np.int64],
+    indptr: Integers, indices: Integers, values: NDArray[Any], pivot: Integers, place: Integers
 ) -> int:
     """Local. As the compiled ``factor``: -1, or the row whose pivot is zero or missing."""
     place[:] = -1
@@ -170,13 +166,9 @@ class BlockILU(_Block):
     """
 
     def __init__(
-        self,
-        A: DistMatrix,
-        *,
-        hermitian: bool = False,
-        fill_factor: float | None = None,
+        self, A: DistMatrix, *, hermitian: bool = False, fill_factor: float | None = None,
         drop_tol: float | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Collective. ``ValueError`` on every rank where a block has no factors, with its rows, or
         is not Hermitian where factors on its pattern are to be."""
         self._choices = hermitian, fill_factor, drop_tol
@@ -249,10 +241,8 @@ def _whole(block: Any, **how: Any) -> Any:
 
 def _triangle(matrix: Any) -> Any:
     """Local. Those of a triangular matrix: no fill, and a solution is one substitution."""
-    no_scaling = {"Equil": False}
-    return _whole(
-        matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, relax=1, options=no_scaling
-    )
+    how = {"permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "options": {"Equil": False}}
+    return _whole(matrix, relax=1, **how)
 
 
 def _dropped(block: Any, fill_factor: float, drop_tol: float | None) -> Any:

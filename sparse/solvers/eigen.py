@@ -23,14 +23,9 @@ from onesided.sparse.vector import DistVector
 
 
 def power_iteration(
-    A: Linear,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int | None = None,
-    callback: Callback = None,
-) -> Eigenpairs:
+    A: Linear, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0,
+    maxiter: int | None = None, callback: Callback = None,
+) -> Eigenpairs:  # fmt: skip
     """Collective. The dominant eigenvalue of a square matrix, with its eigenvector of norm one.
 
     Stops when norm(A x - value x) <= max(rtol * abs(value), atol), value being (x, A x);
@@ -81,16 +76,9 @@ def _power(run: Run) -> complex | float:
 
 
 def lobpcg(
-    A: Linear,
-    X: Any = 1,
-    *,
-    largest: bool = False,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int = 200,
-    M: Any = None,
-    nullspace: Any = None,
-) -> Eigenpairs:
+    A: Linear, X: Any = 1, *, largest: bool = False, rtol: float = 1e-5, atol: float = 0.0,
+    maxiter: int = 200, M: Any = None, nullspace: Any = None,
+) -> Eigenpairs:  # fmt: skip
     """Collective. The smallest, or largest, eigenvalues of a Hermitian matrix, with vectors.
 
     ``X``: how many, or a first guess, this rank's block (n, k) or a DistVector of it; without one
@@ -138,14 +126,9 @@ def lobpcg(
     vectors: Any = blocks.X
     if isinstance(X, DistVector):
         vectors = X.like(vectors, A.col_partition)
-    return Eigenpairs(
-        np.asarray(blocks.values),
-        vectors,
-        run.reason == CONVERGED,
-        blocks.iterations,
-        blocks.norms,
-        run.reason,
-    )
+    converged = run.reason == CONVERGED
+    values = np.asarray(blocks.values)
+    return Eigenpairs(values, vectors, converged, blocks.iterations, blocks.norms, run.reason)
 
 
 class _Blocks:

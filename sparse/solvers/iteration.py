@@ -147,7 +147,7 @@ def iteration(run: Run) -> Iterator[Iteration]:
         isinstance(A, DistMatrix) and _has_steps(A, run.space)
         and (M is None or (_is_diagonal(M, run.space) if type(M) is Jacobi
                            else isinstance(M, DistMatrix) and _has_steps(M, run.space)))
-        and not (run.loses_null_space and M is not None)
+        and not (run.nullspace is not None and M is not None)
     ):  # fmt: skip
         yield Iteration(run)
         return

@@ -70,14 +70,9 @@ def lsmr(
 
 
 def _least_squares(
-    name: str,
-    A: Linear,
-    b: Any,
-    x0: Any,
-    rules: Rules,
-    damp: float,
+    name: str, A: Linear, b: Any, x0: Any, rules: Rules, damp: float,
     method: Callable[[_Bidiagonal], None],
-) -> Solution[Any]:
+) -> Solution[Any]:  # fmt: skip
     with agreed(A.comm, (name, damp)):
         if not 0 <= damp < math.inf:
             raise ValueError(f"damp is {damp}; it must be zero or above")

@@ -13,7 +13,7 @@ import numpy as np
 from onesided.sparse.linear import Linear
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import Solution, V
-from onesided.sparse.solvers.space import Scalar, Vector
+from onesided.sparse.solvers.space import Scalar
 
 
 @several
@@ -39,90 +39,67 @@ def pipelined_cg(
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
     run = Run("pipelined_cg", A, b, x0, rules, M, hermitian=True)
-    return run.solve(lambda run: _Pipeline(run).iterate(replacement))
+    return run.solve(lambda run: _iterate(run, replacement))
 
 
-class _Pipeline:
-    """The vectors of Algorithm 4, in its letters.
-
-    r is the residual, u = M r, w = A u; p the direction, s = A p, q = M s, z = A q; m = M w and
-    n = A m, which the reduction hides. Without a preconditioner u is r, q is s, and m is w.
+def _iterate(run: Run, replacement: int) -> None:
+    """In the letters of Algorithm 4: r is the residual, u = M r, w = A u; p the direction, s = A p,
+    q = M s, z = A q; m = M w and n = A m, which the reduction hides. Without a preconditioner u is
+    r, q is s, and m is w.
     """
+    space, vector = run.space, run.space.vector
+    r, w, n, p, s, z = run.residual(), vector(), vector(), vector(), vector(), vector()
+    u, m, q = r, w, s
+    directions, residuals = [(n, z), (w, s), (u, p)], [(s, r), (z, w)]
+    if run.M is not None:
+        u, m, q = vector(), vector(), vector()
+        directions, residuals = [(n, z), (w, s), (u, p), (m, q)], [(s, r), (z, w), (q, u)]
 
-    def __init__(self, run: Run) -> None:
-        self._run, self._space = run, run.space
-        vector = run.space.vector
-        alone = run.M is None
-        self.r = run.residual()
-        self.u = self.r if alone else vector()
-        self.w, self.n = vector(), vector()
-        self.m = self.w if alone else vector()
-        self.p, self.s, self.z = vector(), vector(), vector()
-        self.q = self.s if alone else vector()
-        run.precondition(self.r, self.u)
-        run.multiply(self.u, self.w)
-
-    def iterate(self, replacement: int) -> None:
-        """Collective. The run, from its first guess to its end."""
-        run, space = self._run, self._space
-        gamma_before = alpha = 0.0
-        own = self._shares()
-        while True:
-            sums = space.sums_during(self._hiding, *own)
-            rr, gamma, delta = (value.real for value in sums)
-            if run.record(float(np.sqrt(rr))) or not run.positive(gamma, "(r, M r)"):
-                return
-            beta = gamma / gamma_before if gamma_before else 0.0
-            curvature = delta - (beta * gamma / alpha if alpha else 0.0)
-            if not run.positive(curvature, "(p, A p)"):
-                return
-            alpha, gamma_before = gamma / curvature, gamma
-            own = self._step(alpha, beta)
-            if replacement and (run.iterations + 1) % replacement == 0:
-                own = self._replace()
-
-    def _hiding(self) -> None:
+    def hidden() -> None:
         """Collective. What is done while the reduction is under way."""
-        self._run.precondition(self.w, self.m)
-        self._run.multiply(self.m, self.n)
+        run.precondition(w, m)
+        run.multiply(m, n)
 
-    def _step(self, alpha: float, beta: float) -> list[Scalar]:
+    def step(alpha: float, beta: float) -> list[Scalar]:
         """Local. All recurrences, part by part; this rank's share of the next reduction."""
-        axpy, scal, x = self._space.axpy, self._space.scal, self._run.x
-        directions = [(self.n, self.z), (self.w, self.s), (self.u, self.p)]
-        residuals = [(self.s, self.r), (self.z, self.w)]
-        if self._run.M is not None:
-            directions.append((self.m, self.q))
-            residuals.append((self.q, self.u))
+        axpy, scal = space.axpy, space.scal
         own: list[Scalar] = [0.0, 0.0, 0.0]
-        for part in self._space.parts:
+        for part in space.parts:
             for source, target in directions:
                 scal(beta, target[part])
                 axpy(source[part], target[part])
-            axpy(self.p[part], x[part], a=alpha)
+            axpy(p[part], run.x[part], a=alpha)
             for source, target in residuals:
                 axpy(source[part], target[part], a=-alpha)
-            r, u = self.r[part], self.u[part]
-            own[0] += np.vdot(r, r)
-            own[1] += np.vdot(r, u)
-            own[2] += np.vdot(self.w[part], u)
+            own[0] += np.vdot(r[part], r[part])
+            own[1] += np.vdot(r[part], u[part])
+            own[2] += np.vdot(w[part], u[part])
         return own
 
-    def _replace(self) -> list[Scalar]:
-        """Collective. All that follows from x and p computed anew."""
-        run = self._run
-        run.residual(self.r)
-        for residual, preconditioned, product in (
-            (self.r, self.u, self.w),
-            (None, self.p, self.s),
-            (self.s, self.q, self.z),
-        ):
-            if residual is not None:
-                run.precondition(residual, preconditioned)
-            run.multiply(preconditioned, product)
-        return self._shares()
+    def shares() -> list[Scalar]:
+        """Local. The same without a step."""
+        return [space.share(r, r), space.share(r, u), space.share(w, u)]
 
-    def _shares(self) -> list[Scalar]:
-        """Local. This rank's shares of (r, r), (r, u) and (w, u)."""
-        pairs: list[tuple[Vector, Vector]] = [(self.r, self.r), (self.r, self.u), (self.w, self.u)]
-        return [self._space.share(a, b) for a, b in pairs]
+    run.precondition(r, u)
+    run.multiply(u, w)
+    gamma_before = alpha = 0.0
+    own = shares()
+    while True:
+        rr, gamma, delta = (value.real for value in space.sums_during(hidden, *own))
+        if run.record(float(np.sqrt(rr))) or not run.positive(gamma, "(r, M r)"):
+            return
+        beta = gamma / gamma_before if gamma_before else 0.0
+        curvature = delta - (beta * gamma / alpha if alpha else 0.0)
+        if not run.positive(curvature, "(p, A p)"):
+            return
+        alpha, gamma_before = gamma / curvature, gamma
+        own = step(alpha, beta)
+        if replacement and (run.iterations + 1) % replacement == 0:
+            # all that follows from x and p, computed anew
+            run.residual(r)
+            run.precondition(r, u)
+            run.multiply(u, w)
+            run.multiply(p, s)
+            run.precondition(s, q)
+            run.multiply(q, z)
+            own = shares()

@@ -74,22 +74,14 @@ class Run:
     """A x = b, or A x close to b: blocks, preconditioner, residual history, and how it ended.
 
     ``b`` and ``x`` are this rank's blocks (x is the run's own), ``space`` that of b, ``domain``
-    that of x; the same for a square matrix. ``resumed``: a leg that goes on begins. ``calls_back``:
-    a rank has a callback.
+    that of x; the same for a square matrix. ``nullspace``: an orthonormal basis of what vectors
+    lose, or None. ``resumed``: a leg that goes on begins. ``calls_back``: a rank has a callback.
     """
 
     def __init__(
-        self,
-        name: str,
-        A: Linear,
-        b: Any,
-        x0: Any,
-        rules: Rules,
-        M: Any = None,
-        *,
-        square: bool = True,
-        hermitian: bool = False,
-    ) -> None:
+        self, name: str, A: Linear, b: Any, x0: Any, rules: Rules, M: Any = None, *,
+        square: bool = True, hermitian: bool = False,
+    ) -> None:  # fmt: skip
         """Collective. Check what was given; raises the same error on every rank.
 
         ``hermitian``: the method is for Hermitian matrices and preconditioners.
@@ -131,10 +123,10 @@ class Run:
         self.space = Space(comm, n_rows, dtype)
         self.domain = self.space if square else Space(comm, n_cols, dtype)
         self.b = np.ascontiguousarray(right, dtype)
-        self._nothing = self._basis("nullspace", rules.nullspace)
+        self.nullspace = self._basis("nullspace", rules.nullspace)
         left = self._basis("left_nullspace", rules.left_nullspace)
         if hermitian and left is None:
-            left = self._nothing
+            left = self.nullspace
         if left is not None:
             self.b = self.b.copy()
             self._take(left, self.b)
@@ -176,9 +168,13 @@ class Run:
             if not self.reason:  # else the first leg has ended already, together with others
                 method(self)
             before = true if true < math.inf else self.residuals[0]
-            rest = self._rest(self.space.vector())
+            rest = self.residual()
             true = self.space.norm(rest)
-            confirmed = self._confirmed(rest, true, least_squares)
+            confirmed = math.isfinite(true) and true <= self.tolerance
+            if self.reason == LEAST_SQUARES and least_squares is not None:
+                confirmed = confirmed or least_squares(rest, true)
+            elif confirmed:
+                self.reason = CONVERGED
             self.hear()
             if confirmed:
                 break
@@ -198,25 +194,6 @@ class Run:
         """
         if self._foreign:
             agree(self.comm, self._trouble, self.name)
-
-    def _confirmed(
-        self,
-        rest: Vector,
-        true: float,
-        least_squares: Callable[[Vector, float], bool] | None,
-    ) -> bool:
-        """Collective. Whether the residual itself says what the method did."""
-        if self.reason == LEAST_SQUARES and least_squares is not None:
-            return true <= self.tolerance or least_squares(rest, true)
-        if true <= self.tolerance and math.isfinite(true):
-            self.reason = CONVERGED
-        return self.reason == CONVERGED and true <= self.tolerance
-
-    def _rest(self, out: Vector) -> Vector:
-        """Collective. b - A x."""
-        self.multiply(self.x, out)
-        np.subtract(self.b, out, out=out)
-        return out
 
     def solution(self, true: float) -> Solution[Any]:
         """Collective. What the run has come to."""
@@ -252,10 +229,12 @@ class Run:
     def residual(self, out: Vector | None = None) -> Vector:
         """Collective. b - A x, without a product for the guess zero."""
         r = self.space.vector() if out is None else out
-        if not self._guessed and not self.residuals:
+        if self._guessed or self.residuals:
+            self.multiply(self.x, r)
+            np.subtract(self.b, r, out=r)
+        else:
             r[:] = self.b
-            return r
-        return self._rest(r)
+        return r
 
     def multiply(self, x: Vector, y: Vector) -> None:
         """Collective. y = A x; as vectors of a run are alike on all ranks, nothing is checked."""
@@ -350,15 +329,10 @@ class Run:
         orthonormal: Vector = basis @ (turn[:, kept] / np.sqrt(values[kept]))
         return orthonormal.astype(self.space.dtype)
 
-    @property
-    def loses_null_space(self) -> bool:
-        """Local. Whether vectors lose their part of a null space."""
-        return self._nothing is not None
-
     def take_null_space(self, v: Vector) -> None:
         """Collective where there is a null space. v, (n,) or (n, k), loses its part of it."""
-        if self._nothing is not None:
-            self._take(self._nothing, v)
+        if self.nullspace is not None:
+            self._take(self.nullspace, v)
 
     def _take(self, basis: Vector, v: Vector) -> None:
         """Collective. v loses what it has of an orthonormal basis."""
@@ -420,16 +394,12 @@ def joined(A: Linear, b: Any, found: Sequence[Solution[Any]]) -> Solution[Any]:
         [np.pad(c.residuals, (0, most - c.iterations), mode="edge") for c in found], axis=1
     )
     worst = next((column for column in found if not column.converged), found[0])
+    true = np.array([column.true_residual for column in found])
+    size = np.array([column.size for column in found])
     return Solution(
         b.like(x, A.col_partition) if isinstance(b, DistVector) else x,
-        worst.converged,
-        most,
-        residuals,
-        worst.reason,
-        np.array([column.true_residual for column in found]),
-        np.array([column.size for column in found]),
-        tuple(found),
-    )
+        worst.converged, most, residuals, worst.reason, true, size, tuple(found),
+    )  # fmt: skip
 
 
 def _multiply(A: Linear, x: Vector, y: Vector) -> None:

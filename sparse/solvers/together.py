@@ -24,10 +24,11 @@ Numbers = NDArray[np.float64]
 
 def together(runs: Sequence[Run]) -> None:
     """Collective. The first leg of each of these runs of one matrix and preconditioner."""
-    if any(run.size for run in runs):
-        with np.errstate(all="ignore"):
-            _iterate(runs, _Columns(runs))
-        runs[0].hear()
+    if not any(run.size for run in runs):
+        return
+    with np.errstate(all="ignore"):
+        _iterate(runs, _Columns(runs))
+    runs[0].hear()
 
 
 def _iterate(runs: Sequence[Run], columns: _Columns) -> None:
@@ -111,7 +112,7 @@ class _Columns:
     def _precondition(self, going: NDArray[np.bool_]) -> None:
         """Collective if the preconditioner is. z = M r; columns that have ended keep theirs."""
         run = self._runs[0]
-        if type(run.M) is Jacobi and not run.loses_null_space:
+        if type(run.M) is Jacobi and run.nullspace is None:
             np.multiply(self._r, run.M.inverse[:, None], out=self._z)
         elif run.M is not None:
             out = run.space.vector()
