@@ -139,11 +139,11 @@ class _Blocks:
         self.X, self.iterations = X, 0
         self.values: Any = np.zeros(self.k)
         self.norms: Any = np.full(self.k, math.inf)
-        self._eps, self._size = float(np.finfo(X.dtype).eps), 0.0
 
     def iterate(self) -> None:
         """Collective. Rayleigh and Ritz over X, R and P, again and again."""
-        run, k = self._run, self.k
+        run, rules, k = self._run, self._run.rules, self.k
+        eps, size = float(np.finfo(self.X.dtype).eps), 0.0
         run.take_null_space(self.X)
         basis = self._orthonormal(self.X)
         if basis.shape[1] < k:
@@ -156,7 +156,7 @@ class _Blocks:
                 run.reason = f"{BREAKDOWN}: the product of the matrix is not finite"
                 return
             values, vectors = self._small_pairs(gram)
-            self._size = max(self._size, float(np.max(np.abs(values))))
+            size = max(size, float(np.max(np.abs(values))))
             self.values = self._sign * values[:k]
             turn = vectors[:, :k].astype(basis.dtype)
             X, AX = basis @ turn, images @ turn
@@ -170,7 +170,8 @@ class _Blocks:
             if not np.all(np.isfinite(self.norms)):
                 run.reason = f"{BREAKDOWN}: the residuals are {self.norms}"
                 return
-            allowed = np.array([self._allowed(abs(value)) for value in self.values])
+            scale = np.maximum(np.abs(self.values), math.sqrt(eps) * size)
+            allowed = np.maximum(rules.rtol * scale, max(rules.atol, 10 * eps * size))
             if np.all(self.norms <= allowed):
                 run.reason = CONVERGED
                 return
@@ -198,11 +199,6 @@ class _Blocks:
         self._run.comm.Bcast(values)
         self._run.comm.Bcast(vectors)
         return values, vectors
-
-    def _allowed(self, value: float) -> float:
-        """Local. What the norm of a residual may be."""
-        least = 10 * self._eps * self._size
-        return max(self._run.rules.tolerance(max(value, math.sqrt(self._eps) * self._size)), least)
 
     def _orthonormal(self, V: Vector) -> Vector:
         """Collective. An orthonormal basis of the columns, dependent ones left out."""

@@ -142,13 +142,9 @@ def iteration(run: Run) -> Iterator[Iteration]:
     """Collective. What makes the iterations of this run: a script where there can be one, kept with
     the matrix until that has other values."""
     A: Any = run.A
-    M = _map(run.M)
-    if not (
-        isinstance(A, DistMatrix) and _has_steps(A, run.space)
-        and (M is None or (_is_diagonal(M, run.space) if type(M) is Jacobi
-                           else isinstance(M, DistMatrix) and _has_steps(M, run.space)))
-        and not (run.nullspace is not None and M is not None)
-    ):  # fmt: skip
+    M, space = _map(run.M), run.space
+    preconditions = M is None or (run.nullspace is None and _has_steps(M, space))
+    if not (_has_steps(A, space) and preconditions):
         yield Iteration(run)
         return
     kept: list[Lowered] = []
@@ -166,18 +162,16 @@ def _map(M: Any) -> Any:
     return M.map if isinstance(M, Function) and M.map is not None else M
 
 
-def _has_steps(matrix: DistMatrix, space: Space) -> bool:
-    """Local. Whether the matrix multiplies vectors of a run by steps of a script; the same on all
-    ranks."""
-    if type(matrix) is not DistMatrix:  # it may multiply in its own way
+def _has_steps(map: Any, space: Space) -> bool:
+    """Local. Whether the matrix, or diagonal, multiplies vectors of a run by steps of a script; the
+    same on all ranks."""
+    if type(map) is Jacobi:
+        fits = np.can_cast(map.inverse.dtype, space.dtype, "safe")
+        return fits and len(map.inverse) == space.length
+    if type(map) is not DistMatrix:  # it may multiply in its own way
         return False
     none = np.empty(0, space.dtype)
-    return matrix.dtype == space.dtype and matrix.steps(none, none, _GHOSTS) is not None
-
-
-def _is_diagonal(M: Jacobi, space: Space) -> bool:
-    fits = np.can_cast(M.inverse.dtype, space.dtype, "safe")
-    return fits and len(M.inverse) == space.length
+    return map.dtype == space.dtype and map.steps(none, none, _GHOSTS) is not None
 
 
 def step_of(name: str, vector: NDArray[Any], *places: Place) -> Work:
