@@ -22,6 +22,7 @@ from scipy import sparse
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Scoped
+from onesided.collectives.errors import RequestError
 from onesided.sparse import rows as moving
 from onesided.sparse.alike import columns, vector_dtype
 from onesided.sparse.matrix import DistMatrix
@@ -168,7 +169,9 @@ class AMG(OfOneKind, Scoped):
             self._inverse = np.ascontiguousarray(inverse[slice(*A.row_range)].astype(A.dtype))
 
     def _times(self, r: NDArray[Any]) -> NDArray[Any]:
-        """Collective."""
+        """Collective. ``RequestError`` after ``Free``."""
+        if self.freed:
+            raise RequestError("the preconditioner has been freed")
         return self._cycle(0, r)
 
     def _cycle(self, depth: int, b: Vector) -> Vector:

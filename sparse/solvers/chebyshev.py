@@ -20,7 +20,6 @@ from onesided.sparse.solvers.run import Callback, Rules, Run, several
 from onesided.sparse.solvers.solution import BREAKDOWN, Solution, V
 from onesided.sparse.solvers.space import start_block
 
-BOUND_STEPS = 30
 _LOWER, _UPPER = 0.9, 1.05  # the bounds found lie inside the spectrum
 
 
@@ -59,7 +58,7 @@ def chebyshev(
 
 
 def eigenvalue_bounds(
-    A: Linear, *, M: Any = None, steps: int = BOUND_STEPS, nullspace: Any = None
+    A: Linear, *, M: Any = None, steps: int = 30, nullspace: Any = None
 ) -> tuple[float, float]:
     """Collective. About the smallest and largest eigenvalue of M A, both positive definite.
 

@@ -190,8 +190,7 @@ class Run:
         return self.solution(true)
 
     def hear(self) -> None:
-        """Collective. Raise on all ranks what a preconditioner of the caller's has raised on any.
-        """
+        """Collective. Raise on all ranks what a caller's preconditioner has raised on any."""
         if self._foreign:
             agree(self.comm, self._trouble, self.name)
 
