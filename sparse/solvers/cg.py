@@ -78,8 +78,8 @@ def pipelined_cg(
 
 def cg_coefficients(
     A: Linear, b: Any, M: Any, steps: int, nullspace: Any = None
-) -> tuple[list[float], list[float], str]:
-    """Collective. alpha and beta of up to ``steps`` iterations of cg, and how they ended.
+) -> tuple[list[tuple[float, float]], str]:
+    """Collective. alpha and beta of each of up to ``steps`` iterations of cg, and how they ended.
 
     alpha is the length of a step, beta the part of the direction that goes into the next one.
     """
@@ -89,7 +89,7 @@ def cg_coefficients(
     coefficients: list[tuple[float, float]] = []
     _iterate(run, coefficients)
     run.hear()
-    return [alpha for alpha, _ in coefficients], [beta for _, beta in coefficients], run.reason
+    return coefficients, run.reason
 
 
 def _iterate(run: Run, coefficients: list[tuple[float, float]] | None = None) -> None:

@@ -76,13 +76,13 @@ def eigenvalue_bounds(
     >>> A.Free()
     """
     first = start_block(A.row_range, A.dtype)
-    alphas, betas, reason = cg_coefficients(A, first, M, steps, nullspace)
-    if not alphas or reason.startswith(BREAKDOWN):
+    coefficients, reason = cg_coefficients(A, first, M, steps, nullspace)
+    if not coefficients or reason.startswith(BREAKDOWN):
         raise ValueError(f"no bounds of positive eigenvalues found: {reason or 'an empty matrix'}")
     from scipy.linalg import eigvalsh_tridiagonal  # slow to import
 
-    inverse = 1.0 / np.array(alphas)
-    ratios = np.array(betas[: len(alphas) - 1])
+    alphas, betas = np.array(coefficients).T
+    inverse, ratios = 1.0 / alphas, betas[:-1]
     diagonal = inverse.copy()
     diagonal[1:] += ratios * inverse[:-1]
     values = eigvalsh_tridiagonal(diagonal, np.sqrt(ratios) * inverse[:-1])
