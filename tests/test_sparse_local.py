@@ -141,7 +141,7 @@ def test_without_a_compiler_python_reads(monkeypatch):
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.05, 0.5])
 def test_aggregates_are_the_same_without_a_compiler(monkeypatch, index, density):
     if amg._compiled is None:
-        pytest.skip("sparse/preconditioners/aggregates.c is not compiled")
+        pytest.skip("sparse/preconditioners/loops.c is not compiled")
     half = sparse.random_array((200, 200), density=density, rng=7)
     graph = sparse.csr_array(half + half.T)
     strong = graph.data > 0.3
@@ -157,7 +157,7 @@ def test_aggregates_are_the_same_without_a_compiler(monkeypatch, index, density)
 @pytest.mark.parametrize("kind", ["f8", "c16"])
 def test_factors_on_the_pattern_are_the_same_without_a_compiler(monkeypatch, kind):
     if blocks._compiled is None:
-        pytest.skip("sparse/preconditioners/ilu.c is not compiled")
+        pytest.skip("sparse/preconditioners/loops.c is not compiled")
     whole = sparse.random_array((60, 60), density=0.1, rng=3).astype(kind)
     block = sparse.csr_array(whole + whole.conj().T + 10 * sparse.eye_array(60))
     r = np.arange(1.0, 61) + (1j if kind == "c16" else 0)

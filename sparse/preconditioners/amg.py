@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,17 @@ from scipy import sparse
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Scoped
+from onesided.collectives.errors import RequestError
 from onesided.sparse import rows as moving
 from onesided.sparse.alike import columns, vector_dtype
-from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import everywhere, lengths
 from onesided.sparse.partition import Partition
-from onesided.sparse.preconditioners.jacobi import checked_diagonal
-from onesided.sparse.preconditioners.preconditioner import OfMatrix
+from onesided.sparse.preconditioners.blocks import checked_diagonal
+from onesided.sparse.preconditioners.preconditioner import OfOneKind
 
 try:
-    from onesided.sparse.preconditioners import _aggregates as _compiled
+    from onesided.sparse.preconditioners import _loops as _compiled
 except ImportError:  # no compiler was present
     _compiled = None  # type: ignore[assignment]
 
@@ -46,7 +47,7 @@ _ROWS_AT_ONCE = 1 << 13
 _COARSE_SWEEPS = 8  # of the smoother, where the coarsest level is too large to be inverted
 
 
-class AMG(OfMatrix, Scoped):
+class AMG(OfOneKind, Scoped):
     """One V-cycle of smoothed aggregation; Hermitian positive definite where A is.
 
     Rows are aggregated within each rank, prolongations are smoothed over all ranks, and coarser
@@ -60,24 +61,15 @@ class AMG(OfMatrix, Scoped):
     --------
     >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
     >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> found = cg(A, b, M=AMG(A), rtol=1e-8)
-    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    >>> np.allclose(cg(A, b, M=AMG(A), rtol=1e-8).x, 1, atol=1e-3)
     True
     >>> A.Free()
     """
 
     def __init__(
-        self,
-        A: DistMatrix,
-        *,
-        near_nullspace: Any = None,
-        block: int = 1,
-        strength: float = 0.08,
-        degree: int = 2,
-        coarsest: int = 600,
-        reuse: bool = False,
-        dtype: DTypeLike | None = None,
-    ) -> None:
+        self, A: DistMatrix, *, near_nullspace: Any = None, block: int = 1, strength: float = 0.08,
+        degree: int = 2, coarsest: int = 600, reuse: bool = False, dtype: DTypeLike | None = None,
+    ) -> None:  # fmt: skip
         """Collective. ``near_nullspace``: this rank's block, (n,) or (n, m), or a DistVector, of
         vectors that A makes small, ones if None; of elasticity the rigid body motions. ``block``:
         consecutive unknowns of a node, which are aggregated together. Connections weaker than
@@ -127,39 +119,35 @@ class AMG(OfMatrix, Scoped):
         return f"<AMG with levels of {sizes} rows, operator complexity {self.complexity:.2f}>"
 
     def _build(self) -> None:
-        A, modes = self.matrix, self._modes
+        A = self.matrix
         with agreed(A.comm):
             A.check_square("AMG")
-        kept = [(level.P, level.PH) for level in self._levels[:-1]] if self._reuse else []
+        kept: list[Any] = [level.P for level in self._levels[:-1]] if self._reuse else []
         self._free(bool(kept))
         if self._kind != A.dtype:
             A = self._own = A.astype(self._kind)
-        if kept:
-            for P, PH in kept:
-                if P is None:
-                    break
-                level = _Level(A, self._degree, P, PH)
-                self._levels.append(level)
-                A = A.galerkin(P)
-            self._levels.append(_Level(A, self._degree))
-            self._invert(A)
-            return
+        self._levels.append(_Level(A))
+        for P in kept or self._prolongations():
+            self._levels.append(_Level(self._levels[-1].coarsened(P)))
+        self._invert(self._levels[-1].A)
+
+    def _prolongations(self) -> Iterator[DistMatrix]:
+        """Collective. The way to a coarser level from the last one that there is, until that is
+        small, or gains nothing."""
+        modes, strength = self._modes, self._strength
         nodes = np.arange(len(modes)) // self._block
-        strength = self._strength
-        while True:
-            level = _Level(A, self._degree)
-            self._levels.append(level)
-            if A.shape[0] <= self._coarsest or len(self._levels) == _MOST_LEVELS:
-                break
+        while len(self._levels) < _MOST_LEVELS:
+            level, A = self._levels[-1], self._levels[-1].A
+            if A.shape[0] <= self._coarsest:
+                return
             with agreed(A.comm):
                 aggregates = _aggregates(A.local(), level.diagonal, nodes, strength)
                 tentative, modes, nodes = _tentative(aggregates, modes)
             coarse = lengths(A.comm, tentative.shape[1])
             if coarse.size > _LEAST_GAIN * A.shape[0] or not coarse.size:
-                break
-            A = level.coarsen(tentative, coarse)
+                return
+            yield level.prolongation(tentative, coarse)
             strength /= 2
-        self._invert(A)
 
     def _invert(self, A: DistMatrix) -> None:
         """Collective. This rank's rows of the inverse of the coarsest matrix, if it is small."""
@@ -180,14 +168,11 @@ class AMG(OfMatrix, Scoped):
                 inverse = np.linalg.pinv(dense, rcond=least)
             self._inverse = np.ascontiguousarray(inverse[slice(*A.row_range)].astype(A.dtype))
 
-    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
-        """Collective. out = M r."""
-        kind = self._kind
-        if r.dtype.kind == "c" and kind.kind != "c":
-            for source, target in ((r.real, out.real), (r.imag, out.imag)):
-                target[:] = self._cycle(0, np.ascontiguousarray(source, kind))
-            return
-        out[:] = self._cycle(0, r if r.dtype == kind else r.astype(kind))
+    def _times(self, r: NDArray[Any]) -> NDArray[Any]:
+        """Collective. ``RequestError`` after ``Free``."""
+        if self.freed:
+            raise RequestError("the preconditioner has been freed")
+        return self._cycle(0, r)
 
     def _cycle(self, depth: int, b: Vector) -> Vector:
         """Collective. A V-cycle for A x = b from a level downwards; x belongs to the level."""
@@ -200,7 +185,7 @@ class AMG(OfMatrix, Scoped):
             return solved
         x = level.smoothed(b, True, self._degree)
         rest = level.rest(b)
-        level.PH.multiply(rest, level.right)
+        level.P.H.multiply(rest, level.right)
         correction = self._cycle(depth + 1, level.right)
         level.P.multiply(correction, rest)
         x += rest
@@ -226,21 +211,16 @@ class AMG(OfMatrix, Scoped):
 class _Level:
     """A matrix, its smoother, and the way to the next level, if there is one."""
 
-    def __init__(
-        self, A: DistMatrix, degree: int, P: DistMatrix | None = None, PH: Linear | None = None
-    ) -> None:
-        """Collective. With the way to the next level, where that is known."""
-        self.A, self._degree = A, degree
+    def __init__(self, A: DistMatrix) -> None:
+        """Collective."""
+        self.A = A
+        self.P: DistMatrix | None = None
         with agreed(A.comm):
             self.diagonal = checked_diagonal(A)
             self._scale = (1.0 / self.diagonal).astype(A.dtype)
         n = len(self._scale)
         self._x, self._rest, self._step, self._image = (np.zeros(n, A.dtype) for _ in range(4))
         self.radius = self._spectral_radius()
-        self.P = P
-        self.PH: Linear = A if PH is None else PH
-        width = 0 if P is None else P.col_range[1] - P.col_range[0]
-        self.right = np.zeros(width, A.dtype)
 
     def _spectral_radius(self) -> float:
         """Collective. About the largest absolute eigenvalue of the scaled matrix.
@@ -284,8 +264,14 @@ class _Level:
         self.A.comm.Allreduce(mine, total, op=MPI.SUM)
         return total
 
-    def coarsen(self, tentative: sparse.csr_array, coarse: Partition) -> DistMatrix:
-        """Collective. P = (I - w D^-1 A) T and the matrix P.H A P.
+    def coarsened(self, P: DistMatrix) -> DistMatrix:
+        """Collective. P is the way to the next level; the matrix there, P.H A P."""
+        self.P = P
+        self.right = np.zeros(P.col_range[1] - P.col_range[0], self.A.dtype)
+        return self.A.galerkin(P)
+
+    def prolongation(self, tentative: sparse.csr_array, coarse: Partition) -> DistMatrix:
+        """Collective. P = (I - w D^-1 A) T.
 
         ``tentative`` is this rank's T with its own columns, in the order of its aggregates.
         """
@@ -302,10 +288,7 @@ class _Level:
         damped[first] += 1.0
         smoother = sparse.csr_array((damped, local.indices, local.indptr), shape=local.shape)
         smoothed = moving.product(comm, smoother, A.pattern, T)
-        self.P = DistMatrix(comm, smoothed, A.row_partition, coarse, **how)
-        self.PH = self.P.H
-        self.right = np.zeros(tentative.shape[1], A.dtype)
-        return A.galerkin(self.P)
+        return DistMatrix(comm, smoothed, A.row_partition, coarse, **how)
 
     def rest(self, b: Vector) -> Vector:
         """Collective. b - A x; also what may be written to until the next smoothing."""
@@ -363,11 +346,9 @@ def _aggregates(
         ones = np.ones(len(places[0]), np.bool_)
         graph: Any = sparse.coo_array((ones, places), shape=(count, count)).tocsr()
         found = _around(graph.indptr, graph.indices, graph.data)[nodes]
-    if coupled.all():
-        return found
-    numbers = np.unique(found[coupled], return_inverse=True)[1]
-    found = np.full(n, -1, np.int64)
-    found[coupled] = numbers
+    if not coupled.all():
+        found[coupled] = np.unique(found[coupled], return_inverse=True)[1]
+        found[~coupled] = -1
     return found
 
 

@@ -1,58 +1,64 @@
-"""Preconditioners of each rank's own block: factors, incomplete or whole, and symmetric relaxation.
+"""Preconditioners of each rank's own block: its diagonal, factors, incomplete or whole, and
+symmetric relaxation.
 
 Factors are SuperLU's, or those on the matrix's own pattern.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse import csc_array, dia_array, tril, triu
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.preconditioners.jacobi import checked_diagonal
-from onesided.sparse.preconditioners.preconditioner import OfMatrix
+from onesided.sparse.partition import Integers
+from onesided.sparse.preconditioners.preconditioner import OfMatrix, OfOneKind
 
 try:
-    from onesided.sparse.preconditioners import _ilu as _compiled
+    from onesided.sparse.preconditioners import _loops as _compiled
 except ImportError:  # no compiler was present
     _compiled = None  # type: ignore[assignment]
 
 
-class Factors:
-    """SuperLU's factors of a matrix of a certain dtype."""
+def checked_diagonal(A: DistMatrix) -> NDArray[Any]:
+    """Local. This rank's diagonal; ``ValueError`` for a zero or what is no number, with its row."""
+    diagonal: NDArray[Any] = np.asarray(A.diagonal())
+    bad = np.flatnonzero((diagonal == 0) | ~np.isfinite(diagonal))
+    if len(bad):
+        row = A.row_range[0] + int(bad[0])
+        raise ValueError(f"the diagonal has {diagonal[bad[0]]} in row {row}")
+    return diagonal
 
-    def __init__(self, lu: Any, dtype: np.dtype[Any]) -> None:
-        self.lu, self._dtype = lu, dtype  # a SuperLU
 
-    @classmethod
-    def of_triangle(cls, matrix: Any) -> Factors:
-        """Local. Of a triangular matrix: no fill, and a solution is one substitution."""
-        from scipy.sparse.linalg import splu  # slow to import
+class Jacobi(OfMatrix):
+    """M is the inverse of the diagonal, this rank's block of which is ``inverse``.
 
-        whole = csc_array(matrix)
-        lu = splu(
-            whole,
-            permc_spec="NATURAL",
-            diag_pivot_thresh=0.0,
-            relax=1,
-            options={"Equil": False},
-        )
-        return cls(lu, whole.dtype)
+    ``apply`` is Local; the rank count does not matter.
 
-    def solve(self, r: NDArray[Any]) -> NDArray[Any]:
-        """Local. A new array of the factors' dtype; real ones take a complex r in two parts."""
-        if r.dtype.kind == "c" and self._dtype.kind != "c":
-            real, imaginary = (self.solve(part) for part in (r.real, r.imag))
-            joined: NDArray[Any] = real + 1j * imaginary
-            return joined
-        solution: NDArray[Any] = self.lu.solve(np.ascontiguousarray(r, self._dtype))
-        return solution
+    Examples
+    --------
+    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
+    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    >>> np.allclose(cg(A, b, M=Jacobi(A), rtol=1e-8).x, 1, atol=1e-3)
+    True
+    >>> A.Free()
+    """
+
+    def _build(self) -> None:
+        """Collective. ``ValueError`` on every rank where the diagonal has a zero."""
+        A = self.matrix
+        with agreed(A.comm, "Jacobi"):
+            A.check_square("Jacobi")
+            self.inverse: NDArray[Any] = 1.0 / checked_diagonal(A)
+
+    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
+        """Local. out = M r."""
+        np.multiply(r, self.inverse, out=out)
 
 
 class PatternFactors:
@@ -64,7 +70,7 @@ class PatternFactors:
 
     def __init__(self, block: sparse.csr_array, absolute: bool) -> None:
         """Local. ``ValueError`` where a pivot is zero, or the diagonal has no place."""
-        kind = np.dtype(np.complex128 if block.dtype.kind == "c" else np.float64)
+        kind = np.result_type(block.dtype, np.float64)
         block = sparse.csr_array(block.astype(kind))
         block.sort_indices()
         skew: Any = block - block.conj().T
@@ -73,9 +79,8 @@ class PatternFactors:
         self._values, self._pivot = block.data.copy(), np.zeros(n, np.int64)
         limit = 100 * float(np.finfo(cast(Any, kind)).eps) * np.max(np.abs(block.data), initial=0.0)
         factor = _factored if _compiled is None else _compiled.factor
-        bad = factor(
-            self._indptr, self._indices, self._values, self._pivot, np.zeros(n, np.int64)
-        )
+        place = np.zeros(n, np.int64)
+        bad = factor(self._indptr, self._indices, self._values, self._pivot, place)
         if bad >= 0:
             raise ValueError(f"row {bad} of the block has a zero pivot")
         hermitian = np.max(np.abs(skew.data), initial=0.0) <= limit
@@ -86,34 +91,22 @@ class PatternFactors:
             self._values[upper] *= signs[row[upper]]
         pivots = self._values[self._pivot]
         self.definite = bool(hermitian and np.all(pivots.real > 0))
-        self._triangles: Any = None
         if _compiled is None:
-            parts = self._values, self._indices, self._indptr
-            both = sparse.csr_array(parts, shape=(n, n))
-            lower = sparse.tril(both, -1) + sparse.eye_array(n)
-            self._triangles = tuple(Factors.of_triangle(t) for t in (lower, sparse.triu(both)))
+            both = sparse.csr_array((self._values, self._indices, self._indptr), shape=(n, n))
+            self._lower = _triangle(sparse.tril(both, -1) + sparse.eye_array(n))
+            self._upper = _triangle(sparse.triu(both))
 
     def solve(self, r: NDArray[Any]) -> NDArray[Any]:
-        """Local. A new array; real factors take a complex r in two parts."""
-        kind = self._values.dtype
-        if r.dtype.kind == "c" and kind.kind != "c":
-            real, imaginary = (self.solve(part) for part in (r.real, r.imag))
-            joined: NDArray[Any] = real + 1j * imaginary
-            return joined
-        if self._triangles is not None:
-            lower, upper = self._triangles
-            return np.asarray(upper.solve(lower.solve(r)))
-        x = np.array(r, kind)
+        """Local. A new array, for one of the dtype of the factors."""
+        if _compiled is None:
+            return np.asarray(self._upper.solve(self._lower.solve(r)))
+        x = r.copy()
         _compiled.solve(self._indptr, self._indices, self._values, self._pivot, x)
         return x
 
 
 def _factored(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int64],
-    values: NDArray[Any],
-    pivot: NDArray[np.int64],
-    place: NDArray[np.int64],
+    indptr: Integers, indices: Integers, values: NDArray[Any], pivot: Integers, place: Integers
 ) -> int:
     """Local. As the compiled ``factor``: -1, or the row whose pivot is zero or missing."""
     place[:] = -1
@@ -136,7 +129,18 @@ def _factored(
     return -1
 
 
-class BlockILU(OfMatrix):
+class _Block(OfOneKind):
+    """Factors of this rank's own block, if that has rows."""
+
+    _factors: Any
+
+    def _times(self, r: NDArray[Any]) -> NDArray[Any]:
+        """Local."""
+        solved: NDArray[Any] = r if self._factors is None else self._factors.solve(r)
+        return solved
+
+
+class BlockILU(_Block):
     """Block Jacobi: M solves with incomplete factors L U of the own block of each rank.
 
     The own block is the own rows by the own columns: what couples the ranks is left out, so that
@@ -156,20 +160,15 @@ class BlockILU(OfMatrix):
     --------
     >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
     >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> found = cg(A, b, M=BlockILU(A, hermitian=True), rtol=1e-8)
-    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    >>> np.allclose(cg(A, b, M=BlockILU(A, hermitian=True), rtol=1e-8).x, 1, atol=1e-3)
     True
     >>> A.Free()
     """
 
     def __init__(
-        self,
-        A: DistMatrix,
-        *,
-        hermitian: bool = False,
-        fill_factor: float | None = None,
+        self, A: DistMatrix, *, hermitian: bool = False, fill_factor: float | None = None,
         drop_tol: float | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Collective. ``ValueError`` on every rank where a block has no factors, with its rows, or
         is not Hermitian where factors on its pattern are to be."""
         self._choices = hermitian, fill_factor, drop_tol
@@ -178,31 +177,22 @@ class BlockILU(OfMatrix):
     def _build(self) -> None:
         A, (hermitian, fill_factor, drop_tol) = self.matrix, self._choices
         own_pattern = fill_factor is None and drop_tol is None
-        self._factors: Factors | PatternFactors | None = None
+        self._kind = np.result_type(A.dtype, np.float64) if own_pattern else A.dtype
         with agreed(A.comm, ("BlockILU", hermitian, fill_factor, drop_tol)):
             A.check_square("BlockILU")
             if hermitian and not own_pattern:
                 raise ValueError("factors with fill_factor or drop_tol cannot be Hermitian")
-            block = _own_block(A)
-            if block is None:
-                definite = True
-            elif own_pattern:
-                factors = _made(A, lambda: PatternFactors(block, hermitian))
-                self._factors, definite = factors, factors.definite
-                if hermitian and not definite:
-                    raise ValueError(f"{_rows(A)} are not Hermitian")
+            if own_pattern:
+                self._factors = _of_own_block(A, PatternFactors, hermitian)
             else:
-                self._factors = _made(A, lambda: _dropped(block, fill_factor or 10.0, drop_tol))
-                definite = False
+                self._factors = _of_own_block(A, _dropped, fill_factor or 10.0, drop_tol)
+            definite = self._factors is None or (own_pattern and self._factors.definite)
+            if hermitian and not definite:
+                raise ValueError(f"{_rows(A)} are not Hermitian")
         self.hermitian = bool(A.comm.allreduce(definite, op=MPI.LAND))
 
-    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
-        """Local. out = M r; the result is allocated before it is copied."""
-        if self._factors is not None:
-            out[:] = self._factors.solve(r)
 
-
-class BlockLU(OfMatrix):
+class BlockLU(_Block):
     """Block Jacobi: M solves with the own block of each rank, by SuperLU; additive Schwarz's method
     without overlap. Hermitian where the matrix is, and definite where that is.
 
@@ -210,8 +200,7 @@ class BlockLU(OfMatrix):
     --------
     >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
     >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> found = cg(A, b, M=BlockLU(A), rtol=1e-8)
-    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    >>> np.allclose(cg(A, b, M=BlockLU(A), rtol=1e-8).x, 1, atol=1e-3)
     True
     >>> A.Free()
     """
@@ -219,58 +208,53 @@ class BlockLU(OfMatrix):
     def _build(self) -> None:
         """Collective. ``ValueError`` on every rank where a block is singular, with its rows."""
         A = self.matrix
-        self._factors: Factors | None = None
+        self._kind = A.dtype
         with agreed(A.comm, "BlockLU"):
             A.check_square("BlockLU")
-            block = _own_block(A)
-            if block is not None:
-                self._factors = _made(A, lambda: _whole(block))
-
-    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
-        """Local. out = M r; SuperLU allocates the result before it is copied."""
-        if self._factors is not None:
-            out[:] = self._factors.solve(r)
+            self._factors = _of_own_block(A, _whole)
 
 
 def _rows(A: DistMatrix) -> str:
     return f"rows {A.row_range[0]} to {A.row_range[1]}"
 
 
-def _own_block(A: DistMatrix) -> Any:
-    """Local. This rank's rows by its own columns, CSR; None where there are none."""
+def _of_own_block(A: DistMatrix, factors: Callable[..., Any], *how: Any) -> Any:
+    """Local. Factors of this rank's rows by its own columns; None where there are none. What the
+    library says of a block that has none names the rows."""
     block = A.own_block()
     if not block.shape[0]:
         return None
     if not np.all(np.isfinite(block.data)):
         raise ValueError(f"{_rows(A)} hold what is no number")
-    return block
-
-
-def _made(A: DistMatrix, make: Any) -> Any:
-    """Local. Factors; what the library says of a block that has none names the rows."""
     try:
-        return make()
+        return factors(block, *how)
     except (RuntimeError, ValueError) as error:
         raise ValueError(f"{_rows(A)} have no factors: {error}") from error
 
 
-def _whole(block: Any) -> Factors:
+def _whole(block: Any, **how: Any) -> Any:
+    """Local. SuperLU's factors."""
     from scipy.sparse.linalg import splu  # slow to import
 
-    return Factors(splu(csc_array(block)), block.dtype)
+    return splu(sparse.csc_array(block), **how)
 
 
-def _dropped(block: Any, fill_factor: float, drop_tol: float | None) -> Factors:
+def _triangle(matrix: Any) -> Any:
+    """Local. Those of a triangular matrix: no fill, and a solution is one substitution."""
+    how = {"permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "options": {"Equil": False}}
+    return _whole(matrix, relax=1, **how)
+
+
+def _dropped(block: Any, fill_factor: float, drop_tol: float | None) -> Any:
     """Local. SuperLU's incomplete factors."""
     from scipy.sparse.linalg import spilu  # slow to import
 
     least = 1e-4 if drop_tol is None else drop_tol
     how: dict[str, Any] = {"permc_spec": "NATURAL", "diag_pivot_thresh": 0.0}
-    lu = spilu(csc_array(block), drop_tol=least, fill_factor=fill_factor, **how)
-    return Factors(lu, block.dtype)
+    return spilu(sparse.csc_array(block), drop_tol=least, fill_factor=fill_factor, **how)
 
 
-class SSOR(OfMatrix):
+class SSOR(OfOneKind):
     """Block Jacobi: M is the inverse of omega / (2 - omega) (D / omega + L) D^-1 (D / omega + U).
 
     D, L and U are diagonal, lower and upper part of the own rows and columns of each rank;
@@ -282,8 +266,7 @@ class SSOR(OfMatrix):
     --------
     >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
     >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> found = cg(A, b, M=SSOR(A), rtol=1e-8)
-    >>> bool(np.allclose(found.x, 1, atol=1e-3))
+    >>> np.allclose(cg(A, b, M=SSOR(A), rtol=1e-8).x, 1, atol=1e-3)
     True
     >>> A.Free()
     """
@@ -301,17 +284,20 @@ class SSOR(OfMatrix):
             if not 0 < omega < 2:
                 raise ValueError(f"omega is {omega}; it must be between 0 and 2")
             diagonal = checked_diagonal(A)
-            block: Any = csc_array(A.own_block())
-            size = block.shape[0]
-            scaled: Any = dia_array((diagonal[None, :] / omega, [0]), shape=(size, size))
             self._scale = diagonal * ((2.0 - omega) / omega)
-            self._lower = Factors.of_triangle(tril(block, -1) + scaled) if size else None
-            self._upper = Factors.of_triangle(triu(block, 1) + scaled) if size else None
+            self._kind = A.dtype
+            self._lower: Any = None
+            if len(diagonal):
+                block: Any = A.own_block()
+                scaled: Any = sparse.diags_array((diagonal / omega).astype(A.dtype))
+                self._lower = _triangle(sparse.tril(block, -1) + scaled)
+                self._upper = _triangle(sparse.triu(block, 1) + scaled)
 
-    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
-        """Local. out = M r; SuperLU allocates two results on the way."""
-        if self._lower is None or self._upper is None:
-            return
+    def _times(self, r: NDArray[Any]) -> NDArray[Any]:
+        """Local."""
+        if self._lower is None:
+            return r
         half = self._lower.solve(r)
         np.multiply(half, self._scale, out=half)
-        out[:] = self._upper.solve(half)
+        solved: NDArray[Any] = self._upper.solve(half)
+        return solved

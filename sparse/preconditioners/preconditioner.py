@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from onesided.sparse.linear import Linear
@@ -103,3 +104,22 @@ class OfMatrix(ABC):
     @abstractmethod
     def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
         """out = M r."""
+
+
+class OfOneKind(OfMatrix):
+    """One that multiplies vectors of one dtype, which ``_build`` tells: others are cast to it, and
+    a real M takes a complex r in two parts."""
+
+    _kind: np.dtype[Any]
+
+    def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
+        """out = M r, which is allocated before it is copied."""
+        if r.dtype.kind == "c" and self._kind.kind != "c":
+            out.real = self._times(np.ascontiguousarray(r.real, self._kind))
+            out.imag = self._times(np.ascontiguousarray(r.imag, self._kind))
+        else:
+            out[:] = self._times(np.ascontiguousarray(r, self._kind))
+
+    @abstractmethod
+    def _times(self, r: NDArray[Any]) -> NDArray[Any]:
+        """M r, for a contiguous r of that dtype; good until the next call."""

@@ -23,14 +23,9 @@ from onesided.sparse.vector import DistVector
 
 
 def power_iteration(
-    A: Linear,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int | None = None,
-    callback: Callback = None,
-) -> Eigenpairs:
+    A: Linear, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0,
+    maxiter: int | None = None, callback: Callback = None,
+) -> Eigenpairs:  # fmt: skip
     """Collective. The dominant eigenvalue of a square matrix, with its eigenvector of norm one.
 
     Stops when norm(A x - value x) <= max(rtol * abs(value), atol), value being (x, A x);
@@ -77,21 +72,13 @@ def _power(run: Run) -> complex | float:
             break
         np.copyto(x, y)
         length = math.sqrt(square.real)
-        run.call_back()
     return value
 
 
 def lobpcg(
-    A: Linear,
-    X: Any = 1,
-    *,
-    largest: bool = False,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int = 200,
-    M: Any = None,
-    nullspace: Any = None,
-) -> Eigenpairs:
+    A: Linear, X: Any = 1, *, largest: bool = False, rtol: float = 1e-5, atol: float = 0.0,
+    maxiter: int = 200, M: Any = None, nullspace: Any = None,
+) -> Eigenpairs:  # fmt: skip
     """Collective. The smallest, or largest, eigenvalues of a Hermitian matrix, with vectors.
 
     ``X``: how many, or a first guess, this rank's block (n, k) or a DistVector of it; without one
@@ -134,20 +121,14 @@ def lobpcg(
             raise ValueError(f"{block.shape[1]} eigenvectors of a matrix of {A.shape[0]} rows")
     run = Run("lobpcg", A, block[:, 0], None, rules, M, hermitian=True)
     blocks = _Blocks(run, block.astype(run.space.dtype), largest)
-    run.guard()
     blocks.iterate()
     run.hear()
     vectors: Any = blocks.X
     if isinstance(X, DistVector):
         vectors = X.like(vectors, A.col_partition)
-    return Eigenpairs(
-        np.asarray(blocks.values),
-        vectors,
-        run.reason == CONVERGED,
-        blocks.iterations,
-        blocks.norms,
-        run.reason,
-    )
+    converged = run.reason == CONVERGED
+    values = np.asarray(blocks.values)
+    return Eigenpairs(values, vectors, converged, blocks.iterations, blocks.norms, run.reason)
 
 
 class _Blocks:
@@ -158,11 +139,11 @@ class _Blocks:
         self.X, self.iterations = X, 0
         self.values: Any = np.zeros(self.k)
         self.norms: Any = np.full(self.k, math.inf)
-        self._eps, self._size = float(np.finfo(X.dtype).eps), 0.0
 
     def iterate(self) -> None:
         """Collective. Rayleigh and Ritz over X, R and P, again and again."""
-        run, k = self._run, self.k
+        run, rules, k = self._run, self._run.rules, self.k
+        eps, size = float(np.finfo(self.X.dtype).eps), 0.0
         run.take_null_space(self.X)
         basis = self._orthonormal(self.X)
         if basis.shape[1] < k:
@@ -175,7 +156,7 @@ class _Blocks:
                 run.reason = f"{BREAKDOWN}: the product of the matrix is not finite"
                 return
             values, vectors = self._small_pairs(gram)
-            self._size = max(self._size, float(np.max(np.abs(values))))
+            size = max(size, float(np.max(np.abs(values))))
             self.values = self._sign * values[:k]
             turn = vectors[:, :k].astype(basis.dtype)
             X, AX = basis @ turn, images @ turn
@@ -189,7 +170,8 @@ class _Blocks:
             if not np.all(np.isfinite(self.norms)):
                 run.reason = f"{BREAKDOWN}: the residuals are {self.norms}"
                 return
-            allowed = np.array([self._allowed(abs(value)) for value in self.values])
+            scale = np.maximum(np.abs(self.values), math.sqrt(eps) * size)
+            allowed = np.maximum(rules.rtol * scale, max(rules.atol, 10 * eps * size))
             if np.all(self.norms <= allowed):
                 run.reason = CONVERGED
                 return
@@ -217,11 +199,6 @@ class _Blocks:
         self._run.comm.Bcast(values)
         self._run.comm.Bcast(vectors)
         return values, vectors
-
-    def _allowed(self, value: float) -> float:
-        """Local. What the norm of a residual may be."""
-        least = 10 * self._eps * self._size
-        return max(self._run.rules.tolerance(max(value, math.sqrt(self._eps) * self._size)), least)
 
     def _orthonormal(self, V: Vector) -> Vector:
         """Collective. An orthonormal basis of the columns, dependent ones left out."""

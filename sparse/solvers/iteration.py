@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from onesided.collectives import sums
 from onesided.collectives.scripts import Ends, Part, Place, Work, script
 from onesided.sparse.kernels.compiled import address_of
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.preconditioners.jacobi import Jacobi
+from onesided.sparse.preconditioners.blocks import Jacobi
 from onesided.sparse.preconditioners.preconditioner import Function
 from onesided.sparse.solvers.run import Run
 from onesided.sparse.solvers.space import Space
@@ -32,44 +32,36 @@ _NUMBERS, _RZ = 5, 3
 _DIAGONAL, _X, _GHOSTS, _OTHERS = range(4)
 
 
-class Iteration(Protocol):
-    """What changes x, the residual r, z = M r and the direction p, again and again."""
+class Iteration:
+    """What changes x, the residual r, z = M r and the direction p, again and again; in Python."""
+
+    def __init__(self, run: Run) -> None:
+        """Local."""
+        self.run = run
+        self._r, self._q, self._p = (run.space.vector() for _ in range(3))
+        self._z = self._r if run.M is None else run.space.vector()
+        self._rz = 0.0
 
     def begin(self) -> tuple[float, float]:
         """Collective. r, z and p for x as it is; (r, r) and (r, z)."""
+        run, r = self.run, self._r
+        z = run.precondition(run.residual(r), self._z)
+        self._p[:] = z
+        dots = run.space.dots((r, r)) if z is r else run.space.dots((r, r), (r, z))
+        rr, self._rz = dots[0].real, dots[-1].real
+        return rr, self._rz
 
     def step(self) -> tuple[float, float, float, float]:
         """Collective. (p, A p), the length alpha of the step, and the new (r, r) and (r, z); where
         (p, A p) is not positive only that counts, and x stays."""
-
-
-class Reference:
-    """In Python."""
-
-    def __init__(self, run: Run) -> None:
-        """Local."""
-        self._run, self._r, self._q = run, run.space.vector(), run.space.vector()
-        self._z, self._p = run.room(), run.space.vector()
-        self._rz = 0.0
-
-    def begin(self) -> tuple[float, float]:
-        """Collective. As :meth:`Iteration.begin`."""
-        run, r = self._run, self._r
-        self._z = run.precondition(run.residual(r), self._z)
-        self._p[:] = self._z
-        rr, self._rz = _products(run, r, self._z)
-        return rr, self._rz
-
-    def step(self) -> tuple[float, float, float, float]:
-        """Collective. As :meth:`Iteration.step`."""
-        run, space, r, z, q = self._run, self._run.space, self._r, self._z, self._q
+        run, space, r, z, q = self.run, self.run.space, self._r, self._z, self._q
         run.multiply(self._p, q)
         pq = space.dots((self._p, q))[0].real
         if not (math.isfinite(pq) and pq > 0):
             return pq, 0.0, 0.0, 0.0
         alpha, before = self._rz / pq, self._rz
         square = space.add_square(r, -alpha, q)
-        if run.M is None:
+        if z is r:
             rr = rz = space.sums(square)[0].real
         else:
             run.precondition(r, z)
@@ -79,24 +71,16 @@ class Reference:
         return pq, alpha, rr, rz
 
 
-class Lowered:
-    """As a script, with vectors of its own. One run at a time uses it: the one in ``run``, which
-    alone has the matrix and the preconditioner."""
+class Lowered(Iteration):
+    """As a script. One run at a time uses it, ``run``, which alone has the matrix and the
+    preconditioner."""
 
     def __init__(self, run: Run) -> None:
         """Collective where such sums are the first of their kind; else local."""
-        space, self.run = run.space, run
-        self._r, self._q, self._p = space.vector(), space.vector(), space.vector()
-        self._z = self._r if run.M is None else space.vector()
+        super().__init__(run)
         self._numbers = np.zeros(_NUMBERS)
         self._ends: Ends = ()
         self._lower()
-
-    def take(self, run: Run) -> None:
-        """As :func:`sums`. Another run begins."""
-        self.run = run
-        if self._sums.request.state != "inactive":
-            self._lower()
 
     def release(self) -> None:
         """Local. The run has ended, and lets go what it has."""
@@ -133,14 +117,12 @@ class Lowered:
 
     def begin(self) -> tuple[float, float]:
         """Collective. As :meth:`Iteration.begin`."""
-        run, r, M = self.run, self._r, self.run.M
-        self._ends = (r, run.x)
-        if isinstance(M, Jacobi):
-            self._ends = (M.inverse.astype(r.dtype, copy=False), run.x)
-        z = run.precondition(run.residual(r), self._z)
-        self._p[:] = z
-        rr, self._numbers[_RZ] = _products(run, r, z)
-        return rr, float(self._numbers[_RZ])
+        M, r = self.run.M, self._r
+        diagonal = M.inverse.astype(r.dtype, copy=False) if isinstance(M, Jacobi) else r
+        self._ends = (diagonal, self.run.x)
+        found = super().begin()
+        self._numbers[_RZ] = self._rz
+        return found
 
     def step(self) -> tuple[float, float, float, float]:
         """Collective. As :meth:`Iteration.step`."""
@@ -155,34 +137,21 @@ class Lowered:
         return pq, alpha, rr, rz
 
 
-def _products(run: Run, r: NDArray[Any], z: NDArray[Any]) -> tuple[float, float]:
-    """Collective. (r, r) and (r, z)."""
-    if run.M is None:
-        rr = run.space.dots((r, r))[0].real
-        return rr, rr
-    rr, rz = (value.real for value in run.space.dots((r, r), (r, z)))
-    return rr, rz
-
-
 @contextmanager
 def iteration(run: Run) -> Iterator[Iteration]:
     """Collective. What makes the iterations of this run: a script where there can be one, kept with
     the matrix until that has other values."""
     A: Any = run.A
-    M = _map(run.M)
-    if not (
-        isinstance(A, DistMatrix) and _has_steps(A, run.space)
-        and (M is None or (_is_diagonal(M, run.space) if type(M) is Jacobi
-                           else isinstance(M, DistMatrix) and _has_steps(M, run.space)))
-        and not (run.loses_null_space and M is not None)
-    ):  # fmt: skip
-        yield Reference(run)
+    M, space = _map(run.M), run.space
+    preconditions = M is None or (run.nullspace is None and _has_steps(M, space))
+    if not (_has_steps(A, space) and preconditions):
+        yield Iteration(run)
         return
     kept: list[Lowered] = []
     if not isinstance(M, DistMatrix):  # whose values may change
         kept = A.kept.setdefault(("cg", type(M)), kept)
     lowered = kept.pop() if kept else Lowered(run)
-    lowered.take(run)
+    lowered.run = run
     yield lowered
     lowered.release()
     kept.append(lowered)
@@ -193,18 +162,16 @@ def _map(M: Any) -> Any:
     return M.map if isinstance(M, Function) and M.map is not None else M
 
 
-def _has_steps(matrix: DistMatrix, space: Space) -> bool:
-    """Local. Whether the matrix multiplies vectors of a run by steps of a script; the same on all
-    ranks."""
-    if type(matrix) is not DistMatrix:  # it may multiply in its own way
+def _has_steps(map: Any, space: Space) -> bool:
+    """Local. Whether the matrix, or diagonal, multiplies vectors of a run by steps of a script; the
+    same on all ranks."""
+    if type(map) is Jacobi:
+        fits = np.can_cast(map.inverse.dtype, space.dtype, "safe")
+        return fits and len(map.inverse) == space.length
+    if type(map) is not DistMatrix:  # it may multiply in its own way
         return False
     none = np.empty(0, space.dtype)
-    return matrix.dtype == space.dtype and matrix.steps(none, none, _GHOSTS) is not None
-
-
-def _is_diagonal(M: Jacobi, space: Space) -> bool:
-    fits = np.can_cast(M.inverse.dtype, space.dtype, "safe")
-    return fits and len(M.inverse) == space.length
+    return map.dtype == space.dtype and map.steps(none, none, _GHOSTS) is not None
 
 
 def step_of(name: str, vector: NDArray[Any], *places: Place) -> Work:

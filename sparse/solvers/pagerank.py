@@ -18,15 +18,9 @@ from onesided.sparse.solvers.solution import Solution
 
 
 def pagerank(
-    A: DistMatrix,
-    x0: Any = None,
-    *,
-    damping: float = 0.85,
-    rtol: float = 0.0,
-    atol: float = 1e-8,
-    maxiter: int | None = 1000,
-    callback: Callback = None,
-) -> Solution[NDArray[Any]]:
+    A: DistMatrix, x0: Any = None, *, damping: float = 0.85, rtol: float = 0.0,
+    atol: float = 1e-8, maxiter: int | None = 1000, callback: Callback = None,
+) -> Solution[NDArray[Any]]:  # fmt: skip
     """Collective. Ranks of the nodes of a graph, their sum one; entry (i, j) of A is a link i to j.
 
     From a node the surfer follows, with probability ``damping``, one of its links, as likely as
@@ -91,6 +85,7 @@ def _iterate(run: Run, damping: float) -> None:
         np.copyto(x, y)
         change, lost = space.sums(given.sum(), x.sum(where=dangling))
         ends = run.record(change)
-        run.call_back()
+        if not run.iterations:  # the first change is of an iteration, too
+            run.call_back()
         if ends:
             return

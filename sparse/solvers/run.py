@@ -11,9 +11,9 @@ from __future__ import annotations
 import functools
 import math
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -30,8 +30,7 @@ from onesided.sparse.solvers.space import Scalar, Space, Vector
 from onesided.sparse.vector import DistVector
 
 Callback = Callable[[Any], object] | None
-Arguments = ParamSpec("Arguments")
-S = TypeVar("S", bound=Solution[Any])
+Solver = TypeVar("Solver", bound=Callable[..., Solution[Any]])
 
 #: What a leg must at least have taken off the residual, if another one is to follow.
 _WORTH_GOING_ON = 0.5
@@ -75,22 +74,14 @@ class Run:
     """A x = b, or A x close to b: blocks, preconditioner, residual history, and how it ended.
 
     ``b`` and ``x`` are this rank's blocks (x is the run's own), ``space`` that of b, ``domain``
-    that of x; the same for a square matrix. ``resumed``: a leg that goes on begins. ``calls_back``:
-    a rank has a callback.
+    that of x; the same for a square matrix. ``nullspace``: an orthonormal basis of what vectors
+    lose, or None. ``resumed``: a leg that goes on begins. ``calls_back``: a rank has a callback.
     """
 
     def __init__(
-        self,
-        name: str,
-        A: Linear,
-        b: Any,
-        x0: Any,
-        rules: Rules,
-        M: Any = None,
-        *,
-        square: bool = True,
-        hermitian: bool = False,
-    ) -> None:
+        self, name: str, A: Linear, b: Any, x0: Any, rules: Rules, M: Any = None, *,
+        square: bool = True, hermitian: bool = False,
+    ) -> None:  # fmt: skip
         """Collective. Check what was given; raises the same error on every rank.
 
         ``hermitian``: the method is for Hermitian matrices and preconditioners.
@@ -132,10 +123,10 @@ class Run:
         self.space = Space(comm, n_rows, dtype)
         self.domain = self.space if square else Space(comm, n_cols, dtype)
         self.b = np.ascontiguousarray(right, dtype)
-        self._nothing = self._basis("nullspace", rules.nullspace)
+        self.nullspace = self._basis("nullspace", rules.nullspace)
         left = self._basis("left_nullspace", rules.left_nullspace)
         if hermitian and left is None:
-            left = self._nothing
+            left = self.nullspace
         if left is not None:
             self.b = self.b.copy()
             self._take(left, self.b)
@@ -152,7 +143,6 @@ class Run:
         self.residuals: list[float] = []
         self.reason = ""
         self.resumed = False
-        self.guarded = False
         self._trouble: Exception | None = None
         self._adjoint: Linear | None = None
 
@@ -173,19 +163,20 @@ class Run:
             self.x.fill(0)
             self.record(0.0)
             return self.solution(0.0)
-        self.guard()
-        true, rest = math.inf, self.x[:0]
+        true = math.inf
         while True:
-            method(self)
+            if not self.reason:  # else the first leg has ended already, together with others
+                method(self)
             before = true if true < math.inf else self.residuals[0]
-            if len(rest) != self.space.length:
-                rest = self.space.vector()
-            true = self.space.norm(self._rest(rest))
-            confirmed = self._confirmed(rest, true, least_squares)
+            rest = self.residual()
+            true = self.space.norm(rest)
+            confirmed = math.isfinite(true) and true <= self.tolerance
+            if self.reason == LEAST_SQUARES and least_squares is not None:
+                confirmed = confirmed or least_squares(rest, true)
+            elif confirmed:
+                self.reason = CONVERGED
             self.hear()
             if confirmed:
-                break
-            if self.reason == LIMIT:
                 break
             if self.iterations >= self.limit:
                 self.reason = LIMIT
@@ -198,34 +189,10 @@ class Run:
             self.residuals[-1] = true
         return self.solution(true)
 
-    def guard(self) -> None:
-        """Local. From now on errors of the caller's preconditioner wait until all ranks hear."""
-        self.guarded = bool(self._foreign)
-
     def hear(self) -> None:
-        """Collective. Raise on all ranks what a preconditioner of the caller's has raised on any.
-        """
-        if self.guarded:
+        """Collective. Raise on all ranks what a caller's preconditioner has raised on any."""
+        if self._foreign:
             agree(self.comm, self._trouble, self.name)
-
-    def _confirmed(
-        self,
-        rest: Vector,
-        true: float,
-        least_squares: Callable[[Vector, float], bool] | None,
-    ) -> bool:
-        """Collective. Whether the residual itself says what the method did."""
-        if self.reason == LEAST_SQUARES and least_squares is not None:
-            return true <= self.tolerance or least_squares(rest, true)
-        if true <= self.tolerance and math.isfinite(true):
-            self.reason = CONVERGED
-        return self.reason == CONVERGED and true <= self.tolerance
-
-    def _rest(self, out: Vector) -> Vector:
-        """Collective. b - A x."""
-        self.multiply(self.x, out)
-        np.subtract(self.b, out, out=out)
-        return out
 
     def solution(self, true: float) -> Solution[Any]:
         """Collective. What the run has come to."""
@@ -261,10 +228,12 @@ class Run:
     def residual(self, out: Vector | None = None) -> Vector:
         """Collective. b - A x, without a product for the guess zero."""
         r = self.space.vector() if out is None else out
-        if not self._guessed and not self.residuals:
+        if self._guessed or self.residuals:
+            self.multiply(self.x, r)
+            np.subtract(self.b, r, out=r)
+        else:
             r[:] = self.b
-            return r
-        return self._rest(r)
+        return r
 
     def multiply(self, x: Vector, y: Vector) -> None:
         """Collective. y = A x; as vectors of a run are alike on all ranks, nothing is checked."""
@@ -283,10 +252,11 @@ class Run:
         try:
             self.M.apply(r, out)
         except Exception as problem:
-            if not self.guarded:
+            if not self._foreign:
                 raise
-            # no number: where this rank has rows that ends the leg on all ranks, which do not know
-            # of it. It is told at once as well: one that communicates may leave others waiting
+            # it waits until all ranks hear. No number: where this rank has rows that ends the leg
+            # on all ranks, which do not know of it. It is told at once as well: one that
+            # communicates may leave others waiting
             if self._trouble is None and self.comm.size > 1:
                 traceback.print_exception(problem)
             self._trouble = self._trouble or problem
@@ -299,13 +269,15 @@ class Run:
         return self.space.vector() if self.M is not None else self.x[:0]
 
     def record(self, norm: float) -> bool:
-        """Local. Note the norm of the residual after an iteration; True where the leg ends.
+        """Collective where any rank has a callback, else local. Note the norm of the residual after
+        an iteration, and call back; True where the leg ends.
 
-        The first one of a leg that goes on is no iteration, it takes the place of the last.
+        The first one of a leg is no iteration; where a leg goes on it takes the place of the last.
         """
         if self.resumed:
-            self.resumed = False
             self.residuals.pop()
+        first = self.resumed or not self.residuals
+        self.resumed = False
         self.residuals.append(norm)
         if not math.isfinite(norm):
             self.broken(f"the residual is {norm}")
@@ -313,6 +285,8 @@ class Run:
             self.reason = CONVERGED
         elif self.iterations >= self.limit:
             self.reason = LIMIT
+        if not first:
+            self.call_back()
         return bool(self.reason)
 
     def broken(self, words: str) -> None:
@@ -354,15 +328,10 @@ class Run:
         orthonormal: Vector = basis @ (turn[:, kept] / np.sqrt(values[kept]))
         return orthonormal.astype(self.space.dtype)
 
-    @property
-    def loses_null_space(self) -> bool:
-        """Local. Whether vectors lose their part of a null space."""
-        return self._nothing is not None
-
     def take_null_space(self, v: Vector) -> None:
         """Collective where there is a null space. v, (n,) or (n, k), loses its part of it."""
-        if self._nothing is not None:
-            self._take(self._nothing, v)
+        if self.nullspace is not None:
+            self._take(self.nullspace, v)
 
     def _take(self, basis: Vector, v: Vector) -> None:
         """Collective. v loses what it has of an orthonormal basis."""
@@ -373,39 +342,31 @@ class Run:
             v -= basis @ reduction.of(*(basis.conj().T @ v))
 
 
-def several(solver: Callable[Arguments, S]) -> Callable[Arguments, S]:
+def several(solver: Solver) -> Solver:
     """A solver that also takes blocks of right-hand sides, (n, k), and solves for each of them."""
 
     @functools.wraps(solver)
-    def solve(*given: Arguments.args, **how: Arguments.kwargs) -> S:
-        names = dict(zip(("A", "b", "x0"), given, strict=False))
-        known: dict[str, Any] = {**how, **names}
-        A, b, x0 = (known.pop(name, None) for name in ("A", "b", "x0"))
-        check_linear(A, solver.__name__)
-        k = right_hand_sides(A, b, x0, solver.__name__)
-        if not k:
-            return solver(*given, **how)
-        call: Any = solver
-        found = [call(A, *pair, **known) for pair in each_column(b, x0, k)]
-        return cast(S, joined(A, b, found))
+    def solve(A: Linear, b: Any, x0: Any = None, **how: Any) -> Solution[Any]:
+        pairs = each_column(A, b, x0, solver.__name__)
+        if pairs is None:
+            return solver(A, b, x0, **how)
+        return joined(A, b, [solver(A, *pair, **how) for pair in pairs])
 
-    return solve
+    return cast(Solver, solve)
 
 
-def check_linear(A: Any, name: str) -> None:
-    """Local. ``TypeError`` for what is no distributed map."""
+def each_column(A: Linear, b: Any, x0: Any, name: str) -> list[tuple[Any, Any]] | None:
+    """Collective. The columns of a block of right-hand sides, each with that of the guess, None
+    where there is none; None for a vector b. An empty list stands for no rows.
+
+    ``TypeError`` for an A that is no distributed map; ``ValueError`` on every rank where ranks have
+    different numbers of columns, or the guess has others.
+    """
     if not isinstance(A, Linear):
         raise TypeError(
             f"{name} takes a DistMatrix or another Linear, not {type(A).__name__}: LinearOperator "
             "makes one of a function"
         )
-
-
-def right_hand_sides(A: Linear, b: Any, x0: Any, name: str) -> int:
-    """Collective. How many columns b has, 0 for a vector; the same on all ranks, or an error.
-
-    ``ValueError`` on every rank where b is a block and the guess none of as many columns.
-    """
     right, guess = (v.array if isinstance(v, DistVector) else v for v in (b, x0))
     error: Exception | None = None
     try:
@@ -418,18 +379,10 @@ def right_hand_sides(A: Linear, b: Any, x0: Any, name: str) -> int:
         fits = guess is None or np.shape(guess) == (n, k) or np.size(guess) == n == 0
         if k and not fits:
             raise ValueError(f"x0 has shape {np.shape(guess)}; this rank's block has {(n, k)}")
-    return k
-
-
-def each_column(b: Any, x0: Any, k: int) -> Iterator[tuple[Vector, Vector | None]]:
-    """Local. The k columns of right-hand sides, and of first guesses, if there are; an empty list
-    stands for no rows."""
-    right, guess = (
-        None if v is None else np.reshape(v.array if isinstance(v, DistVector) else v, (-1, k))
-        for v in (b, x0)
-    )
-    for j in range(k):
-        yield right[:, j], None if guess is None else guess[:, j]  # type: ignore[index]
+    if not k:
+        return None
+    guesses = [None] * k if guess is None else np.reshape(guess, (-1, k)).T
+    return list(zip(right.reshape(-1, k).T, guesses, strict=True))
 
 
 def joined(A: Linear, b: Any, found: Sequence[Solution[Any]]) -> Solution[Any]:
@@ -440,16 +393,12 @@ def joined(A: Linear, b: Any, found: Sequence[Solution[Any]]) -> Solution[Any]:
         [np.pad(c.residuals, (0, most - c.iterations), mode="edge") for c in found], axis=1
     )
     worst = next((column for column in found if not column.converged), found[0])
+    true = np.array([column.true_residual for column in found])
+    size = np.array([column.size for column in found])
     return Solution(
         b.like(x, A.col_partition) if isinstance(b, DistVector) else x,
-        worst.converged,
-        most,
-        residuals,
-        worst.reason,
-        np.array([column.true_residual for column in found]),
-        np.array([column.size for column in found]),
-        tuple(found),
-    )
+        worst.converged, most, residuals, worst.reason, true, size, tuple(found),
+    )  # fmt: skip
 
 
 def _multiply(A: Linear, x: Vector, y: Vector) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives import sums
-from onesided.sparse.preconditioners.jacobi import Jacobi
+from onesided.sparse.preconditioners.blocks import Jacobi
 from onesided.sparse.solvers.run import Run
 from onesided.sparse.solvers.space import root
 
@@ -23,12 +23,12 @@ Numbers = NDArray[np.float64]
 
 
 def together(runs: Sequence[Run]) -> None:
-    """Collective. A leg of each of these runs of one matrix and preconditioner."""
-    if any(run.size for run in runs):
-        runs[0].guard()
-        with np.errstate(all="ignore"):
-            _iterate(runs, _Columns(runs))
-        runs[0].hear()
+    """Collective. The first leg of each of these runs of one matrix and preconditioner."""
+    if not any(run.size for run in runs):
+        return
+    with np.errstate(all="ignore"):
+        _iterate(runs, _Columns(runs))
+    runs[0].hear()
 
 
 def _iterate(runs: Sequence[Run], columns: _Columns) -> None:
@@ -112,7 +112,7 @@ class _Columns:
     def _precondition(self, going: NDArray[np.bool_]) -> None:
         """Collective if the preconditioner is. z = M r; columns that have ended keep theirs."""
         run = self._runs[0]
-        if type(run.M) is Jacobi and not run.loses_null_space:
+        if type(run.M) is Jacobi and run.nullspace is None:
             np.multiply(self._r, run.M.inverse[:, None], out=self._z)
         elif run.M is not None:
             out = run.space.vector()

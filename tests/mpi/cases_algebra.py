@@ -8,6 +8,7 @@ from cases_solvers import DEFINITE, distributed, joined, random
 from cases_sparse import WAYS, raised
 from scipy import sparse
 
+from onesided.collectives import RequestError
 from onesided.sparse import (
     AMG,
     SSOR,
@@ -169,6 +170,7 @@ def case_multigrid(comm, name, seed):
         one, other = (comm.allreduce(np.vdot(x, y)) for x, y in ((s, Mr), (Ms, r)))
         assert abs(one - other) <= 1e-9 * abs(one)
     assert "levels" in repr(M)
+    assert "been freed" in raised(lambda: ours.cg(A, b[rows], M=M), RequestError)
     A.Free()
 
 

@@ -228,8 +228,11 @@ POWER = {
 def case_power_iteration(comm, name, seed):
     whole = POWER[name]()
     A = distributed(comm, whole)
-    found = ours.power_iteration(A, rtol=1e-9, maxiter=200000)
+    last = {}
+    how = {"callback": lambda x: last.update(x=x.copy())}
+    found = ours.power_iteration(A, rtol=1e-9, maxiter=200000, **how)
     assert found.converged, found.reason
+    assert np.array_equal(last["x"], found.vectors[:, 0])
     values = np.linalg.eigvals(whole.toarray())
     largest = values[np.argmax(abs(values))]
     assert abs(found.values[0] - largest) < 1e-8 * abs(largest)
