@@ -281,6 +281,7 @@ def case_what_an_interrupt_leaves(comm, verb):
         with mock.patch.object(matching, "_read", fault):
             interrupted(lambda: until(matching.probe))
     pair.start()
+    comm.Barrier()  # a later start might hear of what is given up below
     pair.fill(0)
     if verb in ("Start", "a letter"):
         send.Pready_range(0, 3)
