@@ -1,10 +1,16 @@
-"""The atoms of one rank, own ones first, then its ghosts; how they come to be there."""
+"""What is to be computed, atoms that attract and repel each other in a periodic box; those of one
+rank, and how they and its ghosts come to be there.
+
+All numbers are in the reduced units of Lennard and Jones, the mass of an atom is 1.
+
+Source: Mantevo's MiniMD; paper 002, section III-B.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
@@ -12,58 +18,99 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.miniapps.minimd_problem import AXES, Problem
 from onesided.collectives import Grid
 
-SPARE = 1.2  # room for so many times the atoms that there are
-LEAST = 64
+AXES = 3
+ATOMS_PER_CELL = 4  # of a face-centered cubic lattice
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The standard problem of MiniMD by default, but for its size.
+
+    ``cells``: lattice cells along every axis. ``temperature``: at the start. ``every``: steps
+    from one set of neighbor lists to the next; these have all pairs within ``cutoff`` + ``skin``.
+    ``thermo``: steps from one line of output to the next, 0: only at the start and at the end.
+    """
+
+    cells: tuple[int, int, int] = (10, 10, 10)
+    steps: int = 100
+    dt: float = 0.005
+    temperature: float = 1.44
+    density: float = 0.8442
+    every: int = 20
+    cutoff: float = 2.5
+    skin: float = 0.3
+    thermo: int = 100
+    epsilon: float = 1.0
+    sigma: float = 1.0
+
+    @property
+    def atoms(self) -> int:
+        """Local. In the whole box."""
+        return ATOMS_PER_CELL * prod(self.cells)
+
+    @property
+    def constant(self) -> float:
+        """Local. The edge of a lattice cell."""
+        return float((ATOMS_PER_CELL / self.density) ** (1.0 / 3.0))
+
+    @property
+    def halves(self) -> tuple[int, ...]:
+        """Local. Half cells along every axis: the atoms are at corners of these."""
+        return tuple(2 * count for count in self.cells)
+
+    @property
+    def lengths(self) -> tuple[float, ...]:
+        """Local. Of the box, along every axis."""
+        return tuple(count * self.constant for count in self.cells)
+
+    @property
+    def reach(self) -> float:
+        """Local. How far apart two atoms of a list are at most, when it is made."""
+        return self.cutoff + self.skin
+
+    @property
+    def end_energy(self) -> float:
+        """Local. The energy of a pair at the cutoff, where it ends.
+
+        The potential jumps there to zero, so that it is not the potential energy of the output
+        which is conserved, but that of a potential shifted by this for each pair.
+        """
+        sixth = (self.sigma / self.cutoff) ** 6
+        return 4.0 * self.epsilon * sixth * (sixth - 1.0)
+
+    def due(self, step: int) -> bool:
+        """Local. Whether a line of output belongs to a step."""
+        return step in (0, self.steps) or (self.thermo > 0 and step % self.thermo == 0)
 
 
 class Atoms:
-    """Positions, velocities and forces, arrays of shape (3, room), and the numbers of the atoms.
+    """Positions, velocities and forces, arrays of shape (3, n), and the numbers of the atoms.
 
-    Ghosts have positions and forces only.
+    Ghosts, which come behind the own atoms, have positions and forces only.
     """
 
-    def __init__(self) -> None:
-        self.own = self.total = 0
-        self.x, self.v, self.f = (np.zeros((AXES, LEAST)) for _ in range(3))
-        self.numbers = np.zeros(LEAST)
+    def __init__(self, state: NDArray[Any]) -> None:
+        """Local. Of a state, and no ghosts."""
+        x, v, (numbers,) = np.split(state, [AXES, 2 * AXES])
+        self.x, self.v, self.numbers = x.copy(), v.copy(), numbers.copy()
+        self.f = np.zeros_like(x)
 
-    def reserve(self, total: int) -> None:
-        """Local. Room for so many atoms, ghosts included; what is there is kept."""
-        kept = self.x.shape[1]
-        if total <= kept:
-            return
-        room = int(SPARE * total) + LEAST
-        for name in ("x", "v", "f"):
-            array = np.zeros((AXES, room))
-            array[:, :kept] = getattr(self, name)
-            setattr(self, name, array)
-        numbers = np.zeros(room)
-        numbers[:kept] = self.numbers
-        self.numbers = numbers
+    @property
+    def own(self) -> int:
+        """How many are no ghosts."""
+        return len(self.numbers)
 
     def state(self) -> NDArray[Any]:
         """Local. A copy of what own atoms are: a column for each, with positions, velocities and
         its number."""
-        own = slice(0, self.own)
-        return np.concatenate([self.x[:, own], self.v[:, own], self.numbers[None, own]])
-
-    def load(self, state: NDArray[Any]) -> None:
-        """Local. Have these atoms, and no ghosts."""
-        self.own = self.total = state.shape[1]
-        self.reserve(self.own)
-        own = slice(0, self.own)
-        self.x[:, own] = state[:AXES]
-        self.v[:, own] = state[AXES : 2 * AXES]
-        self.numbers[own] = state[2 * AXES]
+        return np.concatenate([self.x[:, : self.own], self.v, self.numbers[None]])
 
     def add_ghosts(self, positions: NDArray[Any]) -> None:
-        """Local. Behind the own atoms."""
-        self.total = self.own + positions.shape[1]
-        self.reserve(self.total)
-        self.x[:, self.own : self.total] = positions
+        """Local. Behind the own atoms, which had none."""
+        self.x = np.concatenate([self.x, positions], axis=1)
+        self.f = np.zeros_like(self.x)
 
 
 @dataclass(frozen=True)
@@ -124,7 +171,7 @@ class Block:
         A copy of an atom travels to each block on whose side it is near enough, and tells what its
         place there differs by.
         """
-        x = atoms.x[:, : atoms.own]
+        x = atoms.x
         near = {
             -1: x < (self.low + self._reach)[:, None],
             0: np.ones(x.shape, bool),

@@ -8,8 +8,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.apps.miniapps.minimd_atoms import Problem
 from onesided.apps.miniapps.minimd_kernels import RUN, Cells, Kernel, Tally
-from onesided.apps.miniapps.minimd_problem import Problem
 
 SPARE = 1.2  # room for so many times the pairs that there are
 
@@ -24,9 +24,9 @@ class Pairs(Kernel):
         self._sums = np.zeros(3)
 
     def build(
-        self, x: NDArray[Any], own: int, total: int, low: NDArray[Any], high: NDArray[Any]
+        self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]
     ) -> None:
-        cells = Cells.of(x, total, low, high, self.reach)
+        cells = Cells.of(x, low, high, self.reach)
         if self._starts.size != own + 1:
             self._starts = np.zeros(own + 1, dtype=np.int64)
         parts = (cells.cell, cells.order, cells.starts, cells.runs, self.reach**2)
@@ -35,10 +35,8 @@ class Pairs(Kernel):
             self._second = np.zeros(int(SPARE * count), dtype=np.int64)
             _lists(x, own, *parts, self._starts, self._second)
 
-    def forces(
-        self, x: NDArray[Any], f: NDArray[Any], own: int, total: int, tally: bool
-    ) -> Tally:
-        f[:, :total] = 0.0
+    def forces(self, x: NDArray[Any], f: NDArray[Any], own: int, tally: bool) -> Tally:
+        f[:] = 0.0
         _forces(
             x, f, own, self._starts, self._second, self.cutoff_squared, self.sigma_squared,
             self.epsilon, tally, self._sums,

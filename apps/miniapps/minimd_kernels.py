@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from onesided.apps.miniapps.minimd_problem import AXES, Problem
+from onesided.apps.miniapps.minimd_atoms import AXES, Problem
 
 # Atoms sorted into cells, so that those near an atom are found in a few runs of the order.
 #
@@ -40,15 +40,15 @@ class Cells:
 
     @classmethod
     def of(
-        cls, x: NDArray[Any], total: int, low: NDArray[Any], high: NDArray[Any], reach: float
+        cls, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], reach: float
     ) -> Cells:
-        """Local. Sort the first ``total`` atoms; own ones are between ``low`` and ``high``."""
+        """Local. Sort atoms; own ones are between ``low`` and ``high``."""
         inside = np.maximum(1, np.floor((high - low) * (LAYERS / reach)).astype(np.int64))
         shape = tuple(int(count) + 2 * LAYERS for count in inside)
         edge = (high - low) / inside
-        cell = np.zeros(total, dtype=np.int64)
+        cell = np.zeros(x.shape[1], dtype=np.int64)
         for axis, count in enumerate(shape):
-            at = np.floor((x[axis, :total] - low[axis]) / edge[axis]).astype(np.int64) + LAYERS
+            at = np.floor((x[axis] - low[axis]) / edge[axis]).astype(np.int64) + LAYERS
             cell *= count
             cell += np.clip(at, 0, count - 1)
         order = np.argsort(cell, kind="stable")
@@ -77,7 +77,7 @@ class Tally:
 
 
 class Kernel(ABC):
-    """Local. Positions and forces are arrays of shape (3, room), own atoms first, then ghosts."""
+    """Local. Positions and forces are arrays of shape (3, n), own atoms first, then ghosts."""
 
     def __init__(self, problem: Problem) -> None:
         self.cutoff_squared = problem.cutoff**2
@@ -87,14 +87,12 @@ class Kernel(ABC):
 
     @abstractmethod
     def build(
-        self, x: NDArray[Any], own: int, total: int, low: NDArray[Any], high: NDArray[Any]
+        self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]
     ) -> None:
         """Local. New lists; own atoms are between ``low`` and ``high``."""
 
     @abstractmethod
-    def forces(
-        self, x: NDArray[Any], f: NDArray[Any], own: int, total: int, tally: bool
-    ) -> Tally:
+    def forces(self, x: NDArray[Any], f: NDArray[Any], own: int, tally: bool) -> Tally:
         """Local. Write the forces on own atoms and on ghosts; the sums are zero if not wanted."""
 
 
@@ -112,9 +110,9 @@ class Pairs(Kernel):
         self._near = np.empty(PAIRS, dtype=bool)
 
     def build(
-        self, x: NDArray[Any], own: int, total: int, low: NDArray[Any], high: NDArray[Any]
+        self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]
     ) -> None:
-        tree = KDTree(x[:, :total].T)
+        tree = KDTree(x.T)
         first, second = tree.query_pairs(self.reach, output_type="ndarray").T  # first < second
         order = np.argsort(first[first < own], kind="stable")
         first, second = first[first < own][order], second[first < own][order]
@@ -124,9 +122,7 @@ class Pairs(Kernel):
         self._pairs = np.stack([first[kept], second[kept]])
         self._apart = np.empty((AXES, self._pairs.shape[1]))
 
-    def forces(
-        self, x: NDArray[Any], f: NDArray[Any], own: int, total: int, tally: bool
-    ) -> Tally:
+    def forces(self, x: NDArray[Any], f: NDArray[Any], own: int, tally: bool) -> Tally:
         energy, virial, pairs = 0.0, 0.0, 0
         count = self._pairs.shape[1]
         for start in range(0, count, PAIRS):
@@ -140,8 +136,8 @@ class Pairs(Kernel):
                 virial += float(np.sum(weights * squares, where=near))
         first, second = self._pairs
         for out, apart in zip(f, self._apart, strict=True):
-            out[:total] = np.bincount(first, apart, total)
-            out[:total] -= np.bincount(second, apart, total)
+            out[:] = np.bincount(first, apart, len(out))
+            out -= np.bincount(second, apart, len(out))
         return Tally(4.0 * self.epsilon * energy, virial, pairs)
 
     def _piece(self, x: NDArray[Any], start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -17,8 +17,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.miniapps.halos import Need
-from onesided.apps.miniapps.minimd_atoms import Border
-from onesided.apps.miniapps.minimd_problem import AXES
+from onesided.apps.miniapps.minimd_atoms import AXES, Border
 from onesided.collectives import OnesidedError
 from onesided.sparse import HaloPattern
 

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from onesided.apps.bench.timing import Stopwatch
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.statistics import Verdict, worst
-from onesided.apps.miniapps.minimd_atoms import Atoms, Block
+from onesided.apps.miniapps.minimd_atoms import AXES, Atoms, Block, Problem
 from onesided.apps.miniapps.minimd_kernels import Cells, Tally, load
 from onesided.apps.miniapps.minimd_links import Links
-from onesided.apps.miniapps.minimd_problem import AXES, Problem
 from onesided.collectives import PatternError, agreed
 
 # Where the atoms are at the start, and how they move: the same for any number of ranks.
@@ -167,18 +166,16 @@ class Simulation:
         self.comm, self.problem = comm, problem
         self.block = Block(comm, problem)
         self.kernel = load(problem, compiled=compiled)
-        self.atoms = Atoms()
         self.links: Links | None = None
         self.step = 0
         self.outputs: list[Output] = []
         self.first: Output | None = None
-        self._work = np.empty((AXES, 0))
         self._watch({part: Stopwatch() for part in PARTS})
         with agreed(comm, f"{problem.atoms} atoms"):
             x, numbers = lattice(problem, self.block.grid.box)
             v = velocities(numbers)
         warm(comm, problem, v)
-        self.atoms.load(np.concatenate([x, v, numbers[None]]))
+        self.atoms = Atoms(np.concatenate([x, v, numbers[None]]))
         self.rebuild()
 
     def resume(
@@ -190,7 +187,7 @@ class Simulation:
         """
         self._watch(watches)
         self.links, self.step, self.outputs = links, step, []
-        self.atoms.load(state)
+        self.atoms = Atoms(state)
         self.rebuild()
         tally = self._forces(step == 0)
         if step == 0:
@@ -219,20 +216,20 @@ class Simulation:
 
     def rebuild(self) -> None:
         """Collective. Atoms move to the ranks that they have come to; new ghosts, new lists."""
-        atoms, block, problem = self.atoms, self.block, self.problem
+        block, problem = self.block, self.problem
         try:
-            state = block.migrate(atoms.state())
+            state = block.migrate(self.atoms.state())
         except PatternError as error:  # the same on every rank
             raise CommandError(
                 f"step {self.step}: there are atoms at no number; the time step {problem.dt:g} is "
                 "too long"
             ) from error
-        cells = Cells.of(state, state.shape[1], block.low, block.high, problem.reach)
-        atoms.load(state[:, cells.order])
+        cells = Cells.of(state[:AXES], block.low, block.high, problem.reach)
+        self.atoms = atoms = Atoms(state[:, cells.order])
         self.border = block.find_ghosts(atoms)
         if self.links is not None:
             self.links.fit(self.border)
-        self.kernel.build(atoms.x, atoms.own, atoms.total, block.low, block.high)
+        self.kernel.build(atoms.x, atoms.own, block.low, block.high)
 
     def free(self) -> None:
         """Collective."""
@@ -252,35 +249,24 @@ class Simulation:
 
     def _kick(self) -> None:
         """Local. Half a time step of the velocities."""
-        own = self.atoms.own
-        work = self._scratch(own)
-        np.multiply(self.atoms.f[:, :own], 0.5 * self.problem.dt, out=work)
-        self.atoms.v[:, :own] += work
+        atoms = self.atoms
+        atoms.v += 0.5 * self.problem.dt * atoms.f[:, : atoms.own]
 
     def _drift(self) -> None:
         """Local. A time step of the positions."""
-        own = self.atoms.own
-        work = self._scratch(own)
-        np.multiply(self.atoms.v[:, :own], self.problem.dt, out=work)
-        self.atoms.x[:, :own] += work
-
-    def _scratch(self, count: int) -> NDArray[Any]:
-        if self._work.shape[1] < count:
-            self._work = np.empty_like(self.atoms.x)
-        return self._work[:, :count]
+        atoms = self.atoms
+        atoms.x[:, : atoms.own] += self.problem.dt * atoms.v
 
     def _forces(self, tally: bool) -> Tally:
         """Collective. The forces on own atoms."""
         atoms = self.atoms
-        found: Tally = self._compute(atoms.x, atoms.f, atoms.own, atoms.total, tally)
+        found: Tally = self._compute(atoms.x, atoms.f, atoms.own, tally)
         self._reverse(atoms.f, atoms.own, self.border)
         return found
 
     def _write(self, tally: Tally) -> None:
         """Collective. A line of output."""
-        line = output(
-            self.comm, self.problem, self.atoms.v[:, : self.atoms.own], tally, self.step
-        )
+        line = output(self.comm, self.problem, self.atoms.v, tally, self.step)
         self.outputs.append(line)
         if self.first is None:
             self.first = line

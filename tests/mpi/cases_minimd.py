@@ -12,8 +12,8 @@ from onesided.apps.bench.timing import Stopwatch
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.miniapps import minimd_links
 from onesided.apps.miniapps.halos import REFERENCE, Persistent, ways
+from onesided.apps.miniapps.minimd_atoms import Problem
 from onesided.apps.miniapps.minimd_links import Links
-from onesided.apps.miniapps.minimd_problem import Problem
 from onesided.apps.miniapps.minimd_simulation import PARTS, Simulation
 
 
@@ -119,7 +119,7 @@ def case_ghosts_are_all_atoms_within_reach(comm):
     reach = problem.reach
     near = ((images >= low - reach) & (images < high + reach)).all(axis=0) & ~inside
     expected = {tuple(place) for place in np.round(images[:, near], 9).T + 0.0}
-    ghosts = np.round(atoms.x[:, atoms.own : atoms.total], 9).T + 0.0
+    ghosts = np.round(atoms.x[:, atoms.own :], 9).T + 0.0
     assert {tuple(place) for place in ghosts} == expected
     assert len(ghosts) == len(expected)
     one.free()
