@@ -9,59 +9,40 @@ residual.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from mpi4py import MPI
 from scipy import sparse
 
 from onesided.apps.cli.options import Options, box
 from onesided.apps.miniapps import solving
-from onesided.apps.miniapps.solving import Values
+from onesided.apps.miniapps.solving import Equations, Values
 from onesided.sparse import stencil27
 
 DIAGONAL = 27.0
 ROUNDING = 1e-12  # by which x is off where the residual is nothing
 
 
-@dataclass(frozen=True)
-class Grid:
-    """``shape`` has the points along z, y and x, the last of which varies fastest."""
-
-    shape: tuple[int, int, int]
-
-    @property
-    def planes(self) -> int:
-        """Along z."""
-        return self.shape[0]
-
-    @property
-    def plane(self) -> int:
-        """Rows of a plane."""
-        return self.shape[1] * self.shape[2]
+class Grid(Equations):
+    """Points, each with its neighbors."""
 
     def rows(self, first: int, last: int) -> sparse.csr_array:
-        """Of some planes."""
         found = stencil27(self.shape, (first * self.plane, last * self.plane))
         found.data[found.data > 0] = DIAGONAL
         return found
 
     def side(self, first: int, last: int) -> Values:
-        """Of some planes."""
         neighbors = np.diff(self.rows(first, last).indptr) - 1
         return np.asarray(DIAGONAL - neighbors, float)
 
     def error(self, x: Values, first: int, last: int) -> float:
-        """How far x is from 1."""
         return float(np.abs(x - 1.0).max(initial=0.0))
 
     def allowed(self, residual: float) -> float:
-        """No eigenvalue is below 1."""
         return residual + ROUNDING
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a result is wrong."""
     nx, ny, nz = box(options.shape)
-    about = {"box": [nx, ny, nz], "ranks": comm.size}
-    return solving.run(comm, options, "hpccg", lambda n: Grid((nz * n, ny, nx)), about)
+    pattern = {"box": [nx, ny, nz]}
+    return solving.run(comm, options, "hpccg", lambda n: Grid((nz * n, ny, nx)), pattern)

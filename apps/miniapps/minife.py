@@ -20,33 +20,21 @@ from scipy import sparse
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options, box
 from onesided.apps.miniapps import solving
-from onesided.apps.miniapps.solving import Values
+from onesided.apps.miniapps.solving import Equations, Values
 
 LEAST = 2  # elements along an axis, so that there is a node inside
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Mesh:
-    """``elements`` along z, y and x, all of the edge ``h``; unknowns are the nodes inside."""
+class Mesh(Equations):
+    """Elements of the edge ``h``; unknowns are the nodes inside."""
 
-    elements: tuple[int, int, int]
     h: float
-
-    @property
-    def planes(self) -> int:
-        """Of nodes inside, along z."""
-        return self.elements[0] - 1
-
-    @property
-    def plane(self) -> int:
-        """Unknowns of a plane."""
-        return (self.elements[1] - 1) * (self.elements[2] - 1)
 
     def _axis(self, axis: int) -> tuple[Any, Any]:
         """Stiffness and mass along an axis, of the nodes inside."""
-        n, h = self.elements[axis] - 1, self.h
-        ones = np.ones(n)
+        ones, h = np.ones(self.shape[axis]), self.h
         pairs = [(2.0 / h, -1.0 / h), (4.0 * h / 6.0, h / 6.0)]
         return tuple(
             sparse.diags_array([off * ones[1:], middle * ones, off * ones[1:]],
@@ -60,7 +48,6 @@ class Mesh:
         return axes
 
     def rows(self, first: int, last: int) -> sparse.csr_array:
-        """Of some planes."""
         axes = self._factors(first, last)
         terms = [
             reduce(lambda a, b: sparse.kron(a, b, format="csr"),
@@ -72,14 +59,14 @@ class Mesh:
     def side(self, first: int, last: int) -> Values:
         """The source, which is a multiple of the solution, times the mass."""
         waves = self._waves()
-        total = sum((np.pi / (n * self.h)) ** 2 for n in self.elements)
+        total = sum((np.pi / ((n + 1) * self.h)) ** 2 for n in self.shape)
         masses = [each[1] for each in self._factors(first, last)]
         parts = [mass @ wave for mass, wave in zip(masses, waves, strict=True)]
         found: Values = (total * reduce(np.multiply.outer, parts)).reshape(-1)
         return found
 
     def _waves(self) -> list[Values]:
-        return [np.sin(np.pi * np.arange(1, n) / n) for n in self.elements]
+        return [np.sin(np.pi * np.arange(1, n + 1) / (n + 1)) for n in self.shape]
 
     def error(self, x: Values, first: int, last: int) -> float:
         """Of the temperatures of some planes, the largest of which is 1."""
@@ -99,6 +86,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     nx, ny, nz = box(options.shape)
     if min(nx, ny, nz) < LEAST:
         raise CommandError(f"--shape: {LEAST} elements or more along each axis, else no node is in")
-    about = {"elements": [nx, ny, nz], "ranks": comm.size}
-    h = 1.0 / max(nx, ny, nz)
-    return solving.run(comm, options, "minife", lambda n: Mesh((nz * n, ny, nx), h), about)
+    pattern, h = {"elements": [nx, ny, nz]}, 1.0 / max(nx, ny, nz)
+
+    def mesh(shares: int) -> Mesh:
+        return Mesh((nz * shares - 1, ny - 1, nx - 1), h)
+
+    return solving.run(comm, options, "minife", mesh, pattern)

@@ -17,14 +17,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Labels, Make
 from onesided.apps.bench.timing import Stopwatch, Variant
 from onesided.apps.cli.failures import from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
-from onesided.apps.miniapps.halos import REFERENCE, Need, TwoSided, Ways, ways
+from onesided.apps.miniapps.halos import REFERENCE, Need, TwoSided, ways
 from onesided.apps.miniapps.minimd_atoms import AXES, Problem
 from onesided.apps.miniapps.minimd_links import Links
 from onesided.apps.miniapps.minimd_simulation import (
@@ -34,7 +33,7 @@ from onesided.apps.miniapps.minimd_simulation import (
     agreement,
     conservation,
 )
-from onesided.apps.miniapps.stages import Stage, counts, run_stages, stages
+from onesided.apps.miniapps.stages import Stage, run_stages
 
 WARM_UP = 2  # steps of every way before the first run, which begins again at the start
 REMARK = (
@@ -56,32 +55,18 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     if options.print_every is not None:
         given["thermo"] = options.print_every
     problem = replace(Problem(), **given)
-    every = stages(comm.size, options)
     options.repeats, steps = runs_of(problem, options.repeats)
 
-    def opened(stage: Stage, _: Ways) -> Callable[..., Make]:
+    def opened(stage: Stage) -> Callable[..., Make]:
         return partial(_opened, of_stage(problem, options, stage), steps, options)
 
-    pattern = {
-        **asdict(problem), "atoms": problem.atoms, "ranks": comm.size, "stages": counts(every),
-    }  # fmt: skip
+    pattern = {**asdict(problem), "atoms": problem.atoms, "ranks": comm.size}
     report = Report("minimd", options.settings(), pattern, remarks=[REMARK])
-    listing = report.listings["output"] = Listing("Thermodynamic output", OUTPUT)
-
-    def told(stage: Stage) -> Callable[[Part], None]:
-        def add(part: Part) -> None:
-            lines = [line for row in part.rows for line in row.metrics.pop("output", ())]
-            part.pattern = {"output": {f"{stage.scaling} {stage.ranks}": lines}}
-
-        return add
-
-    return run_stages(comm, options, report, opened, told=told, fill=partial(_fill, listing))
-
-
-def _fill(listing: Listing, report: Report) -> None:
-    """Local. The thermodynamic output of all stages as a table."""
-    for name, lines in report.pattern.get("output", {}).items():
-        listing.rows += [(int(name.split()[-1]), *line) for line in lines]
+    run_stages(comm, options, report, opened)
+    lines = [(int(row.labels["ranks"]), *line)
+             for row in report.rows for line in row.metrics.pop("output", ())]  # fmt: skip
+    report.listings["output"] = Listing("Thermodynamic output", OUTPUT, lines)
+    return report.end(comm, options)
 
 
 def runs_of(problem: Problem, wanted: int) -> tuple[int, int]:
@@ -209,17 +194,15 @@ def _opened(
 def alone(problem: Problem, steps: int, runs: int) -> list[Output]:
     """Local. The output of one rank, whose ghosts are images of its own atoms, and which makes its
     lists at the same steps."""
-    comm = MPI.COMM_SELF
-    simulation = Simulation(comm, problem)
-    links = Links(comm, ways()[REFERENCE], {}, simulation.border, exact=True)
+    simulation = Simulation(MPI.COMM_SELF, problem)
+    links = Links(simulation.comm, ways()[REFERENCE], {}, simulation.border, exact=True)
+    watches, outputs = {part: Stopwatch() for part in PARTS}, list[Output]()
     try:
-        course, watches = Course(simulation, steps), {part: Stopwatch() for part in PARTS}
-        course.names = [REFERENCE]
-        for _ in range(runs):
-            course.resume(REFERENCE, links, watches)
+        for run in range(runs):
+            simulation.resume(simulation.atoms.state(), run * steps, links, watches)
             simulation.advance(steps)
-            course.arrive(REFERENCE)
-        return course.outputs
+            outputs += simulation.outputs
+        return outputs
     finally:
         links.free()
         simulation.free()

@@ -5,10 +5,12 @@ Both have a matrix of up to 27 entries in a row, on planes that are stacked alon
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -17,15 +19,22 @@ from scipy import sparse
 
 from onesided.apps.bench.selection import hints
 from onesided.apps.bench.sweep import Labels, Make
-from onesided.apps.bench.timing import Stopwatch, Variant, clocked, rounds_of, sums_of_solvers
+from onesided.apps.bench.timing import (
+    Stopwatch,
+    Variant,
+    clocked,
+    nothing,
+    rounds_of,
+    sums_of_solvers,
+)
 from onesided.apps.cli.failures import CommandError, from_rank_0
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.miniapps.halos import Need, Ways
-from onesided.apps.miniapps.stages import Stage, counts, run_stages, stages
+from onesided.apps.miniapps.halos import Need, ways
+from onesided.apps.miniapps.stages import Stage, run_stages
 from onesided.collectives import agreed, profile
-from onesided.sparse import DistMatrix, Linear, Partition, cg
+from onesided.sparse import DistMatrix, LinearOperator, Partition, cg
 from onesided.sparse.halo import Ghosts
 from onesided.sparse.solvers import Solution
 
@@ -41,102 +50,71 @@ REMARK = (
 )
 
 
-class Equations(Protocol):
-    """A x = b, by rows; pure."""
+@dataclass(frozen=True)
+class Equations(ABC):
+    """A x = b, by rows; pure. ``shape``: unknowns along z, y and x, the last of which varies
+    fastest.
 
-    @property
-    def planes(self) -> int:
-        """How many planes there are along z."""
+    Methods are about the planes from ``first`` to before ``last``.
+    """
+
+    shape: tuple[int, int, int]
 
     @property
     def plane(self) -> int:
-        """Rows of a plane."""
+        """Unknowns of a plane."""
+        return self.shape[1] * self.shape[2]
 
+    @abstractmethod
     def rows(self, first: int, last: int) -> sparse.csr_array:
-        """The rows of planes from ``first`` to before ``last``, with global columns."""
+        """With global columns."""
 
+    @abstractmethod
     def side(self, first: int, last: int) -> Values:
         """Their entries of b."""
 
+    @abstractmethod
     def error(self, x: Values, first: int, last: int) -> float:
         """How far their entries of x are off the known solution."""
 
+    @abstractmethod
     def allowed(self, residual: float) -> float:
-        """How far they may be off, with this norm of the residual."""
-
-
-class Operator(Linear):
-    """Products with the entries, the kernels and the pattern of a matrix, by another halo.
-
-    The matrix is borrowed: it must live as long. Of one vector at a time.
-    """
-
-    def __init__(self, matrix: DistMatrix, halo: Ghosts) -> None:
-        self._lay_out(matrix.comm, matrix.row_partition, matrix.col_partition)
-        self.dtype, self.matrix, self.halo = matrix.dtype, matrix, halo
-        self._freed = False
-
-    @property
-    def freed(self) -> bool:
-        """True after ``Free``."""
-        return self._freed
-
-    @property
-    def T(self) -> Linear:
-        """The transpose of the matrix, with halos of its own."""
-        return self.matrix.T
-
-    @property
-    def H(self) -> Linear:
-        """The adjoint of the matrix, with halos of its own."""
-        return self.matrix.H
-
-    def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
-        """Collective. y = A x for one vector, (n,) or (n, 1)."""
-        self.matrix.product(self.halo, x.reshape(-1), y.reshape(-1))
-
-    def Free(self) -> None:
-        """Collective. Free the halo; a second time has no effect."""
-        self.halo.Free()
-        self._freed = True
+        """How far entries may be off, with this norm of the residual."""
 
 
 def run(
-    comm: MPI.Intracomm,
-    options: Options,
-    command: str,
-    equations: Callable[[int], Equations],
-    about: Mapping[str, Any],
+    comm: MPI.Intracomm, options: Options, command: str, equations: Callable[[int], Equations],
+    pattern: Mapping[str, Any],
 ) -> int:
     """Collective. The command; its exit code is 1 where a result is wrong.
 
     ``equations``: of so many shares.
-    """
-    every = stages(comm.size, options)
-    for stage in every:
-        planes = equations(stage.shares).planes
-        if planes < stage.ranks:
-            raise CommandError(f"{planes} planes along z are too few for {stage.ranks} ranks")
-    pattern = {**about, "iterations": options.iterations, "stages": counts(every)}
+    """  # fmt: skip
+    pattern = {**pattern, "ranks": comm.size, "iterations": options.iterations}
     report = Report(command, options.settings(), pattern, remarks=[REMARK])
 
-    def opened(stage: Stage, ways: Ways) -> Callable[..., Make]:
-        return partial(_opened, equations(stage.shares), ways, options)
+    def opened(stage: Stage) -> Callable[..., Make]:
+        made = equations(stage.shares)
+        planes, _, _ = made.shape
+        if planes < stage.ranks:
+            raise CommandError(f"{planes} planes along z are too few for {stage.ranks} ranks")
+        return partial(_opened, made, options)
 
-    return run_stages(comm, options, report, opened, "vectors")
+    run_stages(comm, options, report, opened, "vectors")
+    return report.end(comm, options)
 
 
 def _opened(
-    equations: Equations, ways: Ways, options: Options, comm: MPI.Intracomm, stack: ExitStack
+    equations: Equations, options: Options, comm: MPI.Intracomm, stack: ExitStack
 ) -> Make:
     """Collective. The matrix, and what makes conjugate gradients by a way."""
-    span = Partition.even(equations.planes, comm.size).range(comm.rank)
-    starts = Partition.even(equations.planes, comm.size).starts * equations.plane
-    partition = Partition(starts)
+    planes = Partition.even(equations.shape[0], comm.size)
+    first, last = planes.range(comm.rank)
+    partition = Partition(planes.starts * equations.plane)
 
     def assemble() -> tuple[sparse.csr_array, Values]:
         with agreed(comm, "assembly"):
-            return equations.rows(*span), equations.side(*span)
+            return equations.rows(first, last), equations.side(first, last)
 
     (rows, b), seconds = clocked(comm, assemble)
     matrix = DistMatrix(comm, rows, partition, partition, method="p2p")
@@ -144,15 +122,15 @@ def _opened(
     expected: list[float] | None = None
     if options.verify:
         expected = from_rank_0(comm, lambda: alone(equations, options.iterations))
-    info = hints(options)
     stack.enter_context(profile(comm))
 
     def make(labels: Labels) -> Variant:
-        halo = ways[labels[METHOD]](Need(comm, matrix.pattern, matrix.dtype, info))
-        operator = Operator(matrix, halo)
+        need = Need(comm, matrix.pattern, matrix.dtype, hints(options))
+        halo = ways()[labels[METHOD]](need)
         exchange, product = Stopwatch(), Stopwatch()
         exchange.watch(halo, "start", "finish")
-        product.watch(operator, "multiply")
+        multiply = product.timed(partial(_multiply, matrix, halo))
+        operator = LinearOperator(comm, partition, partition, multiply)
         found: list[Solution[Any]] = []
 
         def solve(most: int) -> None:
@@ -161,9 +139,8 @@ def _opened(
         def check() -> Verdict:
             if not found:
                 solve(min(WARM_UP, options.iterations))
-            solution, (first, last) = found[0], span
-            norms = solution.residuals.tolist()
-            off = np.max(comm.allgather(equations.error(solution.x, first, last)))  # NaN stays
+            norms = found[0].residuals.tolist()
+            off = np.max(comm.allgather(equations.error(found[0].x, first, last)))  # NaN stays
             error = off / equations.allowed(norms[-1])
             if expected is not None:
                 error = max(error, compared(norms, expected) / TOLERANCE)
@@ -171,9 +148,9 @@ def _opened(
 
         sums = rounds_of(sums_of_solvers(comm, matrix.dtype))
         return Variant(
-            partial(solve, options.iterations), check, first=nothing_more, free=operator.Free,
+            partial(solve, options.iterations), check, first=nothing,  # the check has run
             parts={"exchange": exchange, "product": lambda: product() - exchange(), "sums": sums},
-            steps=lambda: found[0].iterations, used=halo.label,
+            free=halo.Free, steps=lambda: found[0].iterations, used=halo.label,
             metrics={
                 "unknowns": partition.size, "nonzeros": matrix.nnz, "kernel": matrix.kernel_name,
                 "assembly_s": seconds,
@@ -183,15 +160,16 @@ def _opened(
     return make
 
 
-def nothing_more() -> None:
-    """In the place of untimed rounds: the check before has run."""
+def _multiply(matrix: DistMatrix, halo: Ghosts, x: Values, y: Values) -> None:
+    """Collective. With the entries, the kernels and the pattern of a matrix, by another halo."""
+    matrix.product(halo, x.reshape(-1), y.reshape(-1))
 
 
 def alone(equations: Equations, iterations: int) -> list[float]:
     """Local. Norms of the residual by SciPy's product of the whole matrix, the first of them before
     any iteration; fewer where it becomes zero."""
-    whole = equations.rows(0, equations.planes)
-    r = equations.side(0, equations.planes).copy()
+    whole = equations.rows(0, equations.shape[0])
+    r = equations.side(0, equations.shape[0]).copy()
     p = r.copy()
     square = float(np.vdot(r, r))
     norms = [square**0.5]
