@@ -9,7 +9,6 @@ Every rank sends equal blocks, filled with its own number, to all ranks, itself 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from mpi4py import MPI
@@ -29,27 +28,18 @@ BYTES_REMARK = (
 RIGHT = "the number of the rank that sent it"
 
 
-@dataclass(frozen=True, order=True)
-class Place:
-    """So many ranks, each of which sends so many elements to every rank, itself included."""
+#: So many ranks, each of which sends so many elements to every rank, itself included.
+Place = tuple[int, int]
 
-    ranks: int
-    count: int
 
-    @classmethod
-    def nearest(cls, ranks: int, nbytes: int) -> Place:
-        """Where a rank sends about so many bytes; at least one element to every rank."""
-        return cls(ranks, max(1, round(nbytes / ITEM / ranks)))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that each rank sends."""
-        return self.count * self.ranks * ITEM
+def nearest(ranks: int, nbytes: int) -> Place:
+    """Local. Where a rank sends about so many bytes; at least one element to every rank."""
+    return ranks, max(1, round(nbytes / ITEM / ranks))
 
 
 def weak(counts: Sequence[int], nbytes: int) -> list[Place]:
     """Local. The same number of bytes per rank on every number of ranks."""
-    return [Place.nearest(ranks, nbytes) for ranks in counts]
+    return [nearest(ranks, nbytes) for ranks in counts]
 
 
 def strong(counts: Sequence[int], nbytes: int) -> list[Place]:
@@ -60,7 +50,7 @@ def strong(counts: Sequence[int], nbytes: int) -> list[Place]:
     least = min(counts)
     total = nbytes * least
     enough = [ranks for ranks in counts if ranks == least or total >= ITEM * ranks * ranks]
-    return [Place.nearest(ranks, total // ranks) for ranks in enough]
+    return [nearest(ranks, total // ranks) for ranks in enough]
 
 
 SCALINGS = {"weak": weak, "strong": strong}
@@ -74,16 +64,12 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         place for name in options.scaling for size in options.sizes
         for place in SCALINGS[name](counts, size)
     })  # fmt: skip
-    pattern = {"ranks": comm.size, "counts": counts}
-    remarks = [BYTES_REMARK, REMARK]
-    report = Report("bench alltoallv", options.settings(), pattern, remarks=remarks, by="ranks",
-                    across="bytes")  # fmt: skip
+    report = Report("bench alltoallv", options.settings(), {"ranks": comm.size, "counts": counts},
+                    remarks=[BYTES_REMARK, REMARK], by="ranks", across="bytes")  # fmt: skip
     cases = [
-        exchange_case(
-            {"ranks": str(place.ranks), "bytes": byte_count(place.nbytes)},
-            partial(uniform, place.count), names, options, ranks=place.ranks,
-        )
-        for place in places
+        exchange_case({"ranks": str(ranks), "bytes": byte_count(count * ranks * ITEM)},
+                      partial(uniform, count), names, options, ranks=ranks)
+        for ranks, count in places
     ]  # fmt: skip
     sweep(comm, options, report, cases, "exchanging")
     report.remarks.append(wrong_elements(report.rows, RIGHT))
@@ -101,11 +87,9 @@ def run_rounds(comm: MPI.Intracomm, options: Options) -> int:
     report = Report("bench rounds", options.settings(), {"ranks": comm.size},
                     remarks=[BYTES_REMARK], across="bytes")  # fmt: skip
     cases = [
-        exchange_case(
-            {"bytes": byte_count(place.nbytes)}, partial(uniform, place.count), names, given,
-            copies=False, region=IN_A_ROW,
-        )
-        for place in sorted({Place.nearest(comm.size, nbytes) for nbytes in options.sizes})
+        exchange_case({"bytes": byte_count(count * ranks * ITEM)}, partial(uniform, count), names,
+                      given, copies=False, region=IN_A_ROW)
+        for ranks, count in sorted({nearest(comm.size, nbytes) for nbytes in options.sizes})
     ]  # fmt: skip
     sweep(comm, given, report, cases, "rounds")
     report.remarks.append(wrong_elements(report.rows, RIGHT))

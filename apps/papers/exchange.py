@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.memory import PLACES, Array
+from onesided.apps.bench.memory import PLACES, Array, Place
 from onesided.apps.bench.selection import BASELINE, hints
 from onesided.apps.bench.sweep import REGION, Case, Labels, Make
 from onesided.apps.bench.timing import Variant, unchecked
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Row
 from onesided.apps.cli.statistics import Verdict
-from onesided.collectives import Alltoallv_init, OnesidedError
+from onesided.collectives import Alltoallv_init, OnesidedError, Request
 
 PLAIN = "plain"  # memory of what is no request
 MEMCPY = "memcpy"
@@ -95,34 +95,36 @@ def _opened(
     given = problem(comm)
 
     def make(labels: Labels) -> Variant:
-        name, memory = labels[METHOD], labels["memory"]
+        name = labels[METHOD]
+        size = {"bytes": given.nbytes}
         if name in (MEMCPY, MEMCPY_IN_TURN):
             why = unchecked("a copy of as many bytes, for comparison")
-            size = {"bytes": given.nbytes}
             return Variant(_copy(given.sent, name), why, set_up=False, metrics=size)
         if name == BASELINE:
-            return _checked(comm, given, _plain_call(comm, given), set_up=False)
-        return _request(comm, given, name, memory, options)
+            call = _plain_call(comm, given)
+            return Variant(call, partial(delivered, comm, given, call), set_up=False, metrics=size)
+        request, free = _request(comm, given, name, PLACES[labels["memory"]], options)
+        start, wait = request.Start, request.Wait
+
+        def exchange() -> Any:
+            start()
+            return wait()
+
+        used = "" if request.method == name else request.method
+        check = partial(delivered, comm, given, exchange)
+        return Variant(exchange, check, free=free, used=used, metrics=size)
 
     return make
 
 
-def _checked(
-    comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array], **more: Any
-) -> Variant:
-    check = partial(delivered, comm, problem, call)
-    return Variant(call, check, metrics={"bytes": problem.nbytes}, **more)
-
-
 def _request(
-    comm: MPI.Intracomm, problem: Problem, method: str, memory: str, options: Options
-) -> Variant:
-    """Collective. A persistent exchange with its receive memory.
+    comm: MPI.Intracomm, problem: Problem, method: str, place: Place, options: Options
+) -> tuple[Request, Callable[[], None]]:
+    """Collective. A persistent exchange, and what frees it with its receive memory.
 
     The memory of :func:`~onesided.collectives.empty` belongs to the set-up, as the window that
     paper 000 creates does.
     """
-    place = PLACES[memory]
     array = place.make(comm, sum(problem.recv_counts))
     received = None if array is None else [array, list(problem.recv_counts)]
     sent = [problem.sent, list(problem.send_counts)]
@@ -131,21 +133,12 @@ def _request(
     except OnesidedError:  # the same on every rank
         place.free(array)
         raise
-    held: list[Any] = [request, array, request.Start, request.Wait]
-    _, _, start, wait = held
-
-    def call() -> Any:
-        start()
-        return wait()
 
     def free() -> None:
-        held[0].Free()
-        memory = held[1]
-        held.clear()
-        place.free(memory)
+        request.Free()
+        place.free(array)
 
-    used = "" if request.method == method else request.method
-    return _checked(comm, problem, call, free=free, used=used)
+    return request, free
 
 
 def _copy(sent: Array, name: str) -> Callable[[], object]:
@@ -154,23 +147,22 @@ def _copy(sent: Array, name: str) -> Callable[[], object]:
 
 
 def _plain_call(comm: MPI.Intracomm, problem: Problem) -> Callable[[], Array]:
-    """Local. The baseline: the bare call of mpi4py, which returns what came."""
+    """Local. The baseline: the bare call of mpi4py, which returns what came; given so that there is
+    no list to read in each call, no type to find, nothing to add up."""
     received = np.zeros_like(problem.expected)
-    out = _prepared(problem.sent, problem.send_counts)
-    into = _prepared(received, problem.recv_counts)
+
+    def prepared(array: Array, counts: Sequence[int]) -> list[Any]:
+        sizes = np.array(counts, np.intc)
+        return [array, (sizes, np.cumsum(sizes, dtype=np.intc) - sizes), MPI.DOUBLE]
+
+    out = prepared(problem.sent, problem.send_counts)
+    into = prepared(received, problem.recv_counts)
 
     def baseline() -> Array:
         comm.Alltoallv(out, into)
         return received
 
     return baseline
-
-
-def _prepared(array: Array, counts: Sequence[int]) -> list[Any]:
-    """Local. What mpi4py takes without another look: no list to read, no type to find, nothing to
-    add up in each call."""
-    sizes = np.array(counts, np.intc)
-    return [array, (sizes, np.cumsum(sizes, dtype=np.intc) - sizes), MPI.DOUBLE]
 
 
 def delivered(comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array]) -> Verdict:
