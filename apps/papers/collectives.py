@@ -19,7 +19,7 @@ from onesided import collectives
 from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.selection import BASELINE, named
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.timing import Variant
+from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
@@ -78,14 +78,12 @@ def _opened(
         on = ring(comm)
         stack.callback(on.Free)
     sent = contribution(place.rank, operation.sent(place))
-    memory = receiving(on, options.memory, ITEM * operation.received(place), stack)
-    received = memory.view(np.float64)
-    arguments = operation.arguments(place, sent, received)
     held, right = operation.held(place), operation.expected(place)
+    received = receiving(on, options.memory, ITEM * right.size, stack).view(np.float64)
+    arguments = operation.arguments(place, sent, received, operation.spec)
 
     def make(labels: Labels) -> Variant:
-        made = _made(on, operation, labels[METHOD], arguments, dict(options.info))
-        call, request = made
+        call, request = _made(on, operation, labels[METHOD], arguments, dict(options.info))
         used = getattr(request, "method", "")
 
         def check() -> Verdict:
@@ -93,7 +91,7 @@ def _opened(
 
         return Variant(
             call, check, barriers=not operation.in_step, set_up=request is not None,
-            free=request.Free if request is not None else lambda: None,
+            free=request.Free if request is not None else nothing,
             used="" if used == labels[METHOD] else used, metrics={"bytes": nbytes},
         )  # fmt: skip
 
