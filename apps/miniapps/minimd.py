@@ -172,7 +172,7 @@ def _opened(
             metrics["plans"] = links.plans
             if not reference or not course.outputs:
                 return Verdict(wrong, 0.0)
-            lines[:] = [[each.step, *each.numbers] for each in course.outputs]
+            lines[:] = [list(each) for each in course.outputs]
             verdicts = [conservation(problem, course.outputs)]
             if expected is not None:
                 verdicts.append(agreement(problem, course.outputs, expected))

@@ -42,15 +42,12 @@ class Link:
         self.label = self._halo.label
 
     def out(self, rank: int, count: int) -> NDArray[Any]:
-        """Local. What goes to a rank, (3, count), to be written before ``start``."""
+        """Local. What goes to a rank, (3, count), to be written before ``exchange``."""
         return _vectors(self._vector, self._out[rank], count)
 
-    def start(self) -> None:
-        """Collective in the sense of MPI."""
+    def exchange(self) -> Callable[[int, int], NDArray[Any]]:
+        """Collective. Tells what has come from a rank, (3, count), until the next exchange."""
         self._halo.start(self._vector)
-
-    def finish(self) -> Callable[[int, int], NDArray[Any]]:
-        """Collective. Tells what has come from a rank, (3, count), until the next ``start``."""
         came = self._halo.finish()
         return lambda rank, count: _vectors(came, self._into[rank], count)
 
@@ -118,9 +115,8 @@ class Links:
             if rank != border.rank:
                 out = link.out(rank, part.stop - part.start)
                 np.take(x, border.leaving[part], axis=1, out=out, mode="clip")
-        link.start()
+        came = link.exchange()
         images = border.leaving[dict(_parts(border.sent)).get(border.rank, slice(0))]
-        came = link.finish()
         for rank, part in _parts(border.received):
             here = rank == border.rank
             of = x[:, images] if here else came(rank, part.stop - part.start)
@@ -133,8 +129,7 @@ class Links:
             if rank != border.rank:
                 link.out(rank, part.stop - part.start)[...] = ghosts[:, part]
         images = ghosts[:, dict(_parts(border.received)).get(border.rank, slice(0))]
-        link.start()
-        came = link.finish()
+        came = link.exchange()
         parts = [
             images if rank == border.rank else came(rank, part.stop - part.start)
             for rank, part in _parts(border.sent)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from math import exp, isfinite, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -74,8 +73,7 @@ MOST = 0.05  # outputs of runs that have nothing in common any more but the ener
 DRIFT, USUAL_STEP = 5e-3, 0.005
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """A line of thermodynamic output, energies per atom.
 
     ``potential`` is that of Mantevo's output, whose pairs end abruptly at the cutoff; ``energy``
@@ -87,11 +85,6 @@ class Output:
     potential: float
     pressure: float
     energy: float
-
-    @property
-    def numbers(self) -> tuple[float, float, float, float]:
-        """Local. All but the step."""
-        return self.temperature, self.potential, self.pressure, self.energy
 
 
 def output(
@@ -145,7 +138,7 @@ def agreement(problem: Problem, outputs: Sequence[Output], alone: Sequence[Outpu
     verdicts = [Verdict(0.0, base)]
     for one, other in zip(outputs, alone, strict=True):
         grown = min(MOST, base * exp(min(GROWTH * one.step * problem.dt, 100.0)))
-        pairs = zip(one.numbers, other.numbers, strict=True)
+        pairs = zip(one[1:], other[1:], strict=True)
         verdicts += [Verdict(abs(a - b) / max(abs(b), 1.0), grown) for a, b in pairs]
     return worst(verdicts)
 
@@ -159,6 +152,11 @@ class Simulation:
     ``border``: who has which ghosts; ``outputs``: lines of output since then.
     """
 
+    _compute: Callable[..., Tally]
+    _rebuild: Callable[[], None]
+    _forward: Callable[..., None]
+    _reverse: Callable[..., None]
+
     def __init__(
         self, comm: MPI.Intracomm, problem: Problem, *, compiled: bool | None = None
     ) -> None:
@@ -170,7 +168,6 @@ class Simulation:
         self.step = 0
         self.outputs: list[Output] = []
         self.first: Output | None = None
-        self._watch({part: Stopwatch() for part in PARTS})
         with agreed(comm, f"{problem.atoms} atoms"):
             x, numbers = lattice(problem, self.block.grid.box)
             v = velocities(numbers)
@@ -185,7 +182,10 @@ class Simulation:
 
         The parts of what follows are under ``watches``, by the names of ``PARTS``.
         """
-        self._watch(watches)
+        self._compute = watches[FORCES].timed(self.kernel.forces)
+        self._rebuild = watches[LISTS].timed(self.rebuild)
+        self._forward = watches[COMMUNICATION].timed(links.forward)
+        self._reverse = watches[COMMUNICATION].timed(links.reverse)
         self.links, self.step, self.outputs = links, step, []
         self.atoms = Atoms(state)
         self.rebuild()
@@ -203,7 +203,7 @@ class Simulation:
             for _ in range(steps):
                 self.step += 1
                 self._kick()
-                self._drift()
+                self.atoms.x[:, : self.atoms.own] += problem.dt * self.atoms.v
                 if self.step % problem.every == 0:
                     self._rebuild()
                 else:
@@ -235,32 +235,15 @@ class Simulation:
         """Collective."""
         self.block.free()
 
-    def _watch(self, watches: Mapping[str, Stopwatch]) -> None:
-        self._compute = watches[FORCES].timed(self.kernel.forces)
-        self._rebuild = watches[LISTS].timed(self.rebuild)
-        communication = watches[COMMUNICATION]
-        self._forward = communication.timed(lambda *given: self._need().forward(*given))
-        self._reverse = communication.timed(lambda *given: self._need().reverse(*given))
-
-    def _need(self) -> Links:
-        if self.links is None:
-            raise RuntimeError("no way of exchanging has been chosen: resume comes first")
-        return self.links
-
     def _kick(self) -> None:
         """Local. Half a time step of the velocities."""
         atoms = self.atoms
         atoms.v += 0.5 * self.problem.dt * atoms.f[:, : atoms.own]
 
-    def _drift(self) -> None:
-        """Local. A time step of the positions."""
-        atoms = self.atoms
-        atoms.x[:, : atoms.own] += self.problem.dt * atoms.v
-
     def _forces(self, tally: bool) -> Tally:
         """Collective. The forces on own atoms."""
         atoms = self.atoms
-        found: Tally = self._compute(atoms.x, atoms.f, atoms.own, tally)
+        found = self._compute(atoms.x, atoms.f, atoms.own, tally)
         self._reverse(atoms.f, atoms.own, self.border)
         return found
 
