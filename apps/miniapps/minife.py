@@ -32,29 +32,25 @@ class Mesh(Equations):
 
     h: float
 
-    def _axis(self, axis: int) -> tuple[Any, Any]:
-        """Stiffness and mass along an axis, of the nodes inside."""
-        ones, h = np.ones(self.shape[axis]), self.h
-        pairs = [(2.0 / h, -1.0 / h), (4.0 * h / 6.0, h / 6.0)]
-        return tuple(
-            sparse.diags_array([off * ones[1:], middle * ones, off * ones[1:]],
-                               offsets=(-1, 0, 1), format="csr")
-            for middle, off in pairs
-        )  # fmt: skip
-
     def _factors(self, first: int, last: int) -> list[tuple[Any, Any]]:
-        axes = [self._axis(axis) for axis in range(3)]
-        axes[0] = axes[0][0][first:last], axes[0][1][first:last]
-        return axes
+        """Stiffness and mass along z, of some planes, y and x."""
+        h, found = self.h, []
+        for axis, n in enumerate(self.shape):
+            pair = (
+                sparse.diags_array([off, middle, off], offsets=(-1, 0, 1), shape=(n, n)).tocsr()
+                for middle, off in ((2.0 / h, -1.0 / h), (4.0 * h / 6.0, h / 6.0))
+            )
+            rows = slice(None) if axis else slice(first, last)
+            found.append(tuple(each[rows] for each in pair))
+        return found
 
     def rows(self, first: int, last: int) -> sparse.csr_array:
-        axes = self._factors(first, last)
-        terms = [
-            reduce(lambda a, b: sparse.kron(a, b, format="csr"),
-                   [each[0 if axis == which else 1] for axis, each in enumerate(axes)])
-            for which in range(3)
-        ]  # fmt: skip
-        return sparse.csr_array(terms[0] + terms[1] + terms[2])
+        (az, mz), (ay, my), (ax, mx) = self._factors(first, last)
+        one, two, three = (
+            sparse.kron(sparse.kron(z, y, format="csr"), x, format="csr")
+            for z, y, x in ((az, my, mx), (mz, ay, mx), (mz, my, ax))
+        )
+        return sparse.csr_array(one + two + three)
 
     def side(self, first: int, last: int) -> Values:
         """The source, which is a multiple of the solution, times the mass."""

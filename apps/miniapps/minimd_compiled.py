@@ -14,7 +14,7 @@ from onesided.apps.miniapps.minimd_kernels import RUN, Cells, Kernel, Tally
 SPARE = 1.2  # room for so many times the pairs that there are
 
 
-class Pairs(Kernel):
+class Compiled(Kernel):
     """Local. The loops are compiled when they are first called, and kept on disk."""
 
     def __init__(self, problem: Problem) -> None:
@@ -26,10 +26,10 @@ class Pairs(Kernel):
     def build(
         self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]
     ) -> None:
-        cells = Cells.of(x, low, high, self.reach)
+        cells = Cells.of(x, low, high, self.problem.reach)
         if self._starts.size != own + 1:
             self._starts = np.zeros(own + 1, dtype=np.int64)
-        parts = (cells.cell, cells.order, cells.starts, cells.runs, self.reach**2)
+        parts = (cells.cell, cells.order, cells.starts, cells.runs, self.problem.reach**2)
         count = _lists(x, own, *parts, self._starts, self._second)
         if count > self._second.size:
             self._second = np.zeros(int(SPARE * count), dtype=np.int64)
@@ -37,12 +37,12 @@ class Pairs(Kernel):
 
     def forces(self, x: NDArray[Any], f: NDArray[Any], own: int, tally: bool) -> Tally:
         f[:] = 0.0
+        cutoff, sigma, epsilon = self.problem.cutoff, self.problem.sigma, self.problem.epsilon
         _forces(
-            x, f, own, self._starts, self._second, self.cutoff_squared, self.sigma_squared,
-            self.epsilon, tally, self._sums,
-        )  # fmt: skip
+            x, f, own, self._starts, self._second, cutoff**2, sigma**2, epsilon, tally, self._sums
+        )
         energy, virial, pairs = self._sums.tolist()
-        return Tally(4.0 * self.epsilon * energy, virial, int(pairs))
+        return Tally(4.0 * epsilon * energy, virial, int(pairs))
 
 
 def _list_loops(
