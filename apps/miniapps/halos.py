@@ -72,12 +72,8 @@ class Neighbor:
 def neighbors(pattern: HaloPattern) -> list[Neighbor]:
     """Local. By rank; one with nothing to send or to receive has an empty slice."""
     sent, received = _parts(pattern.send_counts), _parts(pattern.recv_counts)
-    pairs = enumerate(zip(sent, received, strict=True))
-    return [
-        Neighbor(rank, out, ghosts)
-        for rank, (out, ghosts) in pairs
-        if out.stop > out.start or ghosts.stop > ghosts.start
-    ]
+    ranks = np.flatnonzero(pattern.send_counts + pattern.recv_counts).tolist()
+    return [Neighbor(rank, sent[rank], received[rank]) for rank in ranks]
 
 
 def _parts(counts: NDArray[np.int64]) -> list[slice]:
@@ -128,14 +124,12 @@ class Exchange(Packed):
         self._memory = empty(need.comm, ghosts + packed, need.dtype, links=0)
         self._memory[...] = 0
         self._ghosts, self._packed = self._memory[:ghosts], self._memory[ghosts:]
-        table = [
+        near = [
             (each.rank, slice(ghosts + each.sent.start, ghosts + each.sent.stop), each.ghosts)
             for each in neighbors(need.pattern)
         ]
         try:
-            self._halo = HaloExchange(
-                need.comm, self._memory, neighbors=table, info=dict(need.info)
-            )
+            self._halo = HaloExchange(need.comm, self._memory, neighbors=near, info=dict(need.info))
         except OnesidedError:  # the same on every rank
             free(self._memory)
             raise

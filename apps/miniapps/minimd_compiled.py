@@ -23,9 +23,7 @@ class Compiled(Kernel):
         self._starts = np.zeros(1, dtype=np.int64)
         self._sums = np.zeros(3)
 
-    def build(
-        self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]
-    ) -> None:
+    def build(self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]) -> None:
         cells = Cells.of(x, low, high, self.problem.reach)
         if self._starts.size != own + 1:
             self._starts = np.zeros(own + 1, dtype=np.int64)

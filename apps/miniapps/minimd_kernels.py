@@ -86,9 +86,7 @@ class Kernel:
         self._work = np.empty((4, PAIRS))
         self._near = np.empty(PAIRS, dtype=bool)
 
-    def build(
-        self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]
-    ) -> None:
+    def build(self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]) -> None:
         """Local. New lists; own atoms are between ``low`` and ``high``."""
         tree = KDTree(x.T)
         pairs = tree.query_pairs(self.problem.reach, output_type="ndarray")

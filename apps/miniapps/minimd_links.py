@@ -38,8 +38,7 @@ class Link:
         pattern = HaloPattern(len(numbers), ghosts, numbers, AXES * leaving, AXES * coming)
         self._vector = np.zeros(len(numbers))
         self._out, self._into = (np.cumsum(room) - room for room in (leaving, coming))
-        self._halo = make(Need(comm, pattern, np.dtype(float), info))
-        self.label = self._halo.label
+        self.halo = make(Need(comm, pattern, np.dtype(float), info))
 
     def out(self, rank: int, count: int) -> NDArray[Any]:
         """Local. What goes to a rank, (3, count), to be written before ``exchange``."""
@@ -47,13 +46,9 @@ class Link:
 
     def exchange(self) -> Callable[[int, int], NDArray[Any]]:
         """Collective. Tells what has come from a rank, (3, count), until the next exchange."""
-        self._halo.start(self._vector)
-        came = self._halo.finish()
+        self.halo.start(self._vector)
+        came = self.halo.finish()
         return lambda rank, count: _vectors(came, self._into[rank], count)
-
-    def free(self) -> None:
-        """Collective."""
-        self._halo.Free()
 
 
 def _vectors(array: NDArray[Any], start: int, count: int) -> NDArray[Any]:
@@ -79,7 +74,7 @@ class Links:
     @property
     def label(self) -> str:
         """What the way has chosen itself."""
-        return ", ".join(sorted({self._forward.label, self._back.label} - {""}))
+        return ", ".join(sorted({self._forward.halo.label, self._back.halo.label} - {""}))
 
     def fit(self, border: Border) -> None:
         """Collective. Plan again where the room does not suffice."""
@@ -89,8 +84,8 @@ class Links:
 
     def free(self) -> None:
         """Collective."""
-        self._back.free()
-        self._forward.free()
+        self._back.halo.Free()
+        self._forward.halo.Free()
 
     def _plan(self, border: Border) -> None:
         """Collective. Both ranks of a pair have had the same numbers, and so the same room."""
@@ -105,7 +100,7 @@ class Links:
         try:
             self._back = Link(self._comm, self._make, self._info, received, sent)
         except OnesidedError:  # the same on every rank
-            self._forward.free()
+            self._forward.halo.Free()
             raise
 
     def forward(self, x: NDArray[Any], own: int, border: Border) -> None:

@@ -104,9 +104,7 @@ def run(
     return report.end(comm, options)
 
 
-def _opened(
-    equations: Equations, options: Options, comm: MPI.Intracomm, stack: ExitStack
-) -> Make:
+def _opened(equations: Equations, options: Options, comm: MPI.Intracomm, stack: ExitStack) -> Make:
     """Collective. The matrix, and what makes conjugate gradients by a way."""
     planes = Partition.even(equations.shape[0], comm.size)
     first, last = planes.range(comm.rank)

@@ -28,48 +28,35 @@ BYTES_REMARK = (
 RIGHT = "the number of the rank that sent it"
 
 
-#: So many ranks, each of which sends so many elements to every rank, itself included.
-Place = tuple[int, int]
+def places(scaling: str, counts: Sequence[int], nbytes: int) -> list[tuple[int, int]]:
+    """Local. Numbers of ranks, and how many elements each of them sends to every rank.
 
-
-def nearest(ranks: int, nbytes: int) -> Place:
-    """Local. Where a rank sends about so many bytes; at least one element to every rank."""
-    return ranks, max(1, round(nbytes / ITEM / ranks))
-
-
-def weak(counts: Sequence[int], nbytes: int) -> list[Place]:
-    """Local. The same number of bytes per rank on every number of ranks."""
-    return [nearest(ranks, nbytes) for ranks in counts]
-
-
-def strong(counts: Sequence[int], nbytes: int) -> list[Place]:
-    """Local. What the smallest number of ranks sends together, ``nbytes`` each, split up.
-
-    Left out: other numbers of ranks among which less than an element per block would be left.
+    Weak scaling: about the same number of bytes per rank, on every number of ranks. Strong: what
+    the smallest number of ranks sends together, ``nbytes`` each, split up; left out are others
+    among which less than an element per block would be left.
     """
     least = min(counts)
     total = nbytes * least
-    enough = [ranks for ranks in counts if ranks == least or total >= ITEM * ranks * ranks]
-    return [nearest(ranks, total // ranks) for ranks in enough]
-
-
-SCALINGS = {"weak": weak, "strong": strong}
+    if scaling == "strong":
+        counts = [n for n in counts if n == least or total >= ITEM * n * n]
+    each = {n: nbytes if scaling == "weak" else total // n for n in counts}
+    return [(n, max(1, round(each[n] / ITEM / n))) for n in counts]
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
     names = [name for name in chosen(options.comm) if name != BASELINE]
     counts = counted(comm.size, options.ranks_list, doubling(2, comm.size))
-    places = sorted({
-        place for name in options.scaling for size in options.sizes
-        for place in SCALINGS[name](counts, size)
-    })  # fmt: skip
+    asked = {
+        place for scaling in options.scaling for size in options.sizes
+        for place in places(scaling, counts, size)
+    }  # fmt: skip
     report = Report("bench alltoallv", options.settings(), {"ranks": comm.size, "counts": counts},
                     remarks=[BYTES_REMARK, REMARK], by="ranks", across="bytes")  # fmt: skip
     cases = [
         exchange_case({"ranks": str(ranks), "bytes": byte_count(count * ranks * ITEM)},
                       partial(uniform, count), names, options, ranks=ranks)
-        for ranks, count in places
+        for ranks, count in sorted(asked)
     ]  # fmt: skip
     sweep(comm, options, report, cases, "exchanging")
     report.remarks.append(wrong_elements(report.rows, RIGHT))
@@ -89,7 +76,7 @@ def run_rounds(comm: MPI.Intracomm, options: Options) -> int:
     cases = [
         exchange_case({"bytes": byte_count(count * ranks * ITEM)}, partial(uniform, count), names,
                       given, copies=False, region=IN_A_ROW)
-        for ranks, count in sorted({nearest(comm.size, nbytes) for nbytes in options.sizes})
+        for ranks, count in sorted({places("weak", [comm.size], n)[0] for n in options.sizes})
     ]  # fmt: skip
     sweep(comm, given, report, cases, "rounds")
     report.remarks.append(wrong_elements(report.rows, RIGHT))

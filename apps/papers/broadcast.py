@@ -122,9 +122,7 @@ def _of_window(window: MPI.Win) -> Bytes:
     return np.frombuffer(memory, np.uint8)
 
 
-def _plain(
-    comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]
-) -> Variant:
+def _plain(comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]) -> Variant:
     """Local. The baseline: mpi4py's call, and nothing around it."""
     call = partial(comm.Bcast, [message, MPI.BYTE], ROOT)
     return _variant(comm, message, call, message, set_up=False)
@@ -145,9 +143,7 @@ def _persistent(
     return _variant(comm, message, call, message, free=request.Free)
 
 
-def _passive(
-    comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]
-) -> Variant:
+def _passive(comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]) -> Variant:
     """Collective. The root broadcasts and flushes, the others wait."""
     runtime = OneSidedBroadcast(comm, child_order=order)
     window = MPI.Win.Allocate(message.nbytes, 1, comm=comm)

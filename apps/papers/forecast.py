@@ -204,9 +204,7 @@ def _passive_hop(pair: MPI.Intracomm) -> float:
     return seconds / 2
 
 
-def parameters(
-    comm: MPI.Intracomm, partner: int
-) -> tuple[dict[str, LogGP], dict[str, str]]:
+def parameters(comm: MPI.Intracomm, partner: int) -> tuple[dict[str, LogGP], dict[str, str]]:
     """Collective. By method, the network between rank 0 and ``partner``; or why there is none."""
     pair: Any = comm.Split(0 if comm.rank in (0, partner) else MPI.UNDEFINED, comm.rank)
     networks: dict[str, LogGP] = {}

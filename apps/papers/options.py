@@ -33,9 +33,7 @@ def few(text: str) -> int:
 
 def _some(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], note: str) -> None:
     """Local. An option that takes some words of a list, all where nothing is given."""
-    parser.add_argument(
-        f"--{name}", choices=choices, nargs="+", default=list(choices), help=note
-    )
+    parser.add_argument(f"--{name}", choices=choices, nargs="+", default=list(choices), help=note)
 
 
 def bench_rma_mt(parser: argparse.ArgumentParser) -> None:

@@ -127,9 +127,7 @@ class Epoch:
 
 def fence(win: MPI.Win, route: Route) -> Epoch:
     """Collective. MPI_Win_fence of all ranks."""
-    return Epoch(
-        partial(win.Fence, MPI.MODE_NOPRECEDE), partial(win.Fence, MPI.MODE_NOSUCCEED)
-    )
+    return Epoch(partial(win.Fence, MPI.MODE_NOPRECEDE), partial(win.Fence, MPI.MODE_NOSUCCEED))
 
 
 def pscw(win: MPI.Win, route: Route) -> Epoch:
