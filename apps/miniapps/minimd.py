@@ -24,8 +24,7 @@ from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.miniapps.halos import REFERENCE, Need, TwoSided, ways
-from onesided.apps.miniapps.minimd_atoms import AXES, Problem
-from onesided.apps.miniapps.minimd_links import Links
+from onesided.apps.miniapps.minimd_atoms import AXES, Links, Problem
 from onesided.apps.miniapps.minimd_simulation import (
     PARTS,
     Output,

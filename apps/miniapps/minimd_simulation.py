@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from onesided.apps.bench.timing import Stopwatch
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.statistics import Verdict, worst
-from onesided.apps.miniapps.minimd_atoms import AXES, Atoms, Block, Problem
+from onesided.apps.miniapps.minimd_atoms import AXES, Atoms, Block, Links, Problem
 from onesided.apps.miniapps.minimd_kernels import Cells, Tally, load
-from onesided.apps.miniapps.minimd_links import Links
 from onesided.collectives import PatternError, agreed
 
 # Where the atoms are at the start, and how they move: the same for any number of ranks.

@@ -1,4 +1,4 @@
-"""Conjugate gradients whose ghosts are brought in several ways: HPCCG, and MiniFE's solution.
+"""``onesided hpccg`` and ``minife``: conjugate gradients, the ghosts brought in several ways.
 
 Both have a matrix of up to 27 entries in a row, on planes that are stacked along z.
 """
@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -28,17 +28,19 @@ from onesided.apps.bench.timing import (
     sums_of_solvers,
 )
 from onesided.apps.cli.failures import CommandError, from_rank_0
-from onesided.apps.cli.options import Options
+from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.miniapps.halos import Need, ways
 from onesided.apps.miniapps.stages import Stage, run_stages
 from onesided.collectives import agreed, profile
-from onesided.sparse import DistMatrix, LinearOperator, Partition, cg
+from onesided.sparse import DistMatrix, LinearOperator, Partition, cg, stencil27
 from onesided.sparse.halo import Ghosts
 from onesided.sparse.solvers import Solution
 
 Values = NDArray[np.float64]
+LEAST = 2  # elements along an axis, so that there is a node inside
+ROUNDING = 1e-12  # by which x is off where the residual is nothing
 WARM_UP = 20  # iterations before the first run
 #: Residuals are compared down to this part of the first one. Below, what is left of a residual is
 #: rounding, which conjugate gradients amplify: two right programs differ.
@@ -82,7 +84,110 @@ class Equations(ABC):
         """How far entries may be off, with this norm of the residual."""
 
 
-def run(
+class Points(Equations):
+    """HPCCG: every rank has a box of nx x ny x nz points; the boxes are stacked in z, as in the
+    reference of the Mantevo suite.
+
+    A point has 27 on the diagonal of its row and -1 for each of up to 26 neighbors. The right hand
+    side is that of the solution 1 everywhere: 27 less the number of neighbors. By Gershgorin's
+    circles no eigenvalue is below 1, so an entry of x is off by at most the norm of the residual.
+    """
+
+    def rows(self, first: int, last: int) -> sparse.csr_array:
+        found = stencil27(self.shape, (first * self.plane, last * self.plane))
+        found.data[found.data > 0] = 27.0
+        return found
+
+    def side(self, first: int, last: int) -> Values:
+        neighbors = np.diff(self.rows(first, last).indptr) - 1
+        return np.asarray(27.0 - neighbors, float)
+
+    def error(self, x: Values, first: int, last: int) -> float:
+        return float(np.abs(x - 1.0).max(initial=0.0))
+
+    def allowed(self, residual: float) -> float:
+        return residual + ROUNDING
+
+
+@dataclass(frozen=True)
+class Mesh(Equations):
+    """MiniFE: steady temperatures by trilinear elements on a box of cubes, whose edge is 1 for a
+    share of the ranks and longer along z for several; ``h`` is that of an element.
+
+    The surface has the temperature 0, the source is that of sin(pi x) sin(pi y) sin(pi z / L), so
+    the solution is known. Unknowns are the nodes inside. On such a mesh the stiffness is a sum of
+    Kronecker products, A x M x M + M x A x M + M x M x A, of the stiffness A and the mass M along
+    an axis: each rank assembles the rows of its own planes, without a word to others.
+    """
+
+    h: float
+
+    def _factors(self, first: int, last: int) -> list[tuple[Any, Any]]:
+        """Stiffness and mass along z, of some planes, y and x."""
+        h, found = self.h, []
+        for axis, n in enumerate(self.shape):
+            pair = (
+                sparse.diags_array([off, middle, off], offsets=(-1, 0, 1), shape=(n, n)).tocsr()
+                for middle, off in ((2.0 / h, -1.0 / h), (4.0 * h / 6.0, h / 6.0))
+            )
+            rows = slice(None) if axis else slice(first, last)
+            found.append(tuple(each[rows] for each in pair))
+        return found
+
+    def rows(self, first: int, last: int) -> sparse.csr_array:
+        (az, mz), (ay, my), (ax, mx) = self._factors(first, last)
+        one, two, three = (
+            sparse.kron(sparse.kron(z, y, format="csr"), x, format="csr")
+            for z, y, x in ((az, my, mx), (mz, ay, mx), (mz, my, ax))
+        )
+        return sparse.csr_array(one + two + three)
+
+    def side(self, first: int, last: int) -> Values:
+        """The source, which is a multiple of the solution, times the mass."""
+        waves = self._waves()
+        total = sum((np.pi / ((n + 1) * self.h)) ** 2 for n in self.shape)
+        masses = [each[1] for each in self._factors(first, last)]
+        parts = [mass @ wave for mass, wave in zip(masses, waves, strict=True)]
+        found: Values = (total * reduce(np.multiply.outer, parts)).reshape(-1)
+        return found
+
+    def _waves(self) -> list[Values]:
+        return [np.sin(np.pi * np.arange(1, n + 1) / (n + 1)) for n in self.shape]
+
+    def error(self, x: Values, first: int, last: int) -> float:
+        """Of the temperatures of some planes, the largest of which is 1."""
+        waves = self._waves()
+        waves[0] = waves[0][first:last]
+        exact = reduce(np.multiply.outer, waves).reshape(-1)
+        return float(np.abs(x - exact).max(initial=0.0))
+
+    def allowed(self, residual: float) -> float:
+        """Twice the error of the elements, (pi h)**2 / 12, and what the residual lets it be: the
+        smallest eigenvalue is above h**3 (some thirds of it belong to rough vectors)."""
+        return (np.pi * self.h) ** 2 / 6 + residual / self.h**3 + ROUNDING
+
+
+def run_hpccg(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command; its exit code is 1 where a result is wrong."""
+    nx, ny, nz = box(options.shape)
+    pattern = {"box": [nx, ny, nz]}
+    return _run(comm, options, "hpccg", lambda n: Points((nz * n, ny, nx)), pattern)
+
+
+def run_minife(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command; its exit code is 1 where a result is wrong."""
+    nx, ny, nz = box(options.shape)
+    if min(nx, ny, nz) < LEAST:
+        raise CommandError(f"--shape: {LEAST} elements or more along each axis, else no node is in")
+    pattern, h = {"elements": [nx, ny, nz]}, 1.0 / max(nx, ny, nz)
+
+    def mesh(shares: int) -> Mesh:
+        return Mesh((nz * shares - 1, ny - 1, nx - 1), h)
+
+    return _run(comm, options, "minife", mesh, pattern)
+
+
+def _run(
     comm: MPI.Intracomm, options: Options, command: str, equations: Callable[[int], Equations],
     pattern: Mapping[str, Any],
 ) -> int:

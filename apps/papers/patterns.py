@@ -25,12 +25,11 @@ from onesided.apps.bench.sweep import sweep
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Report
-from onesided.apps.papers.exchange import REMARK, Problem, exchange_case, wrong_elements
+from onesided.apps.papers.alltoallv import ITEM, REMARK, Problem, exchange_case, wrong_elements
 from onesided.apps.tools.spmv import shipped
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.sparse import DistMatrix, from_rows, read
 
-ITEM = 8  # bytes of an element
 BASE = 1 << 31  # more than the elements of a block
 #: ``counts[p, q]``: elements that rank p sends to rank q, on all ranks the same array.
 Counts = NDArray[np.int64]
