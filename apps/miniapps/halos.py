@@ -28,12 +28,10 @@ from onesided.sparse.halo import Ghosts
 
 #: The messages of the original, with which all other ways are compared.
 REFERENCE = "two-sided"
-#: What makes an object from what it is made of, under a name of ``--comm``.
-Ways = Mapping[str, Callable[[Any], Any]]
 
 
-def ways() -> Ways:
-    """Local. What makes a halo of a :class:`Need`, by name: the only place where one is chosen.
+def ways() -> dict[str, Callable[[Need], Any]]:
+    """Local. What makes a halo, by its name in ``--comm``: the only place where one is chosen.
 
     A new one is a class and a line here. The methods of persistent exchanges are at the end.
     """
@@ -226,7 +224,7 @@ class _Puts(Packed):
     The window has room for the ghosts of so many rounds, its slots, 0 at first.
     """
 
-    def __init__(self, need: Need, *, threads: bool, slots: int) -> None:
+    def __init__(self, need: Need, *, threads: bool = False, slots: int = 1) -> None:
         """Collective. On every rank where one has no memory for a window, or cannot make so many
         threads, ``ResourceError``.
 
@@ -304,10 +302,6 @@ class Fence(_Puts):
     (MPI-4.1 section 12.5.1), which it does when it reads its ghosts no more; the second fence
     tells that all are there.
     """
-
-    def __init__(self, need: Need, *, threads: bool = False) -> None:
-        """Collective."""
-        super().__init__(need, threads=threads, slots=1)
 
     def start(self, x: NDArray[Any]) -> None:
         """Collective: all ranks wait for all, and then put."""

@@ -7,7 +7,7 @@ their rank, and who is a ghost of whom) goes by :meth:`.Grid.migrate` in all way
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -99,19 +99,12 @@ class Course:
 
     def __init__(self, simulation: Simulation, steps: int) -> None:
         self.simulation, self.steps = simulation, steps
-        self._state = simulation.atoms.state()
-        self._step = 0
+        #: Where the next run begins.
+        self.state, self.step = simulation.atoms.state(), 0
         self._ends: dict[str, NDArray[Any]] = {}
         self.names: list[str] = []
         self.outputs: list[Output] = []
         self.differing: dict[str, float] = {}
-
-    def resume(self, name: str, links: Links, watches: Mapping[str, Stopwatch]) -> None:
-        """Collective. The scene of a run by a way."""
-        if len(self._ends) == len(self.names):
-            self._state, self._ends = self._ends[self.names[0]], {}
-            self._step += self.steps
-        self.simulation.resume(self._state, self._step, links, watches)
 
     def arrive(self, name: str) -> None:
         """Local. Keep the state that a way has come to."""
@@ -119,9 +112,11 @@ class Course:
         if name == self.names[0]:
             self.outputs += self.simulation.outputs
         if len(self._ends) == len(self.names):
-            end = self._ends[self.names[0]]
-            for each, state in self._ends.items():
-                self.differing[each] = max(self.differing.get(each, 0.0), differing(state, end))
+            self.state, self.step = self._ends[self.names[0]], self.step + self.steps
+            for each, end in self._ends.items():
+                wrong = differing(end, self.state)
+                self.differing[each] = max(self.differing.get(each, 0.0), wrong)
+            self._ends = {}
 
 
 def differing(one: NDArray[Any], other: NDArray[Any]) -> float:
@@ -160,7 +155,7 @@ def _opened(
             metrics["output"] = lines = list[list[float]]()
 
         def resume() -> None:
-            course.resume(name, links, watches)
+            simulation.resume(course.state, course.step, links, watches)
 
         def warm_up() -> None:
             resume()

@@ -149,11 +149,9 @@ class Kernel:
         return squares, sixths
 
 
-def load(problem: Problem, *, compiled: bool | None = None) -> Kernel:
+def load(problem: Problem) -> Kernel:
     """Local. The loops that Numba compiles where it is installed, else NumPy's."""
-    if compiled is None:
-        compiled = find_spec("numba") is not None
-    if not compiled:
+    if find_spec("numba") is None:
         return Kernel(problem)
     made: Kernel = import_module("onesided.apps.miniapps.minimd_compiled").Compiled(problem)
     return made

@@ -156,13 +156,11 @@ class Simulation:
     _forward: Callable[..., None]
     _reverse: Callable[..., None]
 
-    def __init__(
-        self, comm: MPI.Intracomm, problem: Problem, *, compiled: bool | None = None
-    ) -> None:
+    def __init__(self, comm: MPI.Intracomm, problem: Problem) -> None:
         """Collective. The atoms at the start, with their lists."""
         self.comm, self.problem = comm, problem
         self.block = Block(comm, problem)
-        self.kernel = load(problem, compiled=compiled)
+        self.kernel = load(problem)
         self.links: Links | None = None
         self.step = 0
         self.outputs: list[Output] = []

@@ -38,7 +38,11 @@ REMARK = (
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
-    asked = _chosen(options)
+    asked = None
+    if options.comm is not None:
+        groups = dict.fromkeys(OPERATIONS[name].group for name in options.operations)
+        known = [name for group in groups for name in methods(group)]
+        asked = named(options.comm, known, " of these operations")
     report = Report("bench collectives", options.settings(), {"ranks": comm.size},
                     remarks=[REMARK], across="bytes", by="operation")  # fmt: skip
     cases = {
@@ -105,15 +109,16 @@ def _made(
     if name == BASELINE:
         return partial(getattr(comm, operation.name), *arguments), None
     if name == NONBLOCKING:
-        begin = getattr(comm, operation.nonblocking)
+        begin = getattr(comm, f"I{operation.name.lower()}")
         return lambda: begin(*arguments).Wait(), None
+    persistent = f"{operation.name}_init"  # in mpi4py and here
     if name == PERSISTENT:
         try:
-            request = getattr(comm, operation.persistent)(*arguments)
+            request = getattr(comm, persistent)(*arguments)
         except NotImplementedError as error:
-            raise UnsupportedError(f"this MPI has no MPI_{operation.persistent}") from error
+            raise UnsupportedError(f"this MPI has no MPI_{persistent}") from error
     else:
-        init = getattr(collectives, operation.persistent)
+        init = getattr(collectives, persistent)
         request = init(comm, *arguments, method=name, info=info)
     start, wait = request.Start, request.Wait
 
@@ -122,12 +127,3 @@ def _made(
         wait()
 
     return call, request
-
-
-def _chosen(options: Options) -> list[str] | None:
-    """Local. The methods that were asked for; :class:`CommandError` for an unknown one."""
-    if options.comm is None:
-        return None
-    groups = dict.fromkeys(OPERATIONS[name].group for name in options.operations)
-    known = dict.fromkeys(name for group in groups for name in methods(group))
-    return named(options.comm, known, " of these operations")

@@ -160,16 +160,6 @@ class Operation:
         count = self.count(max(1, nbytes // ITEM), comm.size) if self.sized else 0
         return Place(comm.rank, comm.size, count)
 
-    @property
-    def nonblocking(self) -> str:
-        """Local. What mpi4py calls its nonblocking form."""
-        return f"I{self.name.lower()}"
-
-    @property
-    def persistent(self) -> str:
-        """Local. What initializes its persistent form, in mpi4py and here."""
-        return f"{self.name}_init"
-
 
 def _one(p: Place) -> int:
     return p.count

@@ -89,7 +89,7 @@ def case_wrong_ghosts_are_noticed(comm):
 
 
 def simulation(comm, cells, **changes):
-    return Simulation(comm, Problem(cells=cells, **changes), compiled=False)
+    return Simulation(comm, Problem(cells=cells, **changes))
 
 
 def case_too_few_cells_are_refused(comm):
