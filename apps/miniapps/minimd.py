@@ -57,7 +57,14 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     options.repeats, steps = runs_of(problem, options.repeats)
 
     def opened(stage: Stage) -> Callable[..., Make]:
-        return partial(_opened, of_stage(problem, options, stage), steps, options)
+        """Cells are those of a rank, one share for each, unless nothing is scaled and options say
+        how many the box has."""
+        own = problem
+        if options.shape is None or stage.scaling:
+            shares = MPI.Compute_dims(stage.shares, AXES)
+            x, y, z = (count * share for count, share in zip(own.cells, shares, strict=True))
+            own = replace(own, cells=(x, y, z))
+        return partial(_opened, own, steps, options)
 
     pattern = {**asdict(problem), "atoms": problem.atoms, "ranks": comm.size}
     report = Report("minimd", options.settings(), pattern, remarks=[REMARK])
@@ -78,16 +85,6 @@ def runs_of(problem: Problem, wanted: int) -> tuple[int, int]:
         return 1, problem.steps
     count = max(n for n in range(1, min(wanted, blocks) + 1) if blocks % n == 0)
     return count, problem.steps // count
-
-
-def of_stage(problem: Problem, options: Options, stage: Stage) -> Problem:
-    """Local. The problem of a stage: its cells are those of a rank, one share for each, unless
-    nothing is scaled and options say how many the box has."""
-    if options.shape is not None and not stage.scaling:
-        return problem
-    shares = MPI.Compute_dims(stage.shares, AXES)
-    x, y, z = (count * share for count, share in zip(problem.cells, shares, strict=True))
-    return replace(problem, cells=(x, y, z))
 
 
 class Course:

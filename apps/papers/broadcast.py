@@ -45,11 +45,11 @@ from onesided.collectives import (
     extents_of,
     methods,
 )
+from onesided.collectives.trees import orders
 
 ROOT = 0
 LINEAR = "rma-linear"
 BINOMIAL = "rma-binomial"
-ORDERS = ("largest-first", "low-bit-first")
 #: Those that serve the children of a tree in an order that the benchmark varies.
 ORDERED = (BINOMIAL, PASSIVE)
 
@@ -85,8 +85,8 @@ def labels_of(text: str) -> list[dict[str, str]]:
     """
     found = []
     for name in dict.fromkeys([BASELINE, *named(text, makers())]):
-        orders = [{"order": order} for order in ORDERS] if name in ORDERED else [{}]
-        found += [{METHOD: name, **order} for order in orders]
+        each = [{"order": order} for order in orders()] if name in ORDERED else [{}]
+        found += [{METHOD: name, **order} for order in each]
     return found
 
 

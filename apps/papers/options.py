@@ -17,10 +17,14 @@ from onesided.apps.cli.options import (
     timed,
 )
 
-#: Those of :mod:`onesided.apps.papers.rmamt`, which is not imported for a help text.
-RMA_MT_PATTERNS = ("latency", "bandwidth", "rate-pairs", "rate-halo")
-#: Threads of a rank, at most.
-MOST_THREADS = 64
+# Names of what a benchmark knows are written here again: it is not imported for a help text.
+
+FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
+#: Where the benchmarks receive that have no slots of a request.
+ARRAYS = ("empty", "plain")
+ARRAYS_NOTE = "in memory from collectives.empty, or in NumPy's"
+MESSAGE_SIZES = "64 256 1K 4K 16K 64K 256K 1M"
+MOST_THREADS = 64  # of a rank
 
 
 def few(text: str) -> int:
@@ -41,7 +45,8 @@ def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
     run_options(parser, None)
     timed(parser, "50", "600")
     take(parser, "limit", "120", "a case, with --ranks; it is tried once more by its variants")
-    take(parser, "patterns", ALL, choices=RMA_MT_PATTERNS)
+    patterns = ("latency", "bandwidth", "rate-pairs", "rate-halo")
+    take(parser, "patterns", ALL, choices=patterns)
     syncs = ("fence", "pscw", "lock", "lock_all")
     _some(parser, "syncs", syncs, "synchronizations (default all)")
     _some(parser, "ops", ("put", "get"), "operations (default both)")
@@ -49,14 +54,6 @@ def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
     take(parser, "sizes", "1 8 64 512 4K 32K 256K 1M 4M", "of a message")
     take(parser, "picture", note=FIGURES)
 
-
-FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
-#: Where the benchmarks receive that have no slots of a request.
-ARRAYS = ("empty", "plain")
-ARRAYS_NOTE = "in memory from collectives.empty, or in NumPy's"
-MESSAGE_SIZES = "64 256 1K 4K 16K 64K 256K 1M"
-#: Those of :mod:`onesided.apps.papers.partitioned`, which is not imported for a help text.
-PARTITION_ORDERS = ("left-to-right", "randomized", "neighborhood")
 
 def bench_partitioned(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench partitioned``."""
@@ -66,7 +63,8 @@ def bench_partitioned(parser: argparse.ArgumentParser) -> None:
                         help="default 1M")  # fmt: skip
     said = f"{MESSAGE_SIZES}, as far as they fit the buffer"
     take(parser, "sizes", note="of a partition", said=said)
-    take(parser, "orders", ALL, "in which partitions are marked ready", choices=PARTITION_ORDERS)
+    orders = ("left-to-right", "randomized", "neighborhood")
+    take(parser, "orders", ALL, "in which partitions are marked ready", choices=orders)
     note = "which mark; numbers after the first are tried with the first order only"
     take(parser, "threads", "1 4 16", note, many=True)
     take(parser, "memory", "empty", ARRAYS_NOTE, choices=ARRAYS)
@@ -88,7 +86,6 @@ PLACES_NOTE = (
     "in two slots of the request, in an array from collectives.empty, in NumPy's memory as in "
     "paper 000"
 )
-#: Those of :mod:`onesided.apps.papers.operations`, which is not imported for a help text.
 OPERATIONS = (
     "Barrier Bcast Gather Gatherv Scatter Scatterv Allgather Allgatherv Alltoall Alltoallv "
     "Alltoallw Reduce Allreduce Reduce_scatter Reduce_scatter_block Scan Exscan Neighbor_allgather "

@@ -223,9 +223,6 @@ def variants(text: str, order: str) -> list[dict[str, str]]:
 #
 # The loop schemes of section 4.2 of the paper on partitioned communication in Open MPI.
 
-#: What each thread marks, of so many partitions and threads.
-Order = Callable[[int, int], list[list[int]]]
-
 
 def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
     """Local. The same in as few ranges as keep the order: first and last of each."""
@@ -264,7 +261,8 @@ def neighborhood(partitions: int, threads: int) -> list[list[int]]:
     ]
 
 
-ORDERS: Mapping[str, Order] = {
+#: What each thread marks, of so many partitions and threads.
+ORDERS: Mapping[str, Callable[[int, int], list[list[int]]]] = {
     "left-to-right": left_to_right, "randomized": randomized, "neighborhood": neighborhood,
 }  # fmt: skip
 SCATTERED = ("randomized",)  # no partitions beside each other follow each other: ranges do not pay

@@ -158,7 +158,4 @@ def _subjects(
 def _names(files: list[str]) -> list[str]:
     """Local. Short names of files, for tables and pictures; a number where two are alike."""
     short = [re.sub(r"\.[A-Za-z]\w*(\.gz)?\Z", "", Path(file).name) for file in files]
-    return [
-        name if short.count(name) == 1 else f"{name}-{index}"
-        for index, name in enumerate(short, 1)
-    ]
+    return [each if short.count(each) == 1 else f"{each}-{k}" for k, each in enumerate(short, 1)]
