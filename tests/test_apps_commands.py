@@ -102,6 +102,7 @@ def test_doctor_tries_every_method(ranks):
         ["alltoallv", *"--sizes 1K 64K --iterations 2 --comm all --repeats 2".split()],
         ["fft", "--shape", "12", "10", "9", "--iterations", "2"],
         ["spmv", "--shape", "7", "--iterations", "2", "--comm", "p2p"],
+        ["rma-mt", *"--patterns bandwidth --sizes 8 --threads 2 --iterations 2".split()],
     ],
     ids=lambda words: words[0],
 )
@@ -115,7 +116,10 @@ def test_benchmarks_come_to_their_end(words, tmp_path):
     for row in rows:
         assert row["iterations"] == len(row["times_s"]) > 0
         assert row["median_s"] > 0
-        assert "mpi" in row["ratios"] or row["labels"]["method"] in ("SciPy", "mpi4py-fft")
+        compared = row["ratios"].keys() & {"mpi", "two-sided"}
+        assert compared or row["labels"]["method"] in ("SciPy", "mpi4py-fft")
+    if words[0] == "rma-mt":  # whoever sends them
+        assert {row["metrics"]["messages"] for row in rows} == {2 * 256}
 
 
 @pytest.mark.some(1)

@@ -11,8 +11,8 @@ import pytest
 
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.miniapps.minimd import differing, runs_of
-from onesided.apps.miniapps.minimd_kernels import load
-from onesided.apps.miniapps.minimd_problem import Problem
+from onesided.apps.miniapps.minimd_atoms import Problem
+from onesided.apps.miniapps.minimd_kernels import Kernel, load
 from onesided.apps.miniapps.minimd_simulation import (
     Output,
     check_energy,
@@ -25,11 +25,13 @@ from onesided.apps.miniapps.minimd_simulation import (
 LATTICE_ENERGY, PRESSURE = -6.7733681, -5.0199732
 
 
-@pytest.fixture(params=[False, True], ids=["numpy", "numba"])
+@pytest.fixture(params=["numpy", "numba"])
 def kernel(request):
-    if request.param:
-        pytest.importorskip("numba")
-    return request.param
+    """What makes one of a problem."""
+    if request.param == "numpy":
+        return Kernel
+    pytest.importorskip("numba")
+    return load
 
 
 def atoms_with_images(problem, disorder, seed=1):
@@ -89,11 +91,11 @@ def by_all_pairs(problem, own):
 def test_forces_are_those_of_all_pairs(kernel, changes, disorder):
     problem = replace(Problem(cells=(4, 4, 4)), **changes)
     own, every, lengths = atoms_with_images(problem, disorder)
-    made = load(problem, compiled=kernel)
+    made = kernel(problem)
     forces = np.full_like(every, np.nan)
     for _ in range(2):  # the second lists have the room of the first ones
-        made.build(every, own.shape[1], every.shape[1], np.zeros(3), lengths)
-    tally = made.forces(every, forces, own.shape[1], every.shape[1], True)
+        made.build(every, own.shape[1], np.zeros(3), lengths)
+    tally = made.forces(every, forces, own.shape[1], True)
     energy, virial, pairs, expected = by_all_pairs(problem, own)
     assert tally.pairs == pairs
     assert tally.energy == pytest.approx(energy, rel=1e-12)
@@ -101,18 +103,18 @@ def test_forces_are_those_of_all_pairs(kernel, changes, disorder):
     scale = max(np.abs(expected).max(), 1.0)
     assert np.abs(folded(problem, own, every, forces) - expected).max() < 1e-9 * scale
     again = np.full_like(every, np.nan)
-    made.forces(every, again, own.shape[1], every.shape[1], False)
+    made.forces(every, again, own.shape[1], False)
     assert (again == forces).all()
 
 
 def test_a_rank_without_atoms_has_no_forces(kernel):
     problem = Problem(cells=(4, 4, 4))
-    made = load(problem, compiled=kernel)
+    made = kernel(problem)
     nothing, ghosts = np.zeros((3, 0)), np.zeros((3, 5))
     for x in (nothing, ghosts):
-        made.build(x, 0, x.shape[1], np.zeros(3), np.full(3, 4.0))
+        made.build(x, 0, np.zeros(3), np.full(3, 4.0))
         forces = np.ones_like(x)
-        assert made.forces(x, forces, 0, x.shape[1], True).pairs == 0
+        assert made.forces(x, forces, 0, True).pairs == 0
         assert not forces.any()
 
 
@@ -120,9 +122,9 @@ def test_the_lattice_has_the_energy_that_others_print():
     problem = Problem()
     own, every, lengths = atoms_with_images(problem, 0.0)
     assert own.shape == (3, 4000)
-    made = load(problem, compiled=False)
-    made.build(every, 4000, every.shape[1], np.zeros(3), lengths)
-    tally = made.forces(every, np.empty_like(every), 4000, every.shape[1], True)
+    made = Kernel(problem)
+    made.build(every, 4000, np.zeros(3), lengths)
+    tally = made.forces(every, np.empty_like(every), 4000, True)
     assert tally.energy / 4000 == pytest.approx(LATTICE_ENERGY, abs=1e-7)
     squares = problem.temperature * degrees(problem)
     assert (squares + tally.virial) / (3 * prod(lengths)) == pytest.approx(PRESSURE, abs=1e-7)

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 
-from onesided.apps.papers import broadcast
 from onesided.apps.papers.forecast import steps
 from onesided.collectives import MethodError, PatternError
 from onesided.collectives.broadcast.board import SHORT, TWICE, Segments
@@ -82,12 +81,6 @@ def test_an_unknown_order():
     for call in (lambda: children(0, 2, 0, "random"), lambda: steps(2, "random")):
         with pytest.raises(MethodError, match="largest-first, low-bit-first"):
             call()
-    with pytest.raises(PatternError, match="0 ranks"):
-        steps(0)
-
-
-def test_the_command_line_has_these_orders():
-    assert broadcast.ORDERS == orders()
 
 
 # -- places among any ranks ----------------------------------------------------------------------

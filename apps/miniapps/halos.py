@@ -28,12 +28,10 @@ from onesided.sparse.halo import Ghosts
 
 #: The messages of the original, with which all other ways are compared.
 REFERENCE = "two-sided"
-#: What makes an object from what it is made of, under a name of ``--comm``.
-Ways = Mapping[str, Callable[[Any], Any]]
 
 
-def ways() -> Ways:
-    """Local. What makes a halo of a :class:`Need`, by name: the only place where one is chosen.
+def ways() -> dict[str, Callable[[Need], Any]]:
+    """Local. What makes a halo, by its name in ``--comm``: the only place where one is chosen.
 
     A new one is a class and a line here. The methods of persistent exchanges are at the end.
     """
@@ -72,12 +70,8 @@ class Neighbor:
 def neighbors(pattern: HaloPattern) -> list[Neighbor]:
     """Local. By rank; one with nothing to send or to receive has an empty slice."""
     sent, received = _parts(pattern.send_counts), _parts(pattern.recv_counts)
-    pairs = enumerate(zip(sent, received, strict=True))
-    return [
-        Neighbor(rank, out, ghosts)
-        for rank, (out, ghosts) in pairs
-        if out.stop > out.start or ghosts.stop > ghosts.start
-    ]
+    ranks = np.flatnonzero(pattern.send_counts + pattern.recv_counts).tolist()
+    return [Neighbor(rank, sent[rank], received[rank]) for rank in ranks]
 
 
 def _parts(counts: NDArray[np.int64]) -> list[slice]:
@@ -128,14 +122,12 @@ class Exchange(Packed):
         self._memory = empty(need.comm, ghosts + packed, need.dtype, links=0)
         self._memory[...] = 0
         self._ghosts, self._packed = self._memory[:ghosts], self._memory[ghosts:]
-        table = [
+        near = [
             (each.rank, slice(ghosts + each.sent.start, ghosts + each.sent.stop), each.ghosts)
             for each in neighbors(need.pattern)
         ]
         try:
-            self._halo = HaloExchange(
-                need.comm, self._memory, neighbors=table, info=dict(need.info)
-            )
+            self._halo = HaloExchange(need.comm, self._memory, neighbors=near, info=dict(need.info))
         except OnesidedError:  # the same on every rank
             free(self._memory)
             raise
@@ -211,57 +203,6 @@ class Persistent(Halo):
         self.label = "" if used == method else used
 
 
-class Landing:
-    """Memory of every rank that others put ghosts to: a window in a communicator of its own.
-
-    ``memory`` has the elements of this rank, 0 at first; who keeps views of it lets them go before
-    ``free``.
-    """
-
-    def __init__(self, comm: MPI.Intracomm, count: int, dtype: np.dtype[Any]) -> None:
-        """Collective. ``ResourceError`` on every rank where one has no memory for a window.
-
-        ``UnsupportedError`` where the two copies of a window are not one: a rank reads and writes
-        some elements while others come.
-        """
-        self.comm = comm.Dup()
-        self.window, self.memory = MPI.WIN_NULL, np.empty(0, dtype)
-        try:
-            with agreed(self.comm):
-                self.window = _allocated(self.comm, max(1, count) * dtype.itemsize, dtype.itemsize)
-            with agreed(self.comm):
-                _check_model(self.window)
-        except OnesidedError:  # the same on every rank
-            self.free()
-            raise
-        memory: Any = self.window.tomemory()
-        self.memory = np.frombuffer(memory, dtype, max(1, count))[:count]
-        self.memory[:] = 0
-
-    def puts(self, near: list[Neighbor], packed: NDArray[Any], start: int) -> list[Work]:
-        """Collective. What puts to every neighbor its part of the packed entries.
-
-        ``start``: where the ghosts begin in the memory of this rank.
-        """
-        mine = np.zeros(self.comm.size, np.int64)
-        for each in near:
-            mine[each.rank] = start + each.ghosts.start
-        theirs = np.empty_like(mine)
-        self.comm.Alltoall(mine, theirs)
-        return [
-            partial(self.window.Put, packed[each.sent], each.rank, int(theirs[each.rank]))
-            for each in near
-            if each.sent.stop > each.sent.start
-        ]
-
-    def free(self) -> None:
-        """Collective."""
-        if self.window != MPI.WIN_NULL:
-            self.memory = self.memory[:0].copy()
-            self.window.Free()
-        self.comm.Free()
-
-
 def _allocated(comm: MPI.Intracomm, nbytes: int, item: int) -> MPI.Win:
     """Collective."""
     try:
@@ -280,33 +221,54 @@ class _Puts(Packed):
     """Ghosts by Put, of the calling thread or of one thread for every neighbor.
 
     Threads are made once, before anything is timed, and drive the traffic to their neighbor only.
-    The window has room for the ghosts of so many rounds, its slots.
+    The window has room for the ghosts of so many rounds, its slots, 0 at first.
     """
 
-    def __init__(self, need: Need, *, threads: bool, slots: int) -> None:
-        """Collective. Errors are those of :class:`Landing`.
+    def __init__(self, need: Need, *, threads: bool = False, slots: int = 1) -> None:
+        """Collective. On every rank where one has no memory for a window, or cannot make so many
+        threads, ``ResourceError``.
 
-        With threads also ``UnsupportedError`` on every rank where they may not call this MPI, and
-        ``ResourceError`` where one cannot make so many.
+        ``UnsupportedError`` where threads may not call this MPI, and where the two copies of a
+        window are not one: a rank reads and writes some elements while others come.
         """
-        comm, count = need.comm, len(need.pattern.ghosts)
+        comm, count, item = need.comm, len(need.pattern.ghosts), need.dtype.itemsize
         if threads:
             with agreed(comm):
                 check_threads("a thread for every neighbor")
         super().__init__(need)
-        self._landing = Landing(comm, slots * count, need.dtype)
-        self._window = self._landing.window
-        self._slots = np.split(self._landing.memory, slots)
-        near = neighbors(need.pattern)
-        puts = [self._landing.puts(near, self._packed, slot * count) for slot in range(slots)]
-        self._works = [[nothing, *each] if threads else [partial(_all, each)] for each in puts]
-        self._team = Team(1)
+        self._comm, self._window, self._team = comm.Dup(), MPI.WIN_NULL, Team(1)
+        self._slots: list[NDArray[Any]] = []
         try:
             with agreed(comm):
+                self._window = _allocated(self._comm, max(1, slots * count) * item, item)
+            with agreed(comm):
+                _check_model(self._window)
+            memory: Any = self._window.tomemory()
+            landed = np.frombuffer(memory, need.dtype, max(1, slots * count))[: slots * count]
+            landed[:] = 0
+            self._slots = np.split(landed, slots)
+            near = neighbors(need.pattern)
+            puts = [self._puts(near, slot * count) for slot in range(slots)]
+            self._works = [[nothing, *each] if threads else [partial(_all, each)] for each in puts]
+            with agreed(comm):
                 self._team = _team(len(self._works[0]))
-        except ResourceError:
+        except OnesidedError:  # the same on every rank
             self.Free()
             raise
+
+    def _puts(self, near: list[Neighbor], start: int) -> list[Work]:
+        """Collective. What puts to every neighbor its part of the packed entries; ``start``: where
+        the ghosts begin in the memory of this rank."""
+        mine = np.zeros(self._comm.size, np.int64)
+        for each in near:
+            mine[each.rank] = start + each.ghosts.start
+        theirs = np.empty_like(mine)
+        self._comm.Alltoall(mine, theirs)
+        return [
+            partial(self._window.Put, self._packed[each.sent], each.rank, int(theirs[each.rank]))
+            for each in near
+            if each.sent.stop > each.sent.start
+        ]
 
     def _put(self, slot: int = 0) -> None:
         """Local in the sense of MPI. Returns when all threads have called Put."""
@@ -315,7 +277,9 @@ class _Puts(Packed):
     def _release(self) -> None:
         self._team.close()
         self._works, self._slots = [], []
-        self._landing.free()
+        if self._window != MPI.WIN_NULL:
+            self._window.Free()
+        self._comm.Free()
 
 
 def _team(threads: int) -> Team:
@@ -338,10 +302,6 @@ class Fence(_Puts):
     (MPI-4.1 section 12.5.1), which it does when it reads its ghosts no more; the second fence
     tells that all are there.
     """
-
-    def __init__(self, need: Need, *, threads: bool = False) -> None:
-        """Collective."""
-        super().__init__(need, threads=threads, slots=1)
 
     def start(self, x: NDArray[Any]) -> None:
         """Collective: all ranks wait for all, and then put."""
@@ -375,7 +335,7 @@ class LockAll(_Puts):
         self._window.Lock_all()
         self._open = True
         self._window.Sync()
-        self._landing.comm.Barrier()  # nobody puts before all have cleared their memory
+        self._comm.Barrier()  # nobody puts before all have cleared their memory
 
     def start(self, x: NDArray[Any]) -> None:
         """Local in the sense of MPI. Returns when all threads have called Put."""
@@ -387,7 +347,7 @@ class LockAll(_Puts):
         """Collective. The ghosts, when they are there: all ranks wait for all."""
         window = self._window
         window.Unlock_all()
-        self._landing.comm.Barrier()
+        self._comm.Barrier()
         window.Lock_all()
         window.Sync()
         return self._slots[self._slot]

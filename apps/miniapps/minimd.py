@@ -7,7 +7,7 @@ their rank, and who is a ghost of whom) goes by :meth:`.Grid.migrate` in all way
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -17,16 +17,14 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Labels, Make
 from onesided.apps.bench.timing import Stopwatch, Variant
 from onesided.apps.cli.failures import from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
-from onesided.apps.miniapps.halos import REFERENCE, Need, TwoSided, Ways, ways
-from onesided.apps.miniapps.minimd_links import Links
-from onesided.apps.miniapps.minimd_problem import AXES, Problem
+from onesided.apps.miniapps.halos import REFERENCE, Need, TwoSided, ways
+from onesided.apps.miniapps.minimd_atoms import AXES, Links, Problem
 from onesided.apps.miniapps.minimd_simulation import (
     PARTS,
     Output,
@@ -34,7 +32,7 @@ from onesided.apps.miniapps.minimd_simulation import (
     agreement,
     conservation,
 )
-from onesided.apps.miniapps.stages import Stage, counts, run_stages, stages
+from onesided.apps.miniapps.stages import Stage, run_stages
 
 WARM_UP = 2  # steps of every way before the first run, which begins again at the start
 REMARK = (
@@ -56,32 +54,25 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     if options.print_every is not None:
         given["thermo"] = options.print_every
     problem = replace(Problem(), **given)
-    every = stages(comm.size, options)
     options.repeats, steps = runs_of(problem, options.repeats)
 
-    def opened(stage: Stage, _: Ways) -> Callable[..., Make]:
-        return partial(_opened, of_stage(problem, options, stage), steps, options)
+    def opened(stage: Stage) -> Callable[..., Make]:
+        """Cells are those of a rank, one share for each, unless nothing is scaled and options say
+        how many the box has."""
+        own = problem
+        if options.shape is None or stage.scaling:
+            shares = MPI.Compute_dims(stage.shares, AXES)
+            x, y, z = (count * share for count, share in zip(own.cells, shares, strict=True))
+            own = replace(own, cells=(x, y, z))
+        return partial(_opened, own, steps, options)
 
-    pattern = {
-        **asdict(problem), "atoms": problem.atoms, "ranks": comm.size, "stages": counts(every),
-    }  # fmt: skip
+    pattern = {**asdict(problem), "atoms": problem.atoms, "ranks": comm.size}
     report = Report("minimd", options.settings(), pattern, remarks=[REMARK])
-    listing = report.listings["output"] = Listing("Thermodynamic output", OUTPUT)
-
-    def told(stage: Stage) -> Callable[[Part], None]:
-        def add(part: Part) -> None:
-            lines = [line for row in part.rows for line in row.metrics.pop("output", ())]
-            part.pattern = {"output": {f"{stage.scaling} {stage.ranks}": lines}}
-
-        return add
-
-    return run_stages(comm, options, report, opened, told=told, fill=partial(_fill, listing))
-
-
-def _fill(listing: Listing, report: Report) -> None:
-    """Local. The thermodynamic output of all stages as a table."""
-    for name, lines in report.pattern.get("output", {}).items():
-        listing.rows += [(int(name.split()[-1]), *line) for line in lines]
+    run_stages(comm, options, report, opened)
+    lines = [(int(row.labels["ranks"]), *line)
+             for row in report.rows for line in row.metrics.pop("output", ())]  # fmt: skip
+    report.listings["output"] = Listing("Thermodynamic output", OUTPUT, lines)
+    return report.end(comm, options)
 
 
 def runs_of(problem: Problem, wanted: int) -> tuple[int, int]:
@@ -96,16 +87,6 @@ def runs_of(problem: Problem, wanted: int) -> tuple[int, int]:
     return count, problem.steps // count
 
 
-def of_stage(problem: Problem, options: Options, stage: Stage) -> Problem:
-    """Local. The problem of a stage: its cells are those of a rank, one share for each, unless
-    nothing is scaled and options say how many the box has."""
-    if options.shape is not None and not stage.scaling:
-        return problem
-    shares = MPI.Compute_dims(stage.shares, AXES)
-    x, y, z = (count * share for count, share in zip(problem.cells, shares, strict=True))
-    return replace(problem, cells=(x, y, z))
-
-
 class Course:
     """All steps of all ways, in turns; the first way is the reference.
 
@@ -115,19 +96,12 @@ class Course:
 
     def __init__(self, simulation: Simulation, steps: int) -> None:
         self.simulation, self.steps = simulation, steps
-        self._state = simulation.atoms.state()
-        self._step = 0
+        #: Where the next run begins.
+        self.state, self.step = simulation.atoms.state(), 0
         self._ends: dict[str, NDArray[Any]] = {}
         self.names: list[str] = []
         self.outputs: list[Output] = []
         self.differing: dict[str, float] = {}
-
-    def resume(self, name: str, links: Links, watches: Mapping[str, Stopwatch]) -> None:
-        """Collective. The scene of a run by a way."""
-        if len(self._ends) == len(self.names):
-            self._state, self._ends = self._ends[self.names[0]], {}
-            self._step += self.steps
-        self.simulation.resume(self._state, self._step, links, watches)
 
     def arrive(self, name: str) -> None:
         """Local. Keep the state that a way has come to."""
@@ -135,9 +109,11 @@ class Course:
         if name == self.names[0]:
             self.outputs += self.simulation.outputs
         if len(self._ends) == len(self.names):
-            end = self._ends[self.names[0]]
-            for each, state in self._ends.items():
-                self.differing[each] = max(self.differing.get(each, 0.0), differing(state, end))
+            self.state, self.step = self._ends[self.names[0]], self.step + self.steps
+            for each, end in self._ends.items():
+                wrong = differing(end, self.state)
+                self.differing[each] = max(self.differing.get(each, 0.0), wrong)
+            self._ends = {}
 
 
 def differing(one: NDArray[Any], other: NDArray[Any]) -> float:
@@ -176,7 +152,7 @@ def _opened(
             metrics["output"] = lines = list[list[float]]()
 
         def resume() -> None:
-            course.resume(name, links, watches)
+            simulation.resume(course.state, course.step, links, watches)
 
         def warm_up() -> None:
             resume()
@@ -187,7 +163,7 @@ def _opened(
             metrics["plans"] = links.plans
             if not reference or not course.outputs:
                 return Verdict(wrong, 0.0)
-            lines[:] = [[each.step, *each.numbers] for each in course.outputs]
+            lines[:] = [list(each) for each in course.outputs]
             verdicts = [conservation(problem, course.outputs)]
             if expected is not None:
                 verdicts.append(agreement(problem, course.outputs, expected))
@@ -209,17 +185,15 @@ def _opened(
 def alone(problem: Problem, steps: int, runs: int) -> list[Output]:
     """Local. The output of one rank, whose ghosts are images of its own atoms, and which makes its
     lists at the same steps."""
-    comm = MPI.COMM_SELF
-    simulation = Simulation(comm, problem)
-    links = Links(comm, ways()[REFERENCE], {}, simulation.border, exact=True)
+    simulation = Simulation(MPI.COMM_SELF, problem)
+    links = Links(simulation.comm, ways()[REFERENCE], {}, simulation.border, exact=True)
+    watches, outputs = {part: Stopwatch() for part in PARTS}, list[Output]()
     try:
-        course, watches = Course(simulation, steps), {part: Stopwatch() for part in PARTS}
-        course.names = [REFERENCE]
-        for _ in range(runs):
-            course.resume(REFERENCE, links, watches)
+        for run in range(runs):
+            simulation.resume(simulation.atoms.state(), run * steps, links, watches)
             simulation.advance(steps)
-            course.arrive(REFERENCE)
-        return course.outputs
+            outputs += simulation.outputs
+        return outputs
     finally:
         links.free()
         simulation.free()

@@ -8,13 +8,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.apps.miniapps.minimd_atoms import Problem
 from onesided.apps.miniapps.minimd_kernels import RUN, Cells, Kernel, Tally
-from onesided.apps.miniapps.minimd_problem import Problem
 
 SPARE = 1.2  # room for so many times the pairs that there are
 
 
-class Pairs(Kernel):
+class Compiled(Kernel):
     """Local. The loops are compiled when they are first called, and kept on disk."""
 
     def __init__(self, problem: Problem) -> None:
@@ -23,28 +23,24 @@ class Pairs(Kernel):
         self._starts = np.zeros(1, dtype=np.int64)
         self._sums = np.zeros(3)
 
-    def build(
-        self, x: NDArray[Any], own: int, total: int, low: NDArray[Any], high: NDArray[Any]
-    ) -> None:
-        cells = Cells.of(x, total, low, high, self.reach)
+    def build(self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]) -> None:
+        cells = Cells.of(x, low, high, self.problem.reach)
         if self._starts.size != own + 1:
             self._starts = np.zeros(own + 1, dtype=np.int64)
-        parts = (cells.cell, cells.order, cells.starts, cells.runs, self.reach**2)
+        parts = (cells.cell, cells.order, cells.starts, cells.runs, self.problem.reach**2)
         count = _lists(x, own, *parts, self._starts, self._second)
         if count > self._second.size:
             self._second = np.zeros(int(SPARE * count), dtype=np.int64)
             _lists(x, own, *parts, self._starts, self._second)
 
-    def forces(
-        self, x: NDArray[Any], f: NDArray[Any], own: int, total: int, tally: bool
-    ) -> Tally:
-        f[:, :total] = 0.0
+    def forces(self, x: NDArray[Any], f: NDArray[Any], own: int, tally: bool) -> Tally:
+        f[:] = 0.0
+        cutoff, sigma, epsilon = self.problem.cutoff, self.problem.sigma, self.problem.epsilon
         _forces(
-            x, f, own, self._starts, self._second, self.cutoff_squared, self.sigma_squared,
-            self.epsilon, tally, self._sums,
-        )  # fmt: skip
+            x, f, own, self._starts, self._second, cutoff**2, sigma**2, epsilon, tally, self._sums
+        )
         energy, virial, pairs = self._sums.tolist()
-        return Tally(4.0 * self.epsilon * energy, virial, int(pairs))
+        return Tally(4.0 * epsilon * energy, virial, int(pairs))
 
 
 def _list_loops(

@@ -7,7 +7,6 @@ There is one kernel of NumPy, here, and one that Numba compiles.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from onesided.apps.miniapps.minimd_problem import AXES, Problem
+from onesided.apps.miniapps.minimd_atoms import AXES, Problem
 
 # Atoms sorted into cells, so that those near an atom are found in a few runs of the order.
 #
@@ -31,37 +30,32 @@ LAYERS = 2  # of cells that the reach spans
 
 @dataclass(frozen=True)
 class Cells:
-    """``cell``: of every atom; ``order``: the atoms by cell; ``starts``: of the cells in it."""
+    """``cell``: of every atom; ``order``: the atoms by cell; ``starts``: of the cells in it;
+    ``runs``: from the cell of an atom to the first cells of the runs around it."""
 
-    shape: tuple[int, ...]
     cell: NDArray[np.int64]
     order: NDArray[np.int64]
     starts: NDArray[np.int64]
+    runs: NDArray[np.int64]
 
     @classmethod
-    def of(
-        cls, x: NDArray[Any], total: int, low: NDArray[Any], high: NDArray[Any], reach: float
-    ) -> Cells:
-        """Local. Sort the first ``total`` atoms; own ones are between ``low`` and ``high``."""
+    def of(cls, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], reach: float) -> Cells:
+        """Local. Sort atoms; own ones are between ``low`` and ``high``."""
         inside = np.maximum(1, np.floor((high - low) * (LAYERS / reach)).astype(np.int64))
         shape = tuple(int(count) + 2 * LAYERS for count in inside)
         edge = (high - low) / inside
-        cell = np.zeros(total, dtype=np.int64)
+        cell = np.zeros(x.shape[1], dtype=np.int64)
         for axis, count in enumerate(shape):
-            at = np.floor((x[axis, :total] - low[axis]) / edge[axis]).astype(np.int64) + LAYERS
+            at = np.floor((x[axis] - low[axis]) / edge[axis]).astype(np.int64) + LAYERS
             cell *= count
             cell += np.clip(at, 0, count - 1)
         order = np.argsort(cell, kind="stable")
         starts = np.zeros(prod(shape) + 1, dtype=np.int64)
         np.cumsum(np.bincount(cell, minlength=prod(shape)), out=starts[1:])
-        return cls(shape, cell, order, starts)
-
-    @property
-    def runs(self) -> NDArray[np.int64]:
-        """Local. From the cell of an atom to the first cells of the runs around it."""
-        _, wide, deep = self.shape
-        steps = range(-LAYERS, LAYERS + 1)
-        return np.array([(dx * wide + dy) * deep - LAYERS for dx, dy in product(steps, steps)])
+        _, wide, deep = shape
+        steps = product(range(-LAYERS, LAYERS + 1), repeat=2)
+        runs = np.array([(dx * wide + dy) * deep - LAYERS for dx, dy in steps])
+        return cls(cell, order, starts, runs)
 
 
 RUN = 2 * LAYERS + 1  # cells of a run
@@ -76,46 +70,27 @@ class Tally:
     pairs: int = 0
 
 
-class Kernel(ABC):
-    """Local. Positions and forces are arrays of shape (3, room), own atoms first, then ghosts."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.cutoff_squared = problem.cutoff**2
-        self.reach = problem.reach
-        self.sigma_squared = problem.sigma**2
-        self.epsilon = problem.epsilon
-
-    @abstractmethod
-    def build(
-        self, x: NDArray[Any], own: int, total: int, low: NDArray[Any], high: NDArray[Any]
-    ) -> None:
-        """Local. New lists; own atoms are between ``low`` and ``high``."""
-
-    @abstractmethod
-    def forces(
-        self, x: NDArray[Any], f: NDArray[Any], own: int, total: int, tally: bool
-    ) -> Tally:
-        """Local. Write the forces on own atoms and on ghosts; the sums are zero if not wanted."""
-
-
 PAIRS = 8192  # of a piece of the forces: what is computed of it stays in the cache
 
 
-class Pairs(Kernel):
-    """Lists by SciPy's trees, and forces by NumPy: a piece of the pairs at a time. Local."""
+class Kernel:
+    """Local. Lists by SciPy's trees, and forces by NumPy, a piece of the pairs at a time.
+
+    Positions and forces are arrays of shape (3, n), own atoms first, then ghosts.
+    """
 
     def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
+        self.problem = problem
         self._pairs = np.zeros((2, 0), dtype=np.intp)
         self._apart = np.empty((AXES, 0))
         self._work = np.empty((4, PAIRS))
         self._near = np.empty(PAIRS, dtype=bool)
 
-    def build(
-        self, x: NDArray[Any], own: int, total: int, low: NDArray[Any], high: NDArray[Any]
-    ) -> None:
-        tree = KDTree(x[:, :total].T)
-        first, second = tree.query_pairs(self.reach, output_type="ndarray").T  # first < second
+    def build(self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]) -> None:
+        """Local. New lists; own atoms are between ``low`` and ``high``."""
+        tree = KDTree(x.T)
+        pairs = tree.query_pairs(self.problem.reach, output_type="ndarray")
+        first, second = pairs.T  # first < second
         order = np.argsort(first[first < own], kind="stable")
         first, second = first[first < own][order], second[first < own][order]
         dx, dy, dz = x[:, second] - x[:, first]
@@ -124,9 +99,8 @@ class Pairs(Kernel):
         self._pairs = np.stack([first[kept], second[kept]])
         self._apart = np.empty((AXES, self._pairs.shape[1]))
 
-    def forces(
-        self, x: NDArray[Any], f: NDArray[Any], own: int, total: int, tally: bool
-    ) -> Tally:
+    def forces(self, x: NDArray[Any], f: NDArray[Any], own: int, tally: bool) -> Tally:
+        """Local. Write the forces on own atoms and on ghosts; the sums are zero if not wanted."""
         energy, virial, pairs = 0.0, 0.0, 0
         count = self._pairs.shape[1]
         for start in range(0, count, PAIRS):
@@ -140,12 +114,13 @@ class Pairs(Kernel):
                 virial += float(np.sum(weights * squares, where=near))
         first, second = self._pairs
         for out, apart in zip(f, self._apart, strict=True):
-            out[:total] = np.bincount(first, apart, total)
-            out[:total] -= np.bincount(second, apart, total)
-        return Tally(4.0 * self.epsilon * energy, virial, pairs)
+            out[:] = np.bincount(first, apart, len(out))
+            out -= np.bincount(second, apart, len(out))
+        return Tally(4.0 * self.problem.epsilon * energy, virial, pairs)
 
     def _piece(self, x: NDArray[Any], start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Local. The forces of some pairs, into ``_apart``; squared distances, and (s/r)**6."""
+        sigma_squared = self.problem.sigma**2
         first, second = self._pairs[0, start:stop], self._pairs[1, start:stop]
         weights, squares, sixths, ratios = self._work[:, : stop - start]
         for axis in range(AXES):
@@ -159,14 +134,14 @@ class Pairs(Kernel):
                 np.multiply(apart, apart, out=weights)
                 np.add(squares, weights, out=squares)
         near = self._near[: stop - start]
-        np.less(squares, self.cutoff_squared, out=near)
-        np.divide(self.sigma_squared, squares, out=ratios)
+        np.less(squares, self.problem.cutoff**2, out=near)
+        np.divide(sigma_squared, squares, out=ratios)
         np.multiply(ratios, ratios, out=sixths)
         np.multiply(sixths, ratios, out=sixths)
         np.subtract(sixths, 0.5, out=weights)
         np.multiply(weights, sixths, out=weights)
         np.multiply(weights, ratios, out=weights)
-        np.multiply(weights, 48.0 * self.epsilon / self.sigma_squared, out=weights)
+        np.multiply(weights, 48.0 * self.problem.epsilon / sigma_squared, out=weights)
         np.multiply(weights, near, out=weights)
         for axis in range(AXES):
             apart = self._apart[axis, start:stop]
@@ -174,11 +149,9 @@ class Pairs(Kernel):
         return squares, sixths
 
 
-def load(problem: Problem, *, compiled: bool | None = None) -> Kernel:
+def load(problem: Problem) -> Kernel:
     """Local. The loops that Numba compiles where it is installed, else NumPy's."""
-    if compiled is None:
-        compiled = find_spec("numba") is not None
-    if not compiled:
-        return Pairs(problem)
-    made: Kernel = import_module("onesided.apps.miniapps.minimd_compiled").Pairs(problem)
+    if find_spec("numba") is None:
+        return Kernel(problem)
+    made: Kernel = import_module("onesided.apps.miniapps.minimd_compiled").Compiled(problem)
     return made

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from math import exp, isfinite, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -14,10 +13,8 @@ from numpy.typing import NDArray
 from onesided.apps.bench.timing import Stopwatch
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.statistics import Verdict, worst
-from onesided.apps.miniapps.minimd_atoms import Atoms, Block
+from onesided.apps.miniapps.minimd_atoms import AXES, Atoms, Block, Links, Problem
 from onesided.apps.miniapps.minimd_kernels import Cells, Tally, load
-from onesided.apps.miniapps.minimd_links import Links
-from onesided.apps.miniapps.minimd_problem import AXES, Problem
 from onesided.collectives import PatternError, agreed
 
 # Where the atoms are at the start, and how they move: the same for any number of ranks.
@@ -75,8 +72,7 @@ MOST = 0.05  # outputs of runs that have nothing in common any more but the ener
 DRIFT, USUAL_STEP = 5e-3, 0.005
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """A line of thermodynamic output, energies per atom.
 
     ``potential`` is that of Mantevo's output, whose pairs end abruptly at the cutoff; ``energy``
@@ -88,11 +84,6 @@ class Output:
     potential: float
     pressure: float
     energy: float
-
-    @property
-    def numbers(self) -> tuple[float, float, float, float]:
-        """Local. All but the step."""
-        return self.temperature, self.potential, self.pressure, self.energy
 
 
 def output(
@@ -146,7 +137,7 @@ def agreement(problem: Problem, outputs: Sequence[Output], alone: Sequence[Outpu
     verdicts = [Verdict(0.0, base)]
     for one, other in zip(outputs, alone, strict=True):
         grown = min(MOST, base * exp(min(GROWTH * one.step * problem.dt, 100.0)))
-        pairs = zip(one.numbers, other.numbers, strict=True)
+        pairs = zip(one[1:], other[1:], strict=True)
         verdicts += [Verdict(abs(a - b) / max(abs(b), 1.0), grown) for a, b in pairs]
     return worst(verdicts)
 
@@ -160,25 +151,25 @@ class Simulation:
     ``border``: who has which ghosts; ``outputs``: lines of output since then.
     """
 
-    def __init__(
-        self, comm: MPI.Intracomm, problem: Problem, *, compiled: bool | None = None
-    ) -> None:
+    _compute: Callable[..., Tally]
+    _rebuild: Callable[[], None]
+    _forward: Callable[..., None]
+    _reverse: Callable[..., None]
+
+    def __init__(self, comm: MPI.Intracomm, problem: Problem) -> None:
         """Collective. The atoms at the start, with their lists."""
         self.comm, self.problem = comm, problem
         self.block = Block(comm, problem)
-        self.kernel = load(problem, compiled=compiled)
-        self.atoms = Atoms()
+        self.kernel = load(problem)
         self.links: Links | None = None
         self.step = 0
         self.outputs: list[Output] = []
         self.first: Output | None = None
-        self._work = np.empty((AXES, 0))
-        self._watch({part: Stopwatch() for part in PARTS})
         with agreed(comm, f"{problem.atoms} atoms"):
             x, numbers = lattice(problem, self.block.grid.box)
             v = velocities(numbers)
         warm(comm, problem, v)
-        self.atoms.load(np.concatenate([x, v, numbers[None]]))
+        self.atoms = Atoms(np.concatenate([x, v, numbers[None]]))
         self.rebuild()
 
     def resume(
@@ -188,9 +179,12 @@ class Simulation:
 
         The parts of what follows are under ``watches``, by the names of ``PARTS``.
         """
-        self._watch(watches)
+        self._compute = watches[FORCES].timed(self.kernel.forces)
+        self._rebuild = watches[LISTS].timed(self.rebuild)
+        self._forward = watches[COMMUNICATION].timed(links.forward)
+        self._reverse = watches[COMMUNICATION].timed(links.reverse)
         self.links, self.step, self.outputs = links, step, []
-        self.atoms.load(state)
+        self.atoms = Atoms(state)
         self.rebuild()
         tally = self._forces(step == 0)
         if step == 0:
@@ -206,7 +200,7 @@ class Simulation:
             for _ in range(steps):
                 self.step += 1
                 self._kick()
-                self._drift()
+                self.atoms.x[:, : self.atoms.own] += problem.dt * self.atoms.v
                 if self.step % problem.every == 0:
                     self._rebuild()
                 else:
@@ -219,68 +213,40 @@ class Simulation:
 
     def rebuild(self) -> None:
         """Collective. Atoms move to the ranks that they have come to; new ghosts, new lists."""
-        atoms, block, problem = self.atoms, self.block, self.problem
+        block, problem = self.block, self.problem
         try:
-            state = block.migrate(atoms.state())
+            state = block.migrate(self.atoms.state())
         except PatternError as error:  # the same on every rank
             raise CommandError(
                 f"step {self.step}: there are atoms at no number; the time step {problem.dt:g} is "
                 "too long"
             ) from error
-        cells = Cells.of(state, state.shape[1], block.low, block.high, problem.reach)
-        atoms.load(state[:, cells.order])
+        cells = Cells.of(state[:AXES], block.low, block.high, problem.reach)
+        self.atoms = atoms = Atoms(state[:, cells.order])
         self.border = block.find_ghosts(atoms)
         if self.links is not None:
             self.links.fit(self.border)
-        self.kernel.build(atoms.x, atoms.own, atoms.total, block.low, block.high)
+        self.kernel.build(atoms.x, atoms.own, block.low, block.high)
 
     def free(self) -> None:
         """Collective."""
         self.block.free()
 
-    def _watch(self, watches: Mapping[str, Stopwatch]) -> None:
-        self._compute = watches[FORCES].timed(self.kernel.forces)
-        self._rebuild = watches[LISTS].timed(self.rebuild)
-        communication = watches[COMMUNICATION]
-        self._forward = communication.timed(lambda *given: self._need().forward(*given))
-        self._reverse = communication.timed(lambda *given: self._need().reverse(*given))
-
-    def _need(self) -> Links:
-        if self.links is None:
-            raise RuntimeError("no way of exchanging has been chosen: resume comes first")
-        return self.links
-
     def _kick(self) -> None:
         """Local. Half a time step of the velocities."""
-        own = self.atoms.own
-        work = self._scratch(own)
-        np.multiply(self.atoms.f[:, :own], 0.5 * self.problem.dt, out=work)
-        self.atoms.v[:, :own] += work
-
-    def _drift(self) -> None:
-        """Local. A time step of the positions."""
-        own = self.atoms.own
-        work = self._scratch(own)
-        np.multiply(self.atoms.v[:, :own], self.problem.dt, out=work)
-        self.atoms.x[:, :own] += work
-
-    def _scratch(self, count: int) -> NDArray[Any]:
-        if self._work.shape[1] < count:
-            self._work = np.empty_like(self.atoms.x)
-        return self._work[:, :count]
+        atoms = self.atoms
+        atoms.v += 0.5 * self.problem.dt * atoms.f[:, : atoms.own]
 
     def _forces(self, tally: bool) -> Tally:
         """Collective. The forces on own atoms."""
         atoms = self.atoms
-        found: Tally = self._compute(atoms.x, atoms.f, atoms.own, atoms.total, tally)
+        found = self._compute(atoms.x, atoms.f, atoms.own, tally)
         self._reverse(atoms.f, atoms.own, self.border)
         return found
 
     def _write(self, tally: Tally) -> None:
         """Collective. A line of output."""
-        line = output(
-            self.comm, self.problem, self.atoms.v[:, : self.atoms.own], tally, self.step
-        )
+        line = output(self.comm, self.problem, self.atoms.v, tally, self.step)
         self.outputs.append(line)
         if self.first is None:
             self.first = line

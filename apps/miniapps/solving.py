@@ -1,14 +1,16 @@
-"""Conjugate gradients whose ghosts are brought in several ways: HPCCG, and MiniFE's solution.
+"""``onesided hpccg`` and ``minife``: conjugate gradients, the ghosts brought in several ways.
 
 Both have a matrix of up to 27 entries in a row, on planes that are stacked along z.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
-from typing import Any, Protocol
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -17,19 +19,28 @@ from scipy import sparse
 
 from onesided.apps.bench.selection import hints
 from onesided.apps.bench.sweep import Labels, Make
-from onesided.apps.bench.timing import Stopwatch, Variant, clocked, rounds_of, sums_of_solvers
+from onesided.apps.bench.timing import (
+    Stopwatch,
+    Variant,
+    clocked,
+    nothing,
+    rounds_of,
+    sums_of_solvers,
+)
 from onesided.apps.cli.failures import CommandError, from_rank_0
-from onesided.apps.cli.options import Options
+from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.miniapps.halos import Need, Ways
-from onesided.apps.miniapps.stages import Stage, counts, run_stages, stages
+from onesided.apps.miniapps.halos import Need, ways
+from onesided.apps.miniapps.stages import Stage, run_stages
 from onesided.collectives import agreed, profile
-from onesided.sparse import DistMatrix, Linear, Partition, cg
+from onesided.sparse import DistMatrix, LinearOperator, Partition, cg, stencil27
 from onesided.sparse.halo import Ghosts
 from onesided.sparse.solvers import Solution
 
 Values = NDArray[np.float64]
+LEAST = 2  # elements along an axis, so that there is a node inside
+ROUNDING = 1e-12  # by which x is off where the residual is nothing
 WARM_UP = 20  # iterations before the first run
 #: Residuals are compared down to this part of the first one. Below, what is left of a residual is
 #: rounding, which conjugate gradients amplify: two right programs differ.
@@ -41,102 +52,172 @@ REMARK = (
 )
 
 
-class Equations(Protocol):
-    """A x = b, by rows; pure."""
+@dataclass(frozen=True)
+class Equations(ABC):
+    """A x = b, by rows; pure. ``shape``: unknowns along z, y and x, the last of which varies
+    fastest.
 
-    @property
-    def planes(self) -> int:
-        """How many planes there are along z."""
+    Methods are about the planes from ``first`` to before ``last``.
+    """
+
+    shape: tuple[int, int, int]
 
     @property
     def plane(self) -> int:
-        """Rows of a plane."""
+        """Unknowns of a plane."""
+        return self.shape[1] * self.shape[2]
 
+    @abstractmethod
     def rows(self, first: int, last: int) -> sparse.csr_array:
-        """The rows of planes from ``first`` to before ``last``, with global columns."""
+        """With global columns."""
 
+    @abstractmethod
     def side(self, first: int, last: int) -> Values:
         """Their entries of b."""
 
+    @abstractmethod
     def error(self, x: Values, first: int, last: int) -> float:
         """How far their entries of x are off the known solution."""
 
+    @abstractmethod
     def allowed(self, residual: float) -> float:
-        """How far they may be off, with this norm of the residual."""
+        """How far entries may be off, with this norm of the residual."""
 
 
-class Operator(Linear):
-    """Products with the entries, the kernels and the pattern of a matrix, by another halo.
+class Points(Equations):
+    """HPCCG: every rank has a box of nx x ny x nz points; the boxes are stacked in z, as in the
+    reference of the Mantevo suite.
 
-    The matrix is borrowed: it must live as long. Of one vector at a time.
+    A point has 27 on the diagonal of its row and -1 for each of up to 26 neighbors. The right hand
+    side is that of the solution 1 everywhere: 27 less the number of neighbors. By Gershgorin's
+    circles no eigenvalue is below 1, so an entry of x is off by at most the norm of the residual.
     """
 
-    def __init__(self, matrix: DistMatrix, halo: Ghosts) -> None:
-        self._lay_out(matrix.comm, matrix.row_partition, matrix.col_partition)
-        self.dtype, self.matrix, self.halo = matrix.dtype, matrix, halo
-        self._freed = False
+    def rows(self, first: int, last: int) -> sparse.csr_array:
+        found = stencil27(self.shape, (first * self.plane, last * self.plane))
+        found.data[found.data > 0] = 27.0
+        return found
 
-    @property
-    def freed(self) -> bool:
-        """True after ``Free``."""
-        return self._freed
+    def side(self, first: int, last: int) -> Values:
+        neighbors = np.diff(self.rows(first, last).indptr) - 1
+        return np.asarray(27.0 - neighbors, float)
 
-    @property
-    def T(self) -> Linear:
-        """The transpose of the matrix, with halos of its own."""
-        return self.matrix.T
+    def error(self, x: Values, first: int, last: int) -> float:
+        return float(np.abs(x - 1.0).max(initial=0.0))
 
-    @property
-    def H(self) -> Linear:
-        """The adjoint of the matrix, with halos of its own."""
-        return self.matrix.H
-
-    def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
-        """Collective. y = A x for one vector, (n,) or (n, 1)."""
-        self.matrix.product(self.halo, x.reshape(-1), y.reshape(-1))
-
-    def Free(self) -> None:
-        """Collective. Free the halo; a second time has no effect."""
-        self.halo.Free()
-        self._freed = True
+    def allowed(self, residual: float) -> float:
+        return residual + ROUNDING
 
 
-def run(
-    comm: MPI.Intracomm,
-    options: Options,
-    command: str,
-    equations: Callable[[int], Equations],
-    about: Mapping[str, Any],
+@dataclass(frozen=True)
+class Mesh(Equations):
+    """MiniFE: steady temperatures by trilinear elements on a box of cubes, whose edge is 1 for a
+    share of the ranks and longer along z for several; ``h`` is that of an element.
+
+    The surface has the temperature 0, the source is that of sin(pi x) sin(pi y) sin(pi z / L), so
+    the solution is known. Unknowns are the nodes inside. On such a mesh the stiffness is a sum of
+    Kronecker products, A x M x M + M x A x M + M x M x A, of the stiffness A and the mass M along
+    an axis: each rank assembles the rows of its own planes, without a word to others.
+    """
+
+    h: float
+
+    def _factors(self, first: int, last: int) -> list[tuple[Any, Any]]:
+        """Stiffness and mass along z, of some planes, y and x."""
+        h, found = self.h, []
+        for axis, n in enumerate(self.shape):
+            pair = (
+                sparse.diags_array([off, middle, off], offsets=(-1, 0, 1), shape=(n, n)).tocsr()
+                for middle, off in ((2.0 / h, -1.0 / h), (4.0 * h / 6.0, h / 6.0))
+            )
+            rows = slice(None) if axis else slice(first, last)
+            found.append(tuple(each[rows] for each in pair))
+        return found
+
+    def rows(self, first: int, last: int) -> sparse.csr_array:
+        (az, mz), (ay, my), (ax, mx) = self._factors(first, last)
+        one, two, three = (
+            sparse.kron(sparse.kron(z, y, format="csr"), x, format="csr")
+            for z, y, x in ((az, my, mx), (mz, ay, mx), (mz, my, ax))
+        )
+        return sparse.csr_array(one + two + three)
+
+    def side(self, first: int, last: int) -> Values:
+        """The source, which is a multiple of the solution, times the mass."""
+        waves = self._waves()
+        total = sum((np.pi / ((n + 1) * self.h)) ** 2 for n in self.shape)
+        masses = [each[1] for each in self._factors(first, last)]
+        parts = [mass @ wave for mass, wave in zip(masses, waves, strict=True)]
+        found: Values = (total * reduce(np.multiply.outer, parts)).reshape(-1)
+        return found
+
+    def _waves(self) -> list[Values]:
+        return [np.sin(np.pi * np.arange(1, n + 1) / (n + 1)) for n in self.shape]
+
+    def error(self, x: Values, first: int, last: int) -> float:
+        """Of the temperatures of some planes, the largest of which is 1."""
+        waves = self._waves()
+        waves[0] = waves[0][first:last]
+        exact = reduce(np.multiply.outer, waves).reshape(-1)
+        return float(np.abs(x - exact).max(initial=0.0))
+
+    def allowed(self, residual: float) -> float:
+        """Twice the error of the elements, (pi h)**2 / 12, and what the residual lets it be: the
+        smallest eigenvalue is above h**3 (some thirds of it belong to rough vectors)."""
+        return (np.pi * self.h) ** 2 / 6 + residual / self.h**3 + ROUNDING
+
+
+def run_hpccg(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command; its exit code is 1 where a result is wrong."""
+    nx, ny, nz = box(options.shape)
+    pattern = {"box": [nx, ny, nz]}
+    return _run(comm, options, "hpccg", lambda n: Points((nz * n, ny, nx)), pattern)
+
+
+def run_minife(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command; its exit code is 1 where a result is wrong."""
+    nx, ny, nz = box(options.shape)
+    if min(nx, ny, nz) < LEAST:
+        raise CommandError(f"--shape: {LEAST} elements or more along each axis, else no node is in")
+    pattern, h = {"elements": [nx, ny, nz]}, 1.0 / max(nx, ny, nz)
+
+    def mesh(shares: int) -> Mesh:
+        return Mesh((nz * shares - 1, ny - 1, nx - 1), h)
+
+    return _run(comm, options, "minife", mesh, pattern)
+
+
+def _run(
+    comm: MPI.Intracomm, options: Options, command: str, equations: Callable[[int], Equations],
+    pattern: Mapping[str, Any],
 ) -> int:
     """Collective. The command; its exit code is 1 where a result is wrong.
 
     ``equations``: of so many shares.
-    """
-    every = stages(comm.size, options)
-    for stage in every:
-        planes = equations(stage.shares).planes
-        if planes < stage.ranks:
-            raise CommandError(f"{planes} planes along z are too few for {stage.ranks} ranks")
-    pattern = {**about, "iterations": options.iterations, "stages": counts(every)}
+    """  # fmt: skip
+    pattern = {**pattern, "ranks": comm.size, "iterations": options.iterations}
     report = Report(command, options.settings(), pattern, remarks=[REMARK])
 
-    def opened(stage: Stage, ways: Ways) -> Callable[..., Make]:
-        return partial(_opened, equations(stage.shares), ways, options)
+    def opened(stage: Stage) -> Callable[..., Make]:
+        made = equations(stage.shares)
+        planes, _, _ = made.shape
+        if planes < stage.ranks:
+            raise CommandError(f"{planes} planes along z are too few for {stage.ranks} ranks")
+        return partial(_opened, made, options)
 
-    return run_stages(comm, options, report, opened, "vectors")
+    run_stages(comm, options, report, opened, "vectors")
+    return report.end(comm, options)
 
 
-def _opened(
-    equations: Equations, ways: Ways, options: Options, comm: MPI.Intracomm, stack: ExitStack
-) -> Make:
+def _opened(equations: Equations, options: Options, comm: MPI.Intracomm, stack: ExitStack) -> Make:
     """Collective. The matrix, and what makes conjugate gradients by a way."""
-    span = Partition.even(equations.planes, comm.size).range(comm.rank)
-    starts = Partition.even(equations.planes, comm.size).starts * equations.plane
-    partition = Partition(starts)
+    planes = Partition.even(equations.shape[0], comm.size)
+    first, last = planes.range(comm.rank)
+    partition = Partition(planes.starts * equations.plane)
 
     def assemble() -> tuple[sparse.csr_array, Values]:
         with agreed(comm, "assembly"):
-            return equations.rows(*span), equations.side(*span)
+            return equations.rows(first, last), equations.side(first, last)
 
     (rows, b), seconds = clocked(comm, assemble)
     matrix = DistMatrix(comm, rows, partition, partition, method="p2p")
@@ -144,15 +225,15 @@ def _opened(
     expected: list[float] | None = None
     if options.verify:
         expected = from_rank_0(comm, lambda: alone(equations, options.iterations))
-    info = hints(options)
     stack.enter_context(profile(comm))
 
     def make(labels: Labels) -> Variant:
-        halo = ways[labels[METHOD]](Need(comm, matrix.pattern, matrix.dtype, info))
-        operator = Operator(matrix, halo)
+        need = Need(comm, matrix.pattern, matrix.dtype, hints(options))
+        halo = ways()[labels[METHOD]](need)
         exchange, product = Stopwatch(), Stopwatch()
         exchange.watch(halo, "start", "finish")
-        product.watch(operator, "multiply")
+        multiply = product.timed(partial(_multiply, matrix, halo))
+        operator = LinearOperator(comm, partition, partition, multiply)
         found: list[Solution[Any]] = []
 
         def solve(most: int) -> None:
@@ -161,9 +242,8 @@ def _opened(
         def check() -> Verdict:
             if not found:
                 solve(min(WARM_UP, options.iterations))
-            solution, (first, last) = found[0], span
-            norms = solution.residuals.tolist()
-            off = np.max(comm.allgather(equations.error(solution.x, first, last)))  # NaN stays
+            norms = found[0].residuals.tolist()
+            off = np.max(comm.allgather(equations.error(found[0].x, first, last)))  # NaN stays
             error = off / equations.allowed(norms[-1])
             if expected is not None:
                 error = max(error, compared(norms, expected) / TOLERANCE)
@@ -171,9 +251,9 @@ def _opened(
 
         sums = rounds_of(sums_of_solvers(comm, matrix.dtype))
         return Variant(
-            partial(solve, options.iterations), check, first=nothing_more, free=operator.Free,
+            partial(solve, options.iterations), check, first=nothing,  # the check has run
             parts={"exchange": exchange, "product": lambda: product() - exchange(), "sums": sums},
-            steps=lambda: found[0].iterations, used=halo.label,
+            free=halo.Free, steps=lambda: found[0].iterations, used=halo.label,
             metrics={
                 "unknowns": partition.size, "nonzeros": matrix.nnz, "kernel": matrix.kernel_name,
                 "assembly_s": seconds,
@@ -183,15 +263,16 @@ def _opened(
     return make
 
 
-def nothing_more() -> None:
-    """In the place of untimed rounds: the check before has run."""
+def _multiply(matrix: DistMatrix, halo: Ghosts, x: Values, y: Values) -> None:
+    """Collective. With the entries, the kernels and the pattern of a matrix, by another halo."""
+    matrix.product(halo, x.reshape(-1), y.reshape(-1))
 
 
 def alone(equations: Equations, iterations: int) -> list[float]:
     """Local. Norms of the residual by SciPy's product of the whole matrix, the first of them before
     any iteration; fewer where it becomes zero."""
-    whole = equations.rows(0, equations.planes)
-    r = equations.side(0, equations.planes).copy()
+    whole = equations.rows(0, equations.shape[0])
+    r = equations.side(0, equations.shape[0]).copy()
     p = r.copy()
     square = float(np.vdot(r, r))
     norms = [square**0.5]

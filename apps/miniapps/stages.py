@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from math import inf
 
 from mpi4py import MPI
 
 from onesided.apps.bench.ranks import counted
 from onesided.apps.bench.selection import ways_of
-from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Make, sweep
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options, doubling
 from onesided.apps.cli.report import METHOD, Report
-from onesided.apps.miniapps.halos import REFERENCE, Ways, ways
+from onesided.apps.miniapps.halos import REFERENCE, ways
 
-WEAK, STRONG = "weak", "strong"
 REMARK = (
     f"vs {REFERENCE}: the overhead as in Figure 8 of paper 002, by the rounds in which both took "
     "their turn; exchange: what the ranks spend with their ghosts, waiting included, on average."
@@ -31,15 +29,9 @@ class Stage:
     ``scaling`` is empty where nothing is scaled.
     """
 
+    scaling: str
     ranks: int
     shares: int
-    scaling: str = ""
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Of a row of the report."""
-        scaling = {"scaling": self.scaling} if self.scaling else {}
-        return {**scaling, "ranks": str(self.ranks)}
 
 
 def stages(size: int, options: Options) -> list[Stage]:
@@ -51,44 +43,32 @@ def stages(size: int, options: Options) -> list[Stage]:
     if not options.scaling:
         if options.ranks_list:
             raise CommandError("--ranks-list is for --scaling weak or strong")
-        return [Stage(size, size)]
+        return [Stage("", size, size)]
     counts = counted(size, options.ranks_list, doubling(1, size))
-    most = max(counts)
     return [
-        Stage(count, count if scaling == WEAK else most, scaling)
+        Stage(scaling, count, count if scaling == "weak" else max(counts))
         for scaling in dict.fromkeys(options.scaling)
         for count in counts
     ]
 
 
 def run_stages(
-    comm: MPI.Intracomm,
-    options: Options,
-    report: Report,
-    opened: Callable[[Stage, Ways], Callable[..., Make]],
-    rest: str = "",
-    told: Callable[[Stage], Callable[[Part], object]] = lambda stage: lambda part: None,
-    fill: Callable[[Report], object] = lambda report: None,
-) -> int:
-    """Collective. The command: every way in turns in every stage; its exit code.
+    comm: MPI.Intracomm, options: Options, report: Report,
+    opened: Callable[[Stage], Callable[..., Make]], rest: str = "",
+) -> None:
+    """Collective. The rows of every way in every stage.
 
-    ``opened``: gives what opens the case of a stage; ``rest``: how the rest of a time is called;
-    ``told``: what adds to the results of a stage, ``fill`` to the report.
-    """
-    wanted = ways_of(options.comm, ways(), REFERENCE)
-    cases = [
-        Case(stage.labels, [{METHOD: name} for name in wanted], opened(stage, wanted),
-             stage.ranks, (REFERENCE,), rest=rest, told=told(stage))
-        for stage in stages(comm.size, options)
-    ]  # fmt: skip
-    runs = options.but(iterations=options.repeats, seconds=inf)
+    ``opened``: gives what opens the case of a stage; ``rest``: how the rest of a time is called.
+    """  # fmt: skip
+    every = stages(comm.size, options)
+    variants = [{METHOD: name} for name in ways_of(options.comm, ways(), REFERENCE)]
+    cases = []
+    for stage in every:
+        scaling = {"scaling": stage.scaling} if stage.scaling else {}
+        labels = {**scaling, "ranks": str(stage.ranks)}
+        cases.append(Case(labels, variants, opened(stage), stage.ranks, (REFERENCE,), rest=rest))
+    report.pattern = {**report.pattern, "stages": [asdict(stage) for stage in every]}
     report.baseline, report.by = REFERENCE, "ranks"
+    runs = options.but(iterations=options.repeats, seconds=inf)
     sweep(comm, runs, report, cases, report.command)
-    fill(report)
     report.remarks.append(REMARK)
-    return report.end(comm, options)
-
-
-def counts(stages: Sequence[Stage]) -> list[dict[str, object]]:
-    """Local. The stages for JSON."""
-    return [{"scaling": s.scaling, "ranks": s.ranks, "shares": s.shares} for s in stages]

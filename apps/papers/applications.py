@@ -70,13 +70,9 @@ def gradients(options: Options, names: Sequence[str]) -> Case:
     else:
         path = Path(options.matrix)
         source, name = partial(RowBlock.of_file, path=path), path.name
-    return Case(
-        {"application": f"CG {name}"},
-        [{METHOD: each} for each in (*names, PETSC)],
-        partial(_opened, source, options),
-        against=(BASELINE, PETSC),
-        rest="compute",
-    )
+    variants = [{METHOD: each} for each in (*names, PETSC)]
+    return Case({"application": f"CG {name}"}, variants, partial(_opened, source, options),
+                against=(BASELINE, PETSC), rest="compute")  # fmt: skip
 
 
 def _opened(
@@ -107,7 +103,12 @@ def _gradient(comm: MPI.Intracomm, name: str, matrix: DistMatrix, steps: int) ->
     communication = rounds_of(matrix.halo.request, sums_of_solvers(comm, matrix.dtype))
 
     def check() -> Verdict:
-        return Verdict(_error(comm, matrix, b, _solution(matrix, b, steps)), TOLERANCE)
+        """How far the norm of the residual lies off that of the recurrence."""
+        solution = _solution(matrix, b, steps)
+        rest = b - matrix @ solution.x
+        squares = comm.allreduce(np.array([np.vdot(rest, rest).real, np.vdot(b, b).real]))
+        length, size = np.sqrt(squares).tolist()
+        return Verdict(float(abs(length - solution.residuals[-1]) / (size or 1.0)), TOLERANCE)
 
     return Variant(
         partial(_solution, matrix, b, steps), check, parts={COMMUNICATION: communication},
@@ -124,16 +125,6 @@ def _solution(matrix: DistMatrix, b: NDArray[Any], steps: int) -> Solution[Any]:
             f"{solution.reason}"
         )
     return solution
-
-
-def _error(
-    comm: MPI.Intracomm, matrix: DistMatrix, b: NDArray[Any], solution: Solution[Any]
-) -> float:
-    """Collective. How far the norm of the residual lies off that of the recurrence."""
-    rest = b - matrix @ solution.x
-    squares = comm.allreduce(np.array([np.vdot(rest, rest).real, np.vdot(b, b).real]))
-    length, size = np.sqrt(squares).tolist()
-    return float(abs(length - solution.residuals[-1]) / (size or 1.0))
 
 
 def _petsc(comm: MPI.Intracomm, block: RowBlock, steps: int) -> Variant:

@@ -45,11 +45,11 @@ from onesided.collectives import (
     extents_of,
     methods,
 )
+from onesided.collectives.trees import orders
 
 ROOT = 0
 LINEAR = "rma-linear"
 BINOMIAL = "rma-binomial"
-ORDERS = ("largest-first", "low-bit-first")
 #: Those that serve the children of a tree in an order that the benchmark varies.
 ORDERED = (BINOMIAL, PASSIVE)
 
@@ -83,12 +83,11 @@ def labels_of(text: str) -> list[dict[str, str]]:
 
     :class:`CommandError` where a name is unknown; it lists the known ones.
     """
-    names = dict.fromkeys([BASELINE, *named(text, makers())])
-    orders = {name: ORDERS if name in ORDERED else () for name in names}
-    return [
-        {METHOD: name, **({"order": order} if order else {})}
-        for name in names for order in orders[name] or ("",)
-    ]  # fmt: skip
+    found = []
+    for name in dict.fromkeys([BASELINE, *named(text, makers())]):
+        each = [{"order": order} for order in orders()] if name in ORDERED else [{}]
+        found += [{METHOD: name, **order} for order in each]
+    return found
 
 
 def _variant(
@@ -123,9 +122,7 @@ def _of_window(window: MPI.Win) -> Bytes:
     return np.frombuffer(memory, np.uint8)
 
 
-def _plain(
-    comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]
-) -> Variant:
+def _plain(comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]) -> Variant:
     """Local. The baseline: mpi4py's call, and nothing around it."""
     call = partial(comm.Bcast, [message, MPI.BYTE], ROOT)
     return _variant(comm, message, call, message, set_up=False)
@@ -146,9 +143,7 @@ def _persistent(
     return _variant(comm, message, call, message, free=request.Free)
 
 
-def _passive(
-    comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]
-) -> Variant:
+def _passive(comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]) -> Variant:
     """Collective. The root broadcasts and flushes, the others wait."""
     runtime = OneSidedBroadcast(comm, child_order=order)
     window = MPI.Win.Allocate(message.nbytes, 1, comm=comm)
@@ -193,12 +188,18 @@ def _one_sided(
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
     variants = labels_of(options.comm)
-    counts = counted(comm.size, options.ranks_list, _counts(comm.size))
+    usual = [*range(2, min(comm.size, FEW) + 1), *range(2 * FEW, comm.size + 1, FEW), comm.size]
+    counts = counted(comm.size, options.ranks_list, usual)
     nodes = node_of_ranks(comm)
     pattern = {"ranks": comm.size, "counts": counts, "nodes": len(set(nodes))}
     report = Report("bench broadcast", options.settings(), pattern, remarks=[REMARK],
                     across="bytes", by="ranks")  # fmt: skip
-    networks, reasons = _measured(comm, nodes)
+    networks: dict[str, LogGP] = {}
+    reasons: dict[str, str] = {}
+    if comm.size > 1:  # between rank 0 and a rank off its node, if there is one
+        far = next((rank for rank, node in enumerate(nodes) if node != nodes[0]), 1)
+        with user_errors():
+            networks, reasons = parameters(comm, far)
     cases = [
         Case({"ranks": str(count), "bytes": byte_count(size)}, variants,
              partial(_opened, size, networks, options), count)
@@ -220,35 +221,16 @@ def _opened(
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
     """Collective. The message, and what makes each variant of it."""  # fmt: skip
-    message, known = receiving(comm, options.memory, size, stack), makers()
+    message = receiving(comm, options.memory, size, stack)
 
     def make(labels: Labels) -> Variant:
         method, order = labels[METHOD], labels.get("order", "")
-        variant = known[method](comm, message, order, hints(options))
+        variant = makers()[method](comm, message, order, hints(options))
         told = predicted(networks, comm.size, method, order, size)
         more = {} if told is None else {PREDICTED: told}
         return replace(variant, metrics={**variant.metrics, **more})
 
     return make
-
-
-def _counts(size: int) -> list[int]:
-    """Local. The usual numbers of ranks."""
-    return [*range(2, min(size, FEW) + 1), *range(2 * FEW, size + 1, FEW), size]
-
-
-def _measured(
-    comm: MPI.Intracomm, nodes: Sequence[int]
-) -> tuple[dict[str, LogGP], dict[str, str]]:
-    """Collective. The parameters of the model, and of which method there are none, and why.
-
-    Between rank 0 and a rank off its node if there is one.
-    """
-    if comm.size == 1:
-        return {}, {}
-    far = next((rank for rank in range(1, comm.size) if nodes[rank] != nodes[0]), 1)
-    with user_errors():
-        return parameters(comm, far)
 
 
 def _listing(name: str, network: LogGP) -> Listing:
@@ -284,12 +266,11 @@ def crossings(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
                 here = [place for place in places if place[axis] == at]
                 if len(here) <= axis:  # one number of ranks tells nothing about ranks
                     continue
-                pairs = [(mine[place], theirs[place]) for place in here]
                 xs = [float(place[1 - axis]) for place in here]
-                modelled = all(PREDICTED in row.metrics for pair in pairs for row in pair)
-                models = [
-                    one.metrics[PREDICTED] / other.metrics[PREDICTED] for one, other in pairs
-                ] if modelled else []  # fmt: skip
+                pairs = [(mine[place], theirs[place]) for place in here]
+                models = [one.metrics[PREDICTED] / other.metrics[PREDICTED] for one, other in pairs
+                          if PREDICTED in one.metrics and PREDICTED in other.metrics]
+                modelled = len(models) == len(pairs)
                 yield {
                     "method": method, "order": order, "other": OVERTAKES[method], "over": over,
                     "at": at, "predicted": crossing(xs, models) if modelled else None,

@@ -19,7 +19,7 @@ from onesided import collectives
 from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.selection import BASELINE, named
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.timing import Variant
+from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
@@ -38,7 +38,11 @@ REMARK = (
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
-    asked = _chosen(options)
+    asked = None
+    if options.comm is not None:
+        groups = dict.fromkeys(OPERATIONS[name].group for name in options.operations)
+        known = [name for group in groups for name in methods(group)]
+        asked = named(options.comm, known, " of these operations")
     report = Report("bench collectives", options.settings(), {"ranks": comm.size},
                     remarks=[REMARK], across="bytes", by="operation")  # fmt: skip
     cases = {
@@ -78,14 +82,12 @@ def _opened(
         on = ring(comm)
         stack.callback(on.Free)
     sent = contribution(place.rank, operation.sent(place))
-    memory = receiving(on, options.memory, ITEM * operation.received(place), stack)
-    received = memory.view(np.float64)
-    arguments = operation.arguments(place, sent, received)
     held, right = operation.held(place), operation.expected(place)
+    received = receiving(on, options.memory, ITEM * right.size, stack).view(np.float64)
+    arguments = operation.arguments(place, sent, received, operation.spec)
 
     def make(labels: Labels) -> Variant:
-        made = _made(on, operation, labels[METHOD], arguments, dict(options.info))
-        call, request = made
+        call, request = _made(on, operation, labels[METHOD], arguments, dict(options.info))
         used = getattr(request, "method", "")
 
         def check() -> Verdict:
@@ -93,7 +95,7 @@ def _opened(
 
         return Variant(
             call, check, barriers=not operation.in_step, set_up=request is not None,
-            free=request.Free if request is not None else lambda: None,
+            free=request.Free if request is not None else nothing,
             used="" if used == labels[METHOD] else used, metrics={"bytes": nbytes},
         )  # fmt: skip
 
@@ -107,15 +109,16 @@ def _made(
     if name == BASELINE:
         return partial(getattr(comm, operation.name), *arguments), None
     if name == NONBLOCKING:
-        begin = getattr(comm, operation.nonblocking)
+        begin = getattr(comm, f"I{operation.name.lower()}")
         return lambda: begin(*arguments).Wait(), None
+    persistent = f"{operation.name}_init"  # in mpi4py and here
     if name == PERSISTENT:
         try:
-            request = getattr(comm, operation.persistent)(*arguments)
+            request = getattr(comm, persistent)(*arguments)
         except NotImplementedError as error:
-            raise UnsupportedError(f"this MPI has no MPI_{operation.persistent}") from error
+            raise UnsupportedError(f"this MPI has no MPI_{persistent}") from error
     else:
-        init = getattr(collectives, operation.persistent)
+        init = getattr(collectives, persistent)
         request = init(comm, *arguments, method=name, info=info)
     start, wait = request.Start, request.Wait
 
@@ -124,12 +127,3 @@ def _made(
         wait()
 
     return call, request
-
-
-def _chosen(options: Options) -> list[str] | None:
-    """Local. The methods that were asked for; :class:`CommandError` for an unknown one."""
-    if options.comm is None:
-        return None
-    groups = dict.fromkeys(OPERATIONS[name].group for name in options.operations)
-    known = dict.fromkeys(name for group in groups for name in methods(group))
-    return named(options.comm, known, " of these operations")

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
 from mpi4py import MPI
-from rich.console import Console
 
 from onesided.apps.bench.job import Ended, run_job, signals_interrupt
 from onesided.apps.bench.store import Part, Parts
@@ -40,7 +39,7 @@ LIMIT = 900.0  # seconds for a job that is not told how long to measure
 class Experiment:
     """A command in a job of its own.
 
-    ``words`` are those of a full run, ``quick`` of a quick one; ``{output}``, ``{matrices}``
+    ``words`` are those of a full run, ``quick`` of a quick one; ``{ranks}``, ``{matrices}``
     among them are replaced. ``least``: ranks that it needs at least, ``most`` at most.
     ``seconds``, of both: what it is told to measure for, 0 where it takes as long as it takes,
     which is ``takes``, about. ``draws``: an image of its name.
@@ -66,24 +65,6 @@ class Experiment:
         """Local. Seconds that it takes, about."""
         return BESIDE + self.seconds[quick] + self.takes[quick]
 
-    def arguments(
-        self, quick: bool, places: Mapping[str, Sequence[str]], share: float = 1.0
-    ) -> list[str]:
-        """Local. The words of its command but for ranks and JSON; ``places``: what is replaced.
-
-        ``share``: how much of the time that it should have there is.
-        """
-        words = [*self.command.split(), *(self.quick if quick else self.words).split()]
-        if self.seconds[quick]:
-            seconds = share * self.expected(quick) - BESIDE - self.takes[quick]
-            words += ["--seconds", f"{max(LEAST_MEASURED, seconds):.3g}"]
-        return [each for word in words for each in places.get(word, [word])]
-
-    def limit(self, quick: bool) -> float:
-        """Local. Seconds after which its job is ended."""
-        expected = PATIENCE * self.expected(quick)
-        return expected if quick else max(LIMIT, expected)
-
 
 EXPERIMENTS = [
     Experiment(**given)
@@ -91,12 +72,6 @@ EXPERIMENTS = [
         (files("onesided.apps") / "data" / "experiments.toml").read_text(encoding="utf-8")
     )["experiment"]
 ]
-#: What comes after all others, from their results.
-REPORT = Experiment(
-    "report", "report", "all of them in one page",
-    "{output} -o {output}/report.html", "{output} -o {output}/report.html", most=1,
-)  # fmt: skip
-
 
 DONE, LEFT_OUT = "done", "left out"
 MANIFEST = "manifest.json"
@@ -107,7 +82,7 @@ NO_PICTURES = "pictures are skipped: matplotlib is not installed (the extra plot
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Local. The command; its exit code is 1 where an experiment did not come to its end."""
-    series = Series(comm, options, console())
+    series = Series(comm, options)
     with signals_interrupt():
         interrupted = True
         try:
@@ -119,7 +94,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                 series.tell(series.waiting[0], Ended(LEFT_OUT, 0.0, "interrupted"))
             series.report.finish(comm, options, interrupted=interrupted or series.failures > 0)
         if not options.only:
-            series.last(REPORT)
+            series.make_page()
     return FAILED if series.failures else 0
 
 
@@ -129,9 +104,9 @@ class Series:
     :class:`CommandError` for an unknown experiment, and for a matrix that is not there.
     """
 
-    def __init__(self, comm: MPI.Intracomm, options: Options, out: Console) -> None:
-        self.out, self._options, self._output = out, options, Path(options.output).resolve()
-        self._begun = time.monotonic()
+    def __init__(self, comm: MPI.Intracomm, options: Options) -> None:
+        self._options, self._output = options, Path(options.output).resolve()
+        self._begun, self._out = time.monotonic(), console()
         matrices = [Path(file) for file in options.matrices or ()]
         for file in matrices:
             if not file.is_file():
@@ -144,41 +119,50 @@ class Series:
         self.waiting, self.failures = _chosen(options.only), 0
         self._count = len(self.waiting)
         self._draws = find_spec("matplotlib") is not None
-        self._options.json = str(self._output / MANIFEST)
+        options.json = str(self._output / MANIFEST)
         given = options.settings() | {"matrices": [file.name for file in matrices]}
         pictures = "drawn" if self._draws else NO_PICTURES
         pattern = {"ranks": options.ranks, "pictures": pictures, "files": {}}
         self.report = Report("bench all", given, pattern)
         self.report.remarks = [] if self._draws else [NO_PICTURES]
-        self._parts = Parts(comm, self.report, self._options.json, matrices)
+        self._parts = Parts(comm, self.report, options.json, matrices)
 
     def run(self, experiment: Experiment) -> None:
         """Run one and keep a row about it."""
-        share, limit = self._share(), self._limit(experiment)
-        target = self._output / f"{experiment.name}.json"
+        limit = self._limit(experiment)
+        target = self._target(experiment)
         if experiment.name in self._parts.done and target.exists():
             ended = Ended(DONE, 0.0)
         elif limit < LEAST:
-            self.failures += 1
             ended = Ended(LEFT_OUT, 0.0, f"the {QUICK_SECONDS:.0f} s of --quick are over")
         else:
             ranks = experiment.ranks(self._options.ranks)
-            ended = run_job(self._arguments(experiment, share), ranks, target, limit)
-            self.failures += ended.state != DONE
+            ended = run_job(self._arguments(experiment), ranks, target, limit)
+        self.failures += ended.state != DONE
         self.tell(experiment, ended)
 
-    def last(self, experiment: Experiment) -> None:
-        """Run what needs the results of all others."""
-        limit = REPORTING if self._options.quick else experiment.limit(False)
-        ended = run_job(self._arguments(experiment, 1.0), 1, None, limit)
-        self._say(experiment, "last", ended)
+    def make_page(self) -> None:
+        """Have the report of all results made."""
+        words = ["report", str(self._output), "-o", f"{self._output}/report.html"]
+        ended = run_job(words, 1, None, REPORTING if self._options.quick else LIMIT)
+        self._say("report", "last", ended)
         self.failures += ended.state != DONE
 
-    def _arguments(self, experiment: Experiment, share: float) -> list[str]:
-        words = experiment.arguments(self._options.quick, self._places, share)
+    def _target(self, experiment: Experiment) -> Path:
+        return self._output / f"{experiment.name}.json"
+
+    def _arguments(self, experiment: Experiment) -> list[str]:
+        """The words of its command but for ranks and JSON."""
+        quick = self._options.quick
+        words = experiment.command.split()
+        words += (experiment.quick if quick else experiment.words).split()
+        if experiment.seconds[quick]:
+            beside = BESIDE + experiment.takes[quick]
+            seconds = self._share() * experiment.expected(quick) - beside
+            words += ["--seconds", f"{max(LEAST_MEASURED, seconds):.3g}"]
         if experiment.draws and self._draws:
-            words += ["--picture", f"{{output}}/{experiment.name}.png"]
-        return [word.replace("{output}", str(self._output)) for word in words]
+            words += ["--picture", f"{self._output}/{experiment.name}.png"]
+        return [each for word in words for each in self._places.get(word, [word])]
 
     def _left(self) -> float:
         """Seconds that are left of a quick run."""
@@ -193,13 +177,14 @@ class Series:
 
     def _limit(self, experiment: Experiment) -> float:
         """Seconds that it may take; all of them together no more than a quick run may."""
-        limit = self._options.limit or experiment.limit(self._options.quick)
-        return float(min(limit, self._left()) if self._options.quick else limit)
+        quick, expected = self._options.quick, PATIENCE * experiment.expected(self._options.quick)
+        limit = self._options.limit or (expected if quick else max(LIMIT, expected))
+        return float(min(limit, self._left()) if quick else limit)
 
     def tell(self, experiment: Experiment, ended: Ended) -> None:
         """Keep a row about one, which waits no longer; if it is not done, another run tries it."""
         self.waiting.remove(experiment)
-        self._say(experiment, f"{self._count - len(self.waiting)}/{self._count}", ended)
+        self._say(experiment.name, f"{self._count - len(self.waiting)}/{self._count}", ended)
         labels = {
             "experiment": experiment.name,
             "repeats": experiment.repeats,
@@ -212,16 +197,16 @@ class Series:
 
         def add(part: Part) -> None:
             part.rows.append(row)
-            target = self._output / f"{experiment.name}.json"
+            target = self._target(experiment)
             part.pattern["files"] = {experiment.name: target.name} if target.exists() else {}
 
         self._parts.add(experiment.name, add, keep=ended.state == DONE)
 
-    def _say(self, experiment: Experiment, number: str, ended: Ended) -> None:
-        line = f"[{number}] {experiment.name}: {ended.state}"
+    def _say(self, name: str, number: str, ended: Ended) -> None:
+        line = f"[{number}] {name}: {ended.state}"
         taken = f", {duration(ended.seconds)}" if ended.seconds else ""
         reason = f": {ended.reason}" if ended.reason else ""
-        self.out.print(f"{line}{taken}{reason}", **PLAIN)
+        self._out.print(f"{line}{taken}{reason}", **PLAIN)
 
 
 def _chosen(names: Sequence[str] | None) -> list[Experiment]:

@@ -36,7 +36,7 @@ from mpi4py import MPI
 from onesided.apps.bench.timing import Variant, interleaved, nothing, repeats, unchecked
 from onesided.apps.cli.failures import words
 from onesided.apps.cli.statistics import quartiles
-from onesided.collectives import OneSidedBroadcast, OnesidedError, PatternError, bcast_linear
+from onesided.collectives import OneSidedBroadcast, OnesidedError, bcast_linear
 from onesided.collectives.trees import LARGEST_FIRST, children
 
 PASSIVE, ONE_SIDED = "passive", "one-sided"
@@ -59,28 +59,15 @@ class LogGP:
     byte_gap: float = 0.0
     waiting: float = 0.0
 
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not 0 <= value < math.inf:
-                raise PatternError(f"{name} is {value!r}, not a time in seconds")
-
     def length(self, nbytes: int) -> float:
         """Local. Seconds between the first byte of a message and its last: (m - 1)G."""
         return max(nbytes - 1, 0) * self.byte_gap
-
-
-def hop(network: LogGP, nbytes: int) -> float:
-    """Local. Seconds from one rank to a child of it, which has then seen the request."""
-    sent = network.overhead + network.length(nbytes) + GAPS * network.gap
-    return sent + network.latency + network.waiting
 
 
 @cache
 def steps(size: int, order: str = LARGEST_FIRST) -> int:
     """Local. Steps until every rank of a binomial tree has the data; each rank serves its children
     one after the other, one in a step."""
-    if size < 1:
-        raise PatternError(f"a tree of {size} ranks")
     step = [0] * size
     for rank in range(size):  # a parent comes before its children
         for turn, child in enumerate(children(rank, size, 0, order), 1):
@@ -89,31 +76,22 @@ def steps(size: int, order: str = LARGEST_FIRST) -> int:
 
 
 def binomial(network: LogGP, ranks: int, nbytes: int = 1, order: str = LARGEST_FIRST) -> float:
-    """Local. Seconds until the root knows that all ranks have ``nbytes`` bytes.
+    """Local. Seconds until the root knows that all of two or more ranks have ``nbytes`` bytes.
 
     With one byte it is the LogP formula of the paper, with more the LogGP one.
     """
-    _check(ranks, nbytes)
-    hops = steps(ranks, order)
-    if not hops:
-        return 0.0
-    return hops * hop(network, nbytes) + network.overhead + network.latency
+    sent = network.overhead + network.length(nbytes) + GAPS * network.gap
+    hop = sent + network.latency + network.waiting  # until a child has seen the request
+    return steps(ranks, order) * hop + network.overhead + network.latency
 
 
 def linear(network: LogGP, ranks: int, nbytes: int = 1) -> float:
-    """Local. The same for Puts from the root to one rank after another."""
-    _check(ranks, nbytes)
+    """Local. The same for Puts from the root to one rank after another; what opening and closing
+    take is what waiting takes of the other."""
     others = ranks - 1
-    if not others:
-        return 0.0
     sent = network.overhead + (others - 1) * max(network.gap, network.overhead)
     there = sent + others * network.length(nbytes) + network.latency
-    return there + network.overhead + network.latency
-
-
-def _check(ranks: int, nbytes: int) -> None:
-    if ranks < 1 or nbytes < 0:
-        raise PatternError(f"a broadcast of {nbytes} bytes to {ranks} ranks")
+    return there + network.overhead + network.latency + network.waiting
 
 
 # The parameters of LogP and LogGP of this machine, by Puts and ping-pongs between two ranks.
@@ -205,9 +183,8 @@ def _one_sided_hop(pair: MPI.Intracomm) -> float:
 
 def _passive_hop(pair: MPI.Intracomm) -> float:
     """Collective over two ranks. Seconds of a short hop of the passive broadcast."""
-    data = np.zeros(SHORT, np.uint8)
+    data, epochs = np.zeros(SHORT, np.uint8), count(1)
     window = MPI.Win.Allocate(2 * SHORT, 1, comm=pair)
-    epochs = count(1)
     try:
         with OneSidedBroadcast(pair) as runtime:
             wid = runtime.register(window)
@@ -227,9 +204,7 @@ def _passive_hop(pair: MPI.Intracomm) -> float:
     return seconds / 2
 
 
-def parameters(
-    comm: MPI.Intracomm, partner: int
-) -> tuple[dict[str, LogGP], dict[str, str]]:
+def parameters(comm: MPI.Intracomm, partner: int) -> tuple[dict[str, LogGP], dict[str, str]]:
     """Collective. By method, the network between rank 0 and ``partner``; or why there is none."""
     pair: Any = comm.Split(0 if comm.rank in (0, partner) else MPI.UNDEFINED, comm.rank)
     networks: dict[str, LogGP] = {}
@@ -255,17 +230,9 @@ def predicted(
     network = networks.get(method)
     if network is None or ranks < 2:
         return None
-    return MODELS[method](network, ranks, nbytes, order)
-
-
-def _one_sided(network: LogGP, ranks: int, nbytes: int, order: str) -> float:
-    return linear(network, ranks, nbytes) + network.waiting  # that of opening and closing
-
-
-#: How long a broadcast takes, by method.
-MODELS: Mapping[str, Callable[[LogGP, int, int, str], float]] = {
-    PASSIVE: binomial, ONE_SIDED: _one_sided,
-}  # fmt: skip
+    if method == ONE_SIDED:
+        return linear(network, ranks, nbytes)
+    return binomial(network, ranks, nbytes, order)
 
 
 def crossing(xs: Sequence[float], ratios: Sequence[float]) -> float | None:

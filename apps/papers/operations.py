@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,8 +84,6 @@ class Place:
         return Place(rank, self.size, self.count).near
 
 
-Spec = Callable[[Array, int], Any]
-Count = Callable[[Place], int]
 Call = Callable[[], object]
 
 
@@ -115,6 +112,10 @@ def awaited(
     return int(comm.allreduce(early))
 
 
+#: What is passed for a buffer of so many blocks.
+Spec = Callable[[Array, int], Any]
+
+
 def _plain(array: Array, blocks: int) -> Any:
     return array
 
@@ -133,19 +134,20 @@ def _typed(array: Array, blocks: int) -> Any:
 class Operation:
     """A collective operation.
 
-    ``sent`` and ``received``: elements of the buffers; ``arguments``: those of the MPI's call, from
-    these buffers; ``expected``: what is received, ``held``: what the receive buffer has before the
+    ``sent``: elements of the send buffer; ``expected``: what is received; ``arguments``: those of
+    the MPI's call, from the buffers, by ``spec``. ``held``: what the receive buffer has before the
     call where that matters, ``wrong``: how much is not as it should be after a contestant's call.
-    ``in_step``: nobody is through before everybody has come, so that
-    calls in a row can be timed. ``near``: on a communicator with neighbors.
+    ``in_step``: nobody is through before everybody has come, so that calls in a row can be timed.
+    ``near``: on a communicator with neighbors. ``sized``: it has data, ``count`` elements where
+    about so many are asked for on so many ranks.
     """
 
     name: str
     group: str
-    sent: Count
-    received: Count
-    arguments: Callable[[Place, Array, Array], tuple[Any, ...]]
+    sent: Callable[[Place], int]
     expected: Callable[[Place], Array]
+    arguments: Callable[[Place, Array, Array, Spec], tuple[Any, ...]]
+    spec: Spec = _plain
     in_step: bool = True
     near: bool = False
     sized: bool = True
@@ -158,20 +160,6 @@ class Operation:
         count = self.count(max(1, nbytes // ITEM), comm.size) if self.sized else 0
         return Place(comm.rank, comm.size, count)
 
-    @property
-    def nonblocking(self) -> str:
-        """Local. What mpi4py calls its nonblocking form."""
-        return f"I{self.name.lower()}"
-
-    @property
-    def persistent(self) -> str:
-        """Local. What initializes its persistent form, in mpi4py and here."""
-        return f"{self.name}_init"
-
-
-def _nothing(p: Place) -> int:
-    return 0
-
 
 def _one(p: Place) -> int:
     return p.count
@@ -181,115 +169,62 @@ def _all(p: Place) -> int:
     return p.size * p.count
 
 
-def _near(p: Place) -> int:
-    return len(p.near) * p.count
-
-
-def _at_root(count: Count) -> Count:
-    return lambda p: count(p) if p.is_root else 0
-
-
-def _where(condition: bool, spec: Any) -> Any:
-    return spec if condition else None
-
-
-def _gather(name: str, spec: Spec) -> Operation:
-    return Operation(
-        name, EXCHANGE, _one, _at_root(_all),
-        lambda p, out, into: (out, _where(p.is_root, spec(into, p.size)), ROOT),
-        lambda p: p.blocks(p.ranks) if p.is_root else np.empty(0),
-        in_step=False,
-    )  # fmt: skip
-
-
-def _scatter(name: str, spec: Spec) -> Operation:
-    return Operation(
-        name, EXCHANGE, _at_root(_all), _one,
-        lambda p, out, into: (_where(p.is_root, spec(out, p.size)), into, ROOT),
-        lambda p: p.own_blocks([ROOT], lambda r: p.ranks), in_step=False,
-    )  # fmt: skip
-
-
-def _allgather(name: str, spec: Spec) -> Operation:
-    return Operation(
-        name, EXCHANGE, _one, _all, lambda p, out, into: (out, spec(into, p.size)),
-        lambda p: p.blocks(p.ranks),
-    )  # fmt: skip
-
-
-def _alltoall(name: str, spec: Spec) -> Operation:
-    return Operation(
-        name, EXCHANGE, _all, _all,
-        lambda p, out, into: (spec(out, p.size), spec(into, p.size)),
-        lambda p: p.own_blocks(p.ranks, lambda r: p.ranks),
-    )  # fmt: skip
-
-
-def _neighbor_allgather(name: str, spec: Spec) -> Operation:
-    return Operation(
-        name, EXCHANGE, _one, _near, lambda p, out, into: (out, spec(into, len(p.near))),
-        lambda p: p.blocks(p.near), near=True,
-    )  # fmt: skip
-
-
-def _neighbor_alltoall(name: str, spec: Spec) -> Operation:
-    return Operation(
-        name, EXCHANGE, _near, _near,
-        lambda p, out, into: (spec(out, len(p.near)), spec(into, len(p.near))),
-        lambda p: p.own_blocks(p.near, p.near_of), near=True,
-    )  # fmt: skip
-
-
 def _everybody(p: Place) -> Array:
     return p.sums(p.size)
 
 
-def _prefix(p: Place, ranks: int) -> Array:
-    return p.sums(ranks) if ranks else np.full(p.count, POISON)
-
-
-def _summed(p: Place, out: Array, into: Array) -> tuple[Any, ...]:
-    return out, into, MPI.SUM
-
-
 def _own_part(p: Place) -> Array:
-    start = [0, *accumulate(p.parts)][p.rank]
+    start = sum(p.parts[: p.rank])
     return p.sums(p.size)[start : start + p.parts[p.rank]]
 
 
+def _summed(p: Place, out: Array, into: Array, spec: Spec) -> tuple[Any, ...]:
+    return out, into, MPI.SUM
+
+
 OPERATIONS = {operation.name: operation for operation in (
-    Operation("Barrier", REDUCTION, _nothing, _nothing, lambda p, out, into: (),
-              lambda p: np.empty(0), sized=False, wrong=awaited),
-    Operation("Bcast", BROADCAST, _nothing, _one, lambda p, out, into: (into, ROOT),
-              lambda p: contribution(ROOT, p.count), in_step=False,
+    Operation("Barrier", REDUCTION, lambda p: 0, lambda p: np.empty(0),
+              lambda p, out, into, spec: (), sized=False, wrong=awaited),
+    Operation("Bcast", BROADCAST, lambda p: 0, lambda p: contribution(ROOT, p.count),
+              lambda p, out, into, spec: (into, ROOT), in_step=False,
               held=lambda p: contribution(ROOT, p.count) if p.is_root else None),
-    _gather("Gather", _plain),
-    _gather("Gatherv", _vector),
-    _scatter("Scatter", _plain),
-    _scatter("Scatterv", _vector),
-    _allgather("Allgather", _plain),
-    _allgather("Allgatherv", _vector),
-    _alltoall("Alltoall", _plain),
-    _alltoall("Alltoallv", _vector),
-    _alltoall("Alltoallw", _typed),
-    Operation("Reduce", REDUCTION, _one, _at_root(_one),
-              lambda p, out, into: (out, _where(p.is_root, into), MPI.SUM, ROOT),
-              lambda p: _everybody(p) if p.is_root else np.empty(0), in_step=False),
-    Operation("Allreduce", REDUCTION, _one, _one, _summed, _everybody),
-    Operation("Reduce_scatter", REDUCTION, _one, lambda p: p.parts[p.rank],
-              lambda p, out, into: (out, into, p.parts, MPI.SUM), _own_part),
-    Operation("Reduce_scatter_block", REDUCTION, _one, lambda p: p.parts[p.rank], _summed,
-              _own_part, count=lambda count, size: -(-count // size) * size),
-    Operation("Scan", REDUCTION, _one, _one, _summed, lambda p: _prefix(p, p.rank + 1),
+    Operation("Gather", EXCHANGE, _one,
+              lambda p: p.blocks(p.ranks) if p.is_root else np.empty(0),
+              lambda p, out, into, spec: (out, spec(into, p.size) if p.is_root else None, ROOT),
               in_step=False),
-    Operation("Exscan", REDUCTION, _one, _one, _summed, lambda p: _prefix(p, p.rank),
+    Operation("Scatter", EXCHANGE, lambda p: _all(p) if p.is_root else 0,
+              lambda p: p.own_blocks([ROOT], lambda r: p.ranks),
+              lambda p, out, into, spec: (spec(out, p.size) if p.is_root else None, into, ROOT),
               in_step=False),
-    _neighbor_allgather("Neighbor_allgather", _plain),
-    _neighbor_allgather("Neighbor_allgatherv", _vector),
-    _neighbor_alltoall("Neighbor_alltoall", _plain),
-    _neighbor_alltoall("Neighbor_alltoallv", _vector),
-    _neighbor_alltoall("Neighbor_alltoallw", _typed),
+    Operation("Allgather", EXCHANGE, _one, lambda p: p.blocks(p.ranks),
+              lambda p, out, into, spec: (out, spec(into, p.size))),
+    Operation("Alltoall", EXCHANGE, _all, lambda p: p.own_blocks(p.ranks, lambda r: p.ranks),
+              lambda p, out, into, spec: (spec(out, p.size), spec(into, p.size))),
+    Operation("Reduce", REDUCTION, _one, lambda p: _everybody(p) if p.is_root else np.empty(0),
+              lambda p, out, into, spec: (out, into if p.is_root else None, MPI.SUM, ROOT),
+              in_step=False),
+    Operation("Allreduce", REDUCTION, _one, _everybody, _summed),
+    Operation("Reduce_scatter", REDUCTION, _one, _own_part,
+              lambda p, out, into, spec: (out, into, p.parts, MPI.SUM)),
+    Operation("Reduce_scatter_block", REDUCTION, _one, _own_part, _summed,
+              count=lambda count, size: -(-count // size) * size),
+    Operation("Scan", REDUCTION, _one, lambda p: p.sums(p.rank + 1), _summed, in_step=False),
+    Operation("Exscan", REDUCTION, _one,
+              lambda p: p.sums(p.rank) if p.rank else np.full(p.count, POISON), _summed,
+              in_step=False),
+    Operation("Neighbor_allgather", EXCHANGE, _one, lambda p: p.blocks(p.near),
+              lambda p, out, into, spec: (out, spec(into, len(p.near))), near=True),
+    Operation("Neighbor_alltoall", EXCHANGE, lambda p: len(p.near) * p.count,
+              lambda p: p.own_blocks(p.near, p.near_of),
+              lambda p, out, into, spec: (spec(out, len(p.near)), spec(into, len(p.near))),
+              near=True),
 )}  # fmt: skip
+for _name, _endings in {"Gather": "v", "Scatter": "v", "Allgather": "v", "Alltoall": "vw",
+                        "Neighbor_allgather": "v", "Neighbor_alltoall": "vw"}.items():  # fmt: skip
+    for _ending in _endings:
+        OPERATIONS[_name + _ending] = replace(
+            OPERATIONS[_name], name=_name + _ending, spec={"v": _vector, "w": _typed}[_ending]
+        )
 
 
 def ring(comm: MPI.Intracomm) -> MPI.Distgraphcomm:

@@ -17,12 +17,14 @@ from onesided.apps.cli.options import (
     timed,
 )
 
-#: Those of :mod:`onesided.apps.papers.rmamt`, which is not imported for a help text.
-RMA_MT_PATTERNS = ("latency", "bandwidth", "rate-pairs", "rate-halo")
-SYNCS = ("fence", "pscw", "lock", "lock_all")
-OPS = ("put", "get")
-#: Threads of a rank, at most.
-MOST_THREADS = 64
+# Names of what a benchmark knows are written here again: it is not imported for a help text.
+
+FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
+#: Where the benchmarks receive that have no slots of a request.
+ARRAYS = ("empty", "plain")
+ARRAYS_NOTE = "in memory from collectives.empty, or in NumPy's"
+MESSAGE_SIZES = "64 256 1K 4K 16K 64K 256K 1M"
+MOST_THREADS = 64  # of a rank
 
 
 def few(text: str) -> int:
@@ -35,9 +37,7 @@ def few(text: str) -> int:
 
 def _some(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], note: str) -> None:
     """Local. An option that takes some words of a list, all where nothing is given."""
-    parser.add_argument(
-        f"--{name}", choices=choices, nargs="+", default=list(choices), help=note
-    )
+    parser.add_argument(f"--{name}", choices=choices, nargs="+", default=list(choices), help=note)
 
 
 def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
@@ -45,62 +45,47 @@ def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
     run_options(parser, None)
     timed(parser, "50", "600")
     take(parser, "limit", "120", "a case, with --ranks; it is tried once more by its variants")
-    take(parser, "patterns", ALL, choices=RMA_MT_PATTERNS)
-    _some(parser, "syncs", SYNCS, "synchronizations (default all)")
-    _some(parser, "ops", OPS, "operations (default both)")
+    patterns = ("latency", "bandwidth", "rate-pairs", "rate-halo")
+    take(parser, "patterns", ALL, choices=patterns)
+    syncs = ("fence", "pscw", "lock", "lock_all")
+    _some(parser, "syncs", syncs, "synchronizations (default all)")
+    _some(parser, "ops", ("put", "get"), "operations (default both)")
     take(parser, "threads", "1 2 4 8 16", "which transfer", many=True, type=few)
     take(parser, "sizes", "1 8 64 512 4K 32K 256K 1M 4M", "of a message")
     take(parser, "picture", note=FIGURES)
 
 
-FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
-#: Where the benchmarks receive that have no slots of a request.
-ARRAYS = ("empty", "plain")
-ARRAYS_NOTE = "in memory from collectives.empty, or in NumPy's"
-BUFFER = "1M"
-MESSAGE_SIZES = "64 256 1K 4K 16K 64K 256K 1M"
-#: Those of :mod:`onesided.apps.papers.partitioned`, which is not imported for a help text.
-PARTITION_ORDERS = ("left-to-right", "randomized", "neighborhood")
-
 def bench_partitioned(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench partitioned``."""
     run_options(parser, ALL)
     timed(parser, "30")
-    parser.add_argument("--buffer", metavar="BYTES", type=size, default=size(BUFFER),
-                        help=f"default {BUFFER}")  # fmt: skip
+    parser.add_argument("--buffer", metavar="BYTES", type=size, default=size("1M"),
+                        help="default 1M")  # fmt: skip
     said = f"{MESSAGE_SIZES}, as far as they fit the buffer"
     take(parser, "sizes", note="of a partition", said=said)
-    take(parser, "orders", ALL, "in which partitions are marked ready", choices=PARTITION_ORDERS)
+    orders = ("left-to-right", "randomized", "neighborhood")
+    take(parser, "orders", ALL, "in which partitions are marked ready", choices=orders)
     note = "which mark; numbers after the first are tried with the first order only"
     take(parser, "threads", "1 4 16", note, many=True)
     take(parser, "memory", "empty", ARRAYS_NOTE, choices=ARRAYS)
     take(parser, "picture", note=FIGURES)
 
 
-BROADCAST_SIZES = "2K 8K 16K 40K 256K 2M 8M"
-
-
 def bench_broadcast(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench broadcast``."""
     run_options(parser, ALL)
     timed(parser, "30")
-    take(parser, "sizes", BROADCAST_SIZES, "of a message")
+    take(parser, "sizes", "2K 8K 16K 40K 256K 2M 8M", "of a message")
     take(parser, "ranks-list", said="2, 3 ... 8, then 16, 24 ... of the job")
     take(parser, "memory", "empty", f"{ARRAYS_NOTE}, by the persistent methods", choices=ARRAYS)
     take(parser, "picture", note=FIGURES)
 
 
-ITERATIONS = "1000"  # as in paper 000
 PLACES = ("slots", "empty", "plain")
 PLACES_NOTE = (
     "in two slots of the request, in an array from collectives.empty, in NumPy's memory as in "
     "paper 000"
 )
-ROUND_SIZES = "64 1K 8K 32K 128K 1M 2M 16M"
-PATTERNS = ("spmv", "rows")
-APPLICATIONS = ("fft", "cg")
-MESH = 200_000
-#: Those of :mod:`onesided.apps.papers.operations`, which is not imported for a help text.
 OPERATIONS = (
     "Barrier Bcast Gather Gatherv Scatter Scatterv Allgather Allgatherv Alltoall Alltoallv "
     "Alltoallw Reduce Allreduce Reduce_scatter Reduce_scatter_block Scan Exscan Neighbor_allgather "
@@ -111,7 +96,7 @@ OPERATIONS = (
 def _repeated(parser: argparse.ArgumentParser) -> None:
     """Local. What every benchmark of exchanges takes."""
     run_options(parser, ALL)
-    timed(parser, ITERATIONS)
+    timed(parser, "1000")  # as in paper 000
     take(parser, "repeats", "10", "set-ups, which are timed")
     take(parser, "memory", "slots empty", PLACES_NOTE, many=True, choices=PLACES)
 
@@ -131,7 +116,7 @@ def bench_rounds(parser: argparse.ArgumentParser) -> None:
     run_options(parser, "auto,rma-notify,p2p,mpi-persistent")
     timed(parser, "41")
     take(parser, "repeats", "20", "set-ups, which are timed")
-    take(parser, "sizes", ROUND_SIZES, "that each rank sends, its own block included")
+    take(parser, "sizes", f"64 {SIZES}", "that each rank sends, its own block included")
     take(parser, "memory", ALL, PLACES_NOTE, many=True, choices=PLACES)
     take(parser, "picture", note=FIGURES)
 
@@ -157,16 +142,14 @@ def bench_collectives(parser: argparse.ArgumentParser) -> None:
 
 def bench_patterns(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench patterns``."""
-    add = parser.add_argument
-    add("files", metavar="FILE", type=InputFile, nargs="*",
-        help="matrices, in any format that spmv reads (default: the matrix of the package)",
-        )  # fmt: skip
+    help_text = "matrices, in any format that spmv reads (default: the matrix of the package)"
+    parser.add_argument("files", metavar="FILE", type=InputFile, nargs="*", help=help_text)
     _repeated(parser)
-    take(parser, "mesh", str(MESH))
+    take(parser, "mesh", "200000")
     take(parser, "seed", "0", "the curves of the mesh")
     take(parser, "partition", "rows")
     note = "spmv: the halo of a product; rows: every nonzero to the owner of its column"
-    take(parser, "patterns", ALL, note, choices=PATTERNS)
+    take(parser, "patterns", ALL, note, choices=("spmv", "rows"))
     take(parser, "picture", note=FIGURES)
 
 
@@ -175,14 +158,12 @@ def bench_apps(parser: argparse.ArgumentParser) -> None:
     run_options(parser, ALL)
     timed(parser, "20")
     note = "a Fourier transform forward and backward, conjugate gradients (default both)"
-    _some(parser, "applications", APPLICATIONS, note)
+    _some(parser, "applications", ("fft", "cg"), note)
     note = "of the transformed array, and of the 27-point grid of conjugate gradients"
     take(parser, "shape", note=note, said="128 128 128, and 64 64 64")
     take(parser, "dtype", "float64")
-    parser.add_argument(
-        "--matrix", metavar="FILE", type=InputFile,
-        help="or with the symmetric positive definite matrix of FILE",
-    )  # fmt: skip
+    help_text = "or with the symmetric positive definite matrix of FILE"
+    parser.add_argument("--matrix", metavar="FILE", type=InputFile, help=help_text)
     take(parser, "maxiter", "100", "conjugate gradients take all of them")
     take(parser, "picture", note=FIGURES)
 

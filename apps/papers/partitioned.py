@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count, pairwise
+from itertools import count, islice, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,11 @@ from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.selection import named
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.team import Team
+from onesided.apps.bench.team import Team, check_threads
 from onesided.apps.bench.timing import Variant, clocked, nothing
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import ALL, Options, size
-from onesided.apps.cli.report import Report, byte_count, duration
+from onesided.apps.cli.report import METHOD, Report, byte_count, duration
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.options import MESSAGE_SIZES
 from onesided.collectives import (
@@ -58,7 +58,6 @@ FOREIGN = (
 
 # -- a side of the transfer ------------------------------------------------------------------------
 
-SENDER, RECEIVER = 0, 1
 RANKS = 2
 
 
@@ -66,22 +65,24 @@ RANKS = 2
 class Lane:
     """What all variants have in common: two ranks, a buffer on each, and its partitions.
 
-    ``tag``: of the variant's own messages, where it sends one for all partitions.
+    ``tag``: of the variant's own messages, where it sends one for all partitions. ``turns``:
+    numbers of the rounds that are checked.
     """
 
     comm: MPI.Intracomm
     message: NDArray[np.uint8]
     partitions: int
     tag: int = 0
+    turns: Iterator[int] = field(default_factory=count)
 
     @property
     def is_sender(self) -> bool:
-        return self.comm.rank == SENDER
+        return self.comm.rank == 0
 
     @property
     def peer(self) -> int:
         """Local. The other rank."""
-        return RECEIVER if self.is_sender else SENDER
+        return 1 - self.comm.rank
 
     def pieces(self) -> list[Any]:
         """Local, alike on both ranks. The partitions of this side, as MPI takes them;
@@ -169,19 +170,14 @@ def native(lane: Lane) -> Runner:
     return _runner(lane, request)
 
 
-def ours(method: str, aggregate: int) -> Callable[[Lane], Runner]:
-    """Local. What makes a variant of one of our methods."""
-
-    def make(lane: Lane) -> Runner:
-        """Local. The handshake comes with the first round, and with it the method's refusal."""
-        init: Any = Psend_init if lane.is_sender else Precv_init
-        request = init(
-            lane.comm, lane.message, lane.partitions, lane.peer, lane.tag,
-            method=method, aggregate=aggregate,
-        )
-        return _runner(lane, request)
-
-    return make
+def ours(lane: Lane, method: str, aggregate: int) -> Runner:
+    """Local. The handshake comes with the first round, and with it the method's refusal."""
+    init: Any = Psend_init if lane.is_sender else Precv_init
+    request = init(
+        lane.comm, lane.message, lane.partitions, lane.peer, lane.tag,
+        method=method, aggregate=aggregate,
+    )  # fmt: skip
+    return _runner(lane, request)
 
 
 def _runner(lane: Lane, request: Any) -> Runner:
@@ -191,12 +187,41 @@ def _runner(lane: Lane, request: Any) -> Runner:
     return runner
 
 
+ONE_BY_ONE, BULK, WHOLE = "one by one", "in bulk", ""
+SINGLE, NATIVE, AUTO = "single", "psend", "auto"
+#: What makes a mechanism of the paper, and how its partitions are marked.
+MECHANISMS: Mapping[str, tuple[Callable[[Lane], Runner], Sequence[str]]] = {
+    SINGLE: (single, [WHOLE]),
+    "send": (blocking, [ONE_BY_ONE]),
+    "persistent": (persistent, [ONE_BY_ONE]),
+    "isend": (immediate, [ONE_BY_ONE]),
+    NATIVE: (native, [ONE_BY_ONE, BULK]),
+}
+AGGREGATE = 65536  # bytes of the groups to which ours can join partitions: the default
+
+
+def variants(text: str, order: str) -> list[dict[str, str]]:
+    """Local. The labels of those that ``--comm`` means, the single message first.
+
+    ``all``: the mechanisms of the paper and every method of ours, with aggregation and without;
+    ``auto`` is no method of its own, but can be asked for. :class:`CommandError` for an unknown
+    name.
+    """
+    known = [*MECHANISMS, *partitioned_methods()]
+    found = []
+    for name in dict.fromkeys([SINGLE, *(known if text == ALL else named(text, [*known, AUTO]))]):
+        _, markings = MECHANISMS.get(name, MECHANISMS[NATIVE])
+        for grouped in [{}] if name in MECHANISMS else [{}, {"aggregate": byte_count(AGGREGATE)}]:
+            for marking in markings:
+                if marking != BULK or order not in SCATTERED:
+                    marked = {"marked": marking} if marking else {}
+                    found.append({METHOD: name, **grouped, **marked})
+    return found
+
+
 # In which order partitions are marked ready, and by which thread: geometry without any MPI.
 #
 # The loop schemes of section 4.2 of the paper on partitioned communication in Open MPI.
-
-#: What each thread marks, of so many partitions, threads and a seed.
-Order = Callable[[int, int, int], list[list[int]]]
 
 
 def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
@@ -210,18 +235,18 @@ def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def left_to_right(partitions: int, threads: int, seed: int) -> list[list[int]]:
+def left_to_right(partitions: int, threads: int) -> list[list[int]]:
     """Local. Every thread has a part of its own, and marks it from its lowest partition on."""
     return _split(list(range(partitions)), threads)
 
 
-def randomized(partitions: int, threads: int, seed: int) -> list[list[int]]:
+def randomized(partitions: int, threads: int) -> list[list[int]]:
     """Local. All partitions in one random order, of which every thread has a part."""
-    shuffled: list[int] = np.random.default_rng(seed).permutation(partitions).tolist()
+    shuffled: list[int] = np.random.default_rng(SEED).permutation(partitions).tolist()
     return _split(shuffled, threads)
 
 
-def neighborhood(partitions: int, threads: int, seed: int) -> list[list[int]]:
+def neighborhood(partitions: int, threads: int) -> list[list[int]]:
     """Local. Partitions are the cells of a grid, row by row, and every thread has a tile of it.
 
     A thread begins with the border of its tile, for which neighbors wait (the first row, the two
@@ -236,7 +261,8 @@ def neighborhood(partitions: int, threads: int, seed: int) -> list[list[int]]:
     ]
 
 
-ORDERS: Mapping[str, Order] = {
+#: What each thread marks, of so many partitions and threads.
+ORDERS: Mapping[str, Callable[[int, int], list[list[int]]]] = {
     "left-to-right": left_to_right, "randomized": randomized, "neighborhood": neighborhood,
 }  # fmt: skip
 SCATTERED = ("randomized",)  # no partitions beside each other follow each other: ranges do not pay
@@ -250,18 +276,14 @@ def rectangle(cells: int) -> tuple[int, int]:
 
 def _tile(top: int, bottom: int, left: int, right: int) -> Iterable[tuple[int, int]]:
     """Row and column of every cell, the border first."""
-    columns = range(left, right)
-    for row in range(top, bottom):
-        inner = top < row < bottom - 1
-        ends = dict.fromkeys((left, right - 1)) if columns else ()
-        yield from ((row, column) for column in (ends if inner else columns))
-    for row in range(top + 1, bottom - 1):
-        yield from ((row, column) for column in range(left + 1, right - 1))
+    for row, column in product(range(top, bottom), range(left, right)):
+        if row in (top, bottom - 1) or column in (left, right - 1):
+            yield row, column
+    yield from product(range(top + 1, bottom - 1), range(left + 1, right - 1))
 
 
 def _cuts(length: int, parts: int) -> list[tuple[int, int]]:
-    ends = [part * length // parts for part in range(parts + 1)]
-    return list(pairwise(ends))
+    return list(pairwise(part * length // parts for part in range(parts + 1)))
 
 
 def _split(indices: list[int], parts: int) -> list[list[int]]:
@@ -270,20 +292,16 @@ def _split(indices: list[int], parts: int) -> list[list[int]]:
 
 #: What one thread does in a round; returns when its last partition was ready, by the clock.
 Work = Callable[[], float]
-ONE_BY_ONE, BULK, WHOLE = "one by one", "in bulk", ""
 
 
 def marks(runner: Runner, marking: str, indices: Sequence[int]) -> Work | None:
     """Local. A call for every partition, or for every range of them; None where there is nothing to
     mark. The loop is as short as Python allows."""
-    known: dict[str, tuple[Callable[..., object] | None, Sequence[tuple[int, ...]]]] = {
-        ONE_BY_ONE: (runner.mark, [(index,) for index in indices]),
-        BULK: (runner.mark_range, runs(indices)),
-    }
-    call, ranges = known.get(marking, (None, []))
+    call = {ONE_BY_ONE: runner.mark, BULK: runner.mark_range}.get(marking)
     if call is None:
         return None
-    *most, last = ranges
+    ranges: Sequence[tuple[int, ...]] = [(index,) for index in indices]
+    *most, last = runs(indices) if marking == BULK else ranges
     clock = time.perf_counter
 
     def work() -> float:
@@ -294,60 +312,6 @@ def marks(runner: Runner, marking: str, indices: Sequence[int]) -> Work | None:
         return ready
 
     return work
-
-
-AUTO = "auto"
-
-#: Bytes of the groups to which ours join partitions: not at all, and the default.
-AGGREGATES = (0, 65536)
-
-
-@dataclass(frozen=True)
-class Sending:
-    """A way of sending a buffer in partitions, and how it can be marked.
-
-    ``aggregate``: of ours, bytes of a group. ``multiple``: several threads that mark are
-    several that call MPI.
-    """
-
-    method: str
-    make: Callable[[Lane], Runner]
-    markings: Sequence[str]
-    aggregate: int | None = None
-    multiple: bool = True
-
-    def labels(self, marking: str) -> dict[str, str]:
-        """Of a row."""
-        grouped = {"aggregate": byte_count(self.aggregate)} if self.aggregate else {}
-        marked = {"marked": marking} if marking else {}
-        return {"method": self.method, **grouped, **marked}
-
-
-SINGLE = Sending("single", single, [WHOLE], multiple=False)
-NATIVE = Sending("psend", native, [ONE_BY_ONE, BULK])
-_OTHERS = (
-    SINGLE,
-    Sending("send", blocking, [ONE_BY_ONE]),
-    Sending("persistent", persistent, [ONE_BY_ONE]),
-    Sending("isend", immediate, [ONE_BY_ONE]),
-    NATIVE,
-)
-
-
-def sendings(text: str) -> list[Sending]:
-    """Local. Those that ``--comm`` means, the single message first.
-
-    ``all``: the mechanisms of the paper and every method of ours with every aggregation; ``auto``
-    is no method of its own, but can be asked for. :class:`CommandError` for an unknown name.
-    """
-    known = {each.method: [each] for each in _OTHERS}
-    for method in (*partitioned_methods(), AUTO):
-        known[method] = [
-            Sending(method, ours(method, size), [ONE_BY_ONE, BULK], size, multiple=False)
-            for size in AGGREGATES
-        ]
-    asked = [name for name in known if name != AUTO] if text == ALL else named(text, known)
-    return [each for name in dict.fromkeys([SINGLE.method, *asked]) for each in known[name]]
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -375,50 +339,35 @@ class Round:
         self.ready += max(ready) - begin
 
 
-class Check:
-    """Sends data that change with every round, and looks at every partition."""
+def checked(lane: Lane, round_: Round) -> tuple[int, float]:
+    """Collective. The most partitions that were wrong after a round; seconds of the fastest.
 
-    def __init__(self, lane: Lane) -> None:
-        self._lane = lane
-        self._places = np.arange(-(-lane.message.size // 8), dtype=np.uint64)
-        self._turn = 0
+    Data change with every round. The receiver looks as soon as it has waited. The sender destroys
+    its buffer as soon as it has waited, which every correct transfer allows.
+    """
+    places = np.arange(-(-lane.message.size // 8), dtype=np.uint64) << np.uint64(24)
+    wrong, taken = 0, list[float]()
 
-    def wrong(self, round_: Round) -> tuple[int, float]:
-        """Collective. The most partitions that were wrong after a round; seconds of the fastest.
-
-        The receiver looks as soon as it has waited. The sender destroys its buffer as soon as it
-        has waited, which every correct transfer allows.
-        """
-        lane, wrong, taken = self._lane, 0, list[float]()
-        for _ in range(TURNS):
-            expected = self._data()
-            lane.message[:] = expected if lane.is_sender else ~expected
-            lane.comm.Barrier()
-            begin = time.perf_counter()
-            round_(self._nudge)
-            seconds = time.perf_counter() - begin
-            if lane.is_sender:
-                lane.message[:] = ~expected
-            else:
-                wrong = max(wrong, self._differing(expected))
-            taken.append(lane.comm.allreduce(seconds, op=MPI.MAX))
-        worst: int = lane.comm.allreduce(wrong, op=MPI.MAX)
-        return worst, min(taken)
-
-    def _nudge(self) -> None:
-        """Local. MPI makes progress before the first partition is ready."""
+    def nudge() -> None:
+        """MPI makes progress before the first partition is ready."""
         for _ in range(PROBES):
-            self._lane.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
+            lane.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
 
-    def _data(self) -> NDArray[np.uint8]:
-        """Bytes that no other round has, and no other place."""
-        self._turn += 1
-        words = (self._places << np.uint64(24)) + np.uint64(self._turn)
-        return words.view(np.uint8)[: self._lane.message.size]
-
-    def _differing(self, expected: NDArray[np.uint8]) -> int:
-        differs = self._lane.message != expected
-        return int(differs.reshape(self._lane.partitions, -1).any(axis=1).sum())
+    for turn in islice(lane.turns, TURNS):
+        expected = (places + np.uint64(turn)).view(np.uint8)[: lane.message.size]
+        lane.message[:] = expected if lane.is_sender else ~expected
+        lane.comm.Barrier()
+        begin = time.perf_counter()
+        round_(nudge)
+        seconds = time.perf_counter() - begin
+        if lane.is_sender:
+            lane.message[:] = ~expected
+        else:
+            differs = (lane.message != expected).reshape(lane.partitions, -1)
+            wrong = max(wrong, int(differs.any(axis=1).sum()))
+        taken.append(lane.comm.allreduce(seconds, op=MPI.MAX))
+    worst: int = lane.comm.allreduce(wrong, op=MPI.MAX)
+    return worst, min(taken)
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
@@ -427,67 +376,58 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         raise CommandError(
             f"it needs a sender and a receiver, {RANKS} ranks; the job has {comm.size}"
         )
-    ways = sendings(options.comm)
     orders, threads = list(dict.fromkeys(options.orders)), list(dict.fromkeys(options.threads))
     sets = [(order, threads[0]) for order in orders] + [(orders[0], n) for n in threads[1:]]
     places = [(part, *each) for part in partition_sizes(options) for each in sets]
     pattern = {"ranks": RANKS, "buffer_bytes": options.buffer}
     report = Report("bench partitioned", options.settings(), pattern, remarks=[REMARK],
-                    across="partition", by="order", baseline=SINGLE.method)  # fmt: skip
+                    across="partition", by="order", baseline=SINGLE)  # fmt: skip
     share, tags = options.seconds / len(places), count()
-    cases = [_case(ways, *place, options, share, tags) for place in places]
+    cases = [
+        Case({"partition": byte_count(part), "order": order, "threads": str(n)},
+             variants(options.comm, order), partial(_opened, part, order, n, options, share, tags),
+             against=(SINGLE, NATIVE), rest=AFTER, told=_native)
+        for part, order, n in places
+    ]  # fmt: skip
     sweep(comm, options, report, cases, "sending")
     return report.end(comm, options)
 
 
-def _case(
-    ways: Sequence[Sending], part: int, order: str, threads: int, options: Options, share: float,
-    tags: count[int],
-) -> Case:
-    """Local. All ways with so many bytes of a partition, an order of the marks, and threads."""
-    known = {
-        tuple(way.labels(marking).items()): (way, marking)
-        for way in ways for marking in way.markings if marking != BULK or order not in SCATTERED
-    }  # fmt: skip
-
-    def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
-        received = receiving(comm, options.memory, options.buffer, stack)
-        lane = Lane(comm, received, options.buffer // part)
-        if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
-            lane = replace(lane, message=np.zeros(options.buffer, np.uint8))
-        team = Team(threads)
-        stack.callback(team.close)
-        checks = Check(lane)
-        shares = [each for each in ORDERS[order](lane.partitions, threads, SEED) if each]
-
-        def make(labels: Labels) -> Variant:
-            way, marking = known[tuple(labels.items())]
-            return _ready(way, marking, replace(lane, tag=next(tags)), team, shares, checks, share)
-
-        return make
-
-    labels = {"partition": byte_count(part), "order": order, "threads": str(threads)}
-    return Case(labels, [dict(each) for each in known], opened,
-                against=(SINGLE.method, NATIVE.method), rest=AFTER, told=_native)  # fmt: skip
+def _opened(
+    part: int, order: str, threads: int, options: Options, share: float, tags: Iterator[int],
+    comm: MPI.Intracomm, stack: ExitStack,
+) -> Make:
+    """Collective. Buffers with so many bytes of a partition, threads with their marks, and what
+    makes a way with them."""  # fmt: skip
+    received = receiving(comm, options.memory, options.buffer, stack)
+    lane = Lane(comm, received, options.buffer // part)
+    if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
+        lane = replace(lane, message=np.zeros(options.buffer, np.uint8))
+    team = Team(threads)
+    stack.callback(team.close)
+    shares = [each for each in ORDERS[order](lane.partitions, threads) if each]
+    return lambda labels: _ready(labels, replace(lane, tag=next(tags)), team, shares, share)
 
 
 def _ready(
-    way: Sending, marking: str, lane: Lane, team: Team, shares: Sequence[Sequence[int]],
-    checks: Check, share: float,
+    labels: Labels, lane: Lane, team: Team, shares: Sequence[Sequence[int]], share: float
 ) -> Variant:
     """Collective. A way after its first rounds, from which its pace is known.
 
     What it cannot do, it says before or in the first one, on both ranks.
-    """  # fmt: skip
-    if way.multiple and team.threads > 1 and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        raise UnsupportedError("several threads need MPI_THREAD_MULTIPLE")
-    made: list[Runner] = []
+    """
+    method, made = labels[METHOD], list[Runner]()
     try:
         with agreed(lane.comm):
-            made.append(way.make(lane))
-        works = [marks(made[0], marking, each) for each in shares]
+            if method not in MECHANISMS:
+                made.append(ours(lane, method, AGGREGATE if "aggregate" in labels else 0))
+            else:
+                if method != SINGLE and team.threads > 1:
+                    check_threads("a message of every thread")
+                made.append(MECHANISMS[method][0](lane))
+        works = [marks(made[0], labels.get("marked", WHOLE), each) for each in shares]
         round_ = Round(made[0], team, [work for work in works if work is not None])
-        (_, pace), extra = clocked(lane.comm, partial(checks.wrong, round_))
+        (_, pace), extra = clocked(lane.comm, partial(checked, lane, round_))
         if FEW * pace > share / 2:
             left = f"the {duration(share)} that --seconds leaves"
             raise UnsupportedError(f"rounds take too long for {left}")
@@ -497,21 +437,23 @@ def _ready(
         raise
 
     def check() -> Verdict:
-        wrong, _ = checks.wrong(round_)
+        wrong, _ = checked(lane, round_)
         return Verdict(wrong / lane.partitions, 0.0)
 
     def ready() -> float:  # a mean over both ranks, which is to be the sender's
         return RANKS * round_.ready if lane.is_sender else 0.0
 
-    return Variant(round_, check, warm_up=WARM, parts={READY: ready}, free=made[0].free,
-                   extra=extra, metrics={"bytes": lane.message.size, "partition_bytes":
-                            lane.message.size // lane.partitions})  # fmt: skip
+    size = lane.message.size
+    return Variant(
+        round_, check, warm_up=WARM, parts={READY: ready}, free=made[0].free, extra=extra,
+        metrics={"bytes": size, "partition_bytes": size // lane.partitions},
+    )  # fmt: skip
 
 
 def _native(part: Part) -> None:
     """Local. What the MPI's own does wrong is told, and no mistake of this command."""
     for row in part.rows:
-        if row.method == NATIVE.method and row.verdict is not None and not row.verdict.passed:
+        if row.method == NATIVE and row.verdict is not None and not row.verdict.passed:
             row.metrics["wrong partitions"] = row.verdict.error
             row.verdict = None
             if FOREIGN not in part.remarks:

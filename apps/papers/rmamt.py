@@ -9,9 +9,8 @@ is timed. Every message is checked.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -22,7 +21,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.store import Part
-from onesided.apps.bench.sweep import Case, Labels, Make, sweep
+from onesided.apps.bench.sweep import REGION, Case, Labels, Make, sweep
 from onesided.apps.bench.team import Team, Work, check_threads
 from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.options import Options
@@ -34,7 +33,7 @@ Bytes = NDArray[np.uint8]
 TWO_SIDED = "two-sided"
 MOST_WINDOW = 64 << 20  # bytes: fewer messages where they are large
 MESSAGES = 256  # of a thread in an epoch, but for latency
-NEIGHBORS = 6  # of a rank in a halo
+STEPS = (1, -1, 2, -2, 3, -3)  # to the neighbors of a rank in a halo
 
 # -- who sends to whom ----------------------------------------------------------------------------
 
@@ -46,11 +45,6 @@ class Route:
     outgoing: tuple[int, ...]
     incoming: tuple[int, ...]
 
-    @property
-    def slots(self) -> int:
-        """How many slots of memory a rank has."""
-        return max(len(self.outgoing), len(self.incoming))
-
 
 def paired(rank: int, ranks: int) -> Route:
     """Local. The lower half of the ranks sends to the upper half."""
@@ -61,12 +55,10 @@ def paired(rank: int, ranks: int) -> Route:
 
 
 def surrounded(rank: int, ranks: int) -> Route:
-    """Local. Each rank sends to those that are 1, 2, 3 ... before and after it in a ring."""
-    steps = [sign * (1 + k // 2) for k, sign in zip(range(NEIGHBORS), NEIGHBORS * (1, -1),
-                                                    strict=False)]  # fmt: skip
+    """Local. Each rank sends to those that are up to three before and after it in a ring."""
     if ranks == 1:
         raise UnsupportedError("a halo needs two ranks or more")
-    near = [step for step in steps if step % ranks]
+    near = [step for step in STEPS if step % ranks]
     return Route(
         tuple((rank + step) % ranks for step in near),
         tuple((rank - step) % ranks for step in near),
@@ -105,15 +97,16 @@ class Layout:
         """Of all places."""
         return self.slots * self.threads * self.messages * self.size
 
-    def places(self, thread: int) -> list[tuple[int, int]]:
-        """Slot and place of the messages of a thread: one slot after the other, then the next."""
-        each = self.threads * self.messages * self.size
-        begin = thread * self.messages * self.size
-        return [
-            (slot, slot * each + begin + number * self.size)
+    def messages_of(self, thread: int, memory: Bytes) -> list[tuple[int, int, Any]]:
+        """Slot, place and buffer of the messages of a thread: one in each slot, then the next."""
+        begin, size = thread * self.messages * self.size, self.size
+        places = [
+            (slot, slot * (self.nbytes // self.slots) + begin + number * size)
             for number in range(self.messages)
             for slot in range(self.slots)
         ]
+        view = memory.data
+        return [(slot, at, (view[at : at + size], size, MPI.BYTE)) for slot, at in places]
 
 
 # -- epochs ---------------------------------------------------------------------------------------
@@ -134,9 +127,7 @@ class Epoch:
 
 def fence(win: MPI.Win, route: Route) -> Epoch:
     """Collective. MPI_Win_fence of all ranks."""
-    return Epoch(
-        partial(win.Fence, MPI.MODE_NOPRECEDE), partial(win.Fence, MPI.MODE_NOSUCCEED)
-    )
+    return Epoch(partial(win.Fence, MPI.MODE_NOPRECEDE), partial(win.Fence, MPI.MODE_NOSUCCEED))
 
 
 def pscw(win: MPI.Win, route: Route) -> Epoch:
@@ -198,179 +189,143 @@ SYNCHRONISATIONS: Mapping[str, Callable[[MPI.Win, Route], Epoch]] = {
 # -- who transfers --------------------------------------------------------------------------------
 
 
-class Transfer(ABC):
-    """Messages of a layout, and whether they come as they should. Collective.
+@dataclass(frozen=True)
+class Transfer:
+    """Messages of a layout, made ready. ``call``: Collective, one epoch, or the messages that
+    stand for it.
 
-    ``sends`` and ``receives``: memory of this rank; ``givers``: ranks whose data come, by slot.
+    ``sends`` and ``receives``: memory of this rank, which is looked at and written in a context of
+    ``exposed``; ``givers``: ranks whose data come, by slot. ``free``: Collective.
     """
 
-    def __init__(
-        self, comm: MPI.Intracomm, layout: Layout, sends: Bytes, receives: Bytes,
-        givers: Sequence[int],
-    ) -> None:  # fmt: skip
-        self.comm, self.layout, self._givers = comm, layout, givers
-        self._sends, self._receives = sends, receives
-        self._places = np.arange(layout.nbytes // max(1, layout.slots), dtype=np.uint64)
-
-    @abstractmethod
-    def call(self) -> None:
-        """Collective. One epoch, or the messages that stand for it."""
-
-    @contextmanager
-    def exposed(self) -> Iterator[None]:
-        """Local. What the memory is looked at and written in."""
-        yield
-
-    def check(self, turn: int) -> Verdict:
-        """Collective. The part of the bytes that did not come as they should, in a round."""
-        with self.exposed():
-            self._sends[:] = np.tile(self._data(self.comm.rank, turn), max(1, self.layout.slots))
-            self._receives[:] = np.uint8(0)
-        self.comm.Barrier()
-        self.call()
-        self.comm.Barrier()
-        wrong = 0
-        with self.exposed():
-            each = self._places.size
-            for slot, rank in enumerate(self._givers):
-                part = self._receives[slot * each : (slot + 1) * each]
-                wrong += int(np.count_nonzero(part != self._data(rank, turn)))
-        return Verdict(self.comm.allreduce(wrong) / (self.layout.nbytes * self.comm.size), 0.0)
-
-    def _data(self, rank: int, turn: int) -> Bytes:
-        """Bytes of a slot that a rank sends in a turn; none of them is 0."""
-        return (1 + (self._places * 7 + rank * 31 + turn * 113) % 251).astype(np.uint8)
-
-    def free(self) -> None:
-        """Collective."""
-        self._sends = self._receives = self._sends[:0].copy()
+    call: Work
+    free: Work
+    sends: Bytes
+    receives: Bytes
+    givers: Sequence[int]
+    exposed: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-class OneSided(Transfer):
-    """Puts or gets of one or more threads in epochs of a window."""
-
-    def __init__(
-        self, comm: MPI.Intracomm, route: Route, layout: Layout, sync: str, op: str, *, flush: bool
-    ) -> None:
-        """Collective."""
+def one_sided(
+    comm: MPI.Intracomm, route: Route, layout: Layout, sync: str, op: str, *, flush: bool
+) -> Transfer:
+    """Collective. Puts or gets of one or more threads in epochs of a window."""
+    if layout.threads > 1:
+        with agreed(comm):
+            check_threads(f"{layout.threads} threads")
+    win = MPI.Win.Allocate(layout.nbytes, 1, comm=comm)
+    window: Any = win.tomemory()
+    memory: Bytes = np.frombuffer(window, np.uint8)
+    own: Bytes = np.zeros(layout.nbytes, np.uint8)
+    epoch, getting = SYNCHRONISATIONS[sync](win, route), op == "get"
+    team, transfer = Team(1), nothing
+    if route.outgoing:
+        begin = win.Get if getting else win.Put
+        complete = win.Flush if flush and sync == LOCK_ALL else None
+        works = [_loop(begin, complete, route, layout, thread, own)
+                 for thread in range(layout.threads)]  # fmt: skip
+        transfer = works[0]
         if layout.threads > 1:
-            with agreed(comm):
-                check_threads(f"{layout.threads} threads")
-        self._win = MPI.Win.Allocate(layout.nbytes, 1, comm=comm)
-        window: Any = self._win.tomemory()
-        exposed: Bytes = np.frombuffer(window, np.uint8)
-        own: Bytes = np.zeros(layout.nbytes, np.uint8)
-        getting = op == "get"
-        sends, receives = (exposed, own) if getting else (own, exposed)
-        givers = route.outgoing if getting else route.incoming
-        super().__init__(comm, layout, sends, receives, givers)
-        self._epoch = SYNCHRONISATIONS[sync](self._win, route)
-        self._team: Team | None = None
-        self._transfer: Work = nothing
-        if route.outgoing:
-            flushed = flush and sync == LOCK_ALL
-            works = [self._loop(route, thread, own, getting, flushed)
-                     for thread in range(layout.threads)]  # fmt: skip
-            self._transfer = works[0]
-            if layout.threads > 1:
-                self._team = Team(1 + layout.threads)
-                self._transfer = partial(self._team.run, [nothing, *works])
+            team = Team(1 + layout.threads)
+            transfer = partial(team.run, [nothing, *works])
 
-    def _loop(self, route: Route, thread: int, own: Bytes, getting: bool, flush: bool) -> Work:
-        """Local. A loop of calls of mpi4py, whose arguments are made before."""
-        size, view, win = self.layout.size, own.data, self._win
-        call = win.Get if getting else win.Put
-        calls = [
-            ((view[place : place + size], size, MPI.BYTE), route.outgoing[slot],
-             (place, size, MPI.BYTE))
-            for slot, place in self.layout.places(thread)
-        ]  # fmt: skip
-
-        def plain() -> None:
-            for origin, rank, target in calls:
-                call(origin, rank, target)
-
-        def flushed() -> None:
-            complete = win.Flush
-            for origin, rank, target in calls:
-                call(origin, rank, target)
-                complete(rank)
-
-        return flushed if flush else plain
-
-    def call(self) -> None:
-        """Collective."""
-        epoch = self._epoch
+    def call() -> None:
         epoch.open()
-        self._transfer()
+        transfer()
         epoch.close()
 
+    def free() -> None:
+        team.close()
+        epoch.free()
+        win.Free()
+
     @contextmanager
-    def exposed(self) -> Iterator[None]:
-        """Local. Stores into the window are made under a lock of it."""
-        self._win.Lock(self.comm.rank, MPI.LOCK_EXCLUSIVE)
+    def exposed() -> Iterator[None]:
+        win.Lock(comm.rank, MPI.LOCK_EXCLUSIVE)
         try:
             yield
         finally:
-            self._win.Unlock(self.comm.rank)
+            win.Unlock(comm.rank)
 
-    def free(self) -> None:
-        """Collective."""
-        if self._team is not None:
-            self._team.close()
-        self._epoch.free()
-        self._transfer = nothing
-        super().free()
-        self._win.Free()
+    if getting:
+        return Transfer(call, free, memory, own, route.outgoing, exposed)
+    return Transfer(call, free, own, memory, route.incoming, exposed)
 
 
-class TwoSided(Transfer):
-    """The baseline: the main thread sends and receives; of latency one message and its answer."""
+def _loop(
+    begin: Callable[..., object], complete: Callable[[int], object] | None, route: Route,
+    layout: Layout, thread: int, own: Bytes,
+) -> Work:
+    """Local. A loop of calls of mpi4py, whose arguments are made before."""  # fmt: skip
+    calls = [
+        (buffer, route.outgoing[slot], (place, layout.size, MPI.BYTE))
+        for slot, place, buffer in layout.messages_of(thread, own)
+    ]
 
-    def __init__(self, comm: MPI.Intracomm, route: Route, layout: Layout, *, many: bool) -> None:
-        """Collective."""
-        self._comm = comm.Dup()
-        sends: Bytes = np.zeros(layout.nbytes, np.uint8)
-        receives: Bytes = np.zeros(layout.nbytes, np.uint8)
-        givers = route.incoming if many else (*route.outgoing, *route.incoming)
-        super().__init__(comm, layout, sends, receives, givers)
-        self._route, size = route, layout.size
-        self._outgoing, self._incoming = (
-            [((memory.data[place : place + size], size, MPI.BYTE), peers[slot])
-             for slot, place in layout.places(0) if peers]
-            for memory, peers in ((sends, route.outgoing), (receives, route.incoming))
-        )  # fmt: skip
-        self._pair = [
-            [(memory.data[place : place + size], size, MPI.BYTE) for _, place in layout.places(0)]
-            for memory in (sends, receives)
-        ]
-        self._exchange = self._together if many else self._there_and_back
+    def plain() -> None:
+        for origin, rank, target in calls:
+            begin(origin, rank, target)
 
-    def call(self) -> None:
-        """Collective."""
-        self._exchange()
+    if complete is None:
+        return plain
 
-    def _together(self) -> None:
+    def flushed() -> None:
+        for origin, rank, target in calls:
+            begin(origin, rank, target)
+            complete(rank)
+
+    return flushed
+
+
+def two_sided(comm: MPI.Intracomm, route: Route, layout: Layout, *, many: bool) -> Transfer:
+    """Collective. The baseline: the main thread sends and receives, everything at once, or of
+    latency messages and their answers."""
+    apart = comm.Dup()
+    sends: Bytes = np.zeros(layout.nbytes, np.uint8)
+    receives: Bytes = np.zeros(layout.nbytes, np.uint8)
+    both = (*route.outgoing, *route.incoming)  # of a pair: the other one
+    targets, origins = (route.outgoing, route.incoming) if many else (both, both)
+    outgoing, incoming = (
+        [(buffer, peers[slot]) for slot, _, buffer in layout.messages_of(0, memory) if peers]
+        for memory, peers in ((sends, targets), (receives, origins))
+    )
+
+    def together() -> None:
         """Receives are posted before sends; all complete together."""
-        receive, send = self._comm.Irecv, self._comm.Isend
-        requests = [receive(buffer, peer) for buffer, peer in self._incoming]
-        requests += [send(buffer, peer) for buffer, peer in self._outgoing]
+        receive, send = apart.Irecv, apart.Isend
+        requests = [receive(buffer, peer) for buffer, peer in incoming]
+        requests += [send(buffer, peer) for buffer, peer in outgoing]
         MPI.Request.Waitall(requests)
 
-    def _there_and_back(self) -> None:
-        mine, theirs = self._pair
-        first = bool(self._route.outgoing)
-        (peer,) = self._route.outgoing or self._route.incoming
-        for sends in (first, not first):
-            for buffer in mine if sends else theirs:
-                (self._comm.Send if sends else self._comm.Recv)(buffer, peer)
+    def there_and_back() -> None:
+        first = bool(route.outgoing)
+        for sending in (first, not first):
+            transfer = apart.Send if sending else apart.Recv
+            for buffer, peer in outgoing if sending else incoming:
+                transfer(buffer, peer)
 
-    def free(self) -> None:
-        """Collective."""
-        self._outgoing = self._incoming = []
-        del self._pair
-        super().free()
-        self._comm.Free()
+    return Transfer(together if many else there_and_back, apart.Free, sends, receives, origins)
+
+
+def check(comm: MPI.Intracomm, layout: Layout, transfer: Transfer, turn: int) -> Verdict:
+    """Collective. The part of the bytes that did not come as they should, in a round."""
+    places = np.arange(layout.nbytes // layout.slots, dtype=np.uint64)
+
+    def data(rank: int) -> Bytes:
+        """Bytes of a slot that a rank sends in this turn; none of them is 0."""
+        return (1 + (places * 7 + rank * 31 + turn * 113) % 251).astype(np.uint8)
+
+    with transfer.exposed():
+        transfer.sends[:] = np.tile(data(comm.rank), layout.slots)
+        transfer.receives[:] = 0
+    comm.Barrier()
+    transfer.call()
+    comm.Barrier()
+    with transfer.exposed():
+        slots = transfer.receives.reshape(layout.slots, -1)
+        wrong = sum(int(np.count_nonzero(slots[slot] != data(rank)))
+                    for slot, rank in enumerate(transfer.givers))  # fmt: skip
+    return Verdict(comm.allreduce(wrong) / (layout.nbytes * comm.size), 0.0)
 
 
 # -- the command ----------------------------------------------------------------------------------
@@ -387,23 +342,18 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
     report = Report("bench rma-mt", options.settings(), {"ranks": comm.size}, remarks=[REMARK],
                     across="message", by="pattern", baseline=TWO_SIDED)  # fmt: skip
+    variants = [{METHOD: TWO_SIDED}]
+    variants += [{METHOD: sync, "op": op} for sync in options.syncs for op in options.ops]
     cases = [
-        _case(name, size, threads, options, comm.size)
+        Case({"pattern": name, "threads": str(threads), "message": byte_count(size)}, variants,
+             partial(_opened, PATTERNS[name], size, threads), against=(TWO_SIDED,), region=REGION,
+             told=_told)
         for name in options.patterns
         for threads in sorted(set(options.threads))
         for size in sorted(set(options.sizes))
-    ]
+    ]  # fmt: skip
     sweep(comm, options, report, cases, "epochs")
     return report.end(comm, options)
-
-
-def _case(name: str, size: int, threads: int, options: Options, ranks: int) -> Case:
-    """Local. Every synchronization and operation with one size of messages."""
-    variants = [{METHOD: TWO_SIDED}]
-    variants += [{METHOD: sync, "op": op} for sync in options.syncs for op in options.ops]
-    labels = {"pattern": name, "threads": str(threads), "message": byte_count(size)}
-    return Case(labels, variants, partial(_opened, PATTERNS[name], size, threads),
-                against=(TWO_SIDED,), region=2e-4, told=_told)  # fmt: skip
 
 
 def _opened(
@@ -413,26 +363,23 @@ def _opened(
 
     def make(labels: Labels) -> Variant:
         route = pattern.route(comm.rank, comm.size)  # refused on all ranks, or on none
-        slots = comm.allreduce(route.slots, op=MPI.MAX)
+        slots = comm.allreduce(max(len(route.outgoing), len(route.incoming)), op=MPI.MAX)
         room = MOST_WINDOW // (slots * threads * size)
         messages = max(1, min(MESSAGES, room)) if pattern.many else 1
-        two_sided = labels[METHOD] == TWO_SIDED
-        layout = Layout(slots, threads, messages, size)
-        if two_sided:  # the main thread has the messages of all
+        steps = 1.0
+        if labels[METHOD] == TWO_SIDED:  # the main thread has the messages of all
             layout = Layout(slots, 1, threads * messages, size)
-        transfer: Transfer
-        if two_sided:
-            transfer = TwoSided(comm, route, layout, many=pattern.many)
+            transfer = two_sided(comm, route, layout, many=pattern.many)
+            steps = 1.0 if pattern.many else 2.0
         else:
-            transfer = OneSided(comm, route, layout, labels[METHOD], labels["op"],
-                                flush=pattern.flush)  # fmt: skip
-        sent = slots * layout.threads * messages
-        steps = 2.0 if two_sided and not pattern.many else 1.0
-        turns = count(1)
+            layout = Layout(slots, threads, messages, size)
+            transfer = one_sided(comm, route, layout, labels[METHOD], labels["op"],
+                                 flush=pattern.flush)  # fmt: skip
+        sent, turns = layout.nbytes // size, count(1)
         return Variant(
-            transfer.call, lambda: transfer.check(next(turns)), barriers=True, free=transfer.free,
-            steps=lambda: steps, set_up=False,
-            metrics={"bytes": sent * size, "message_bytes": size, "messages": sent},
+            transfer.call, lambda: check(comm, layout, transfer, next(turns)), barriers=True,
+            free=transfer.free, steps=lambda: steps, set_up=False,
+            metrics={"bytes": layout.nbytes, "message_bytes": size, "messages": sent},
         )  # fmt: skip
 
     return make

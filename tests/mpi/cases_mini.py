@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.team import Team
 from onesided.apps.miniapps import halos
-from onesided.apps.miniapps.halos import Fence, Landing, Need, ways
+from onesided.apps.miniapps.halos import Fence, Need, ways
 from onesided.collectives import ResourceError, UnsupportedError, methods
 from onesided.sparse import HaloPattern
 
@@ -193,7 +193,7 @@ def case_threads_that_cannot_be_made(comm, way):
     need_level(way)
     traffic = Traffic(comm, "all")
     freed = []
-    free = Landing.free
+    release = halos._Puts._release
     last = comm.rank == comm.size - 1
 
     class Poor(Team):
@@ -202,7 +202,8 @@ def case_threads_that_cannot_be_made(comm, way):
                 raise RuntimeError("can't start new thread")
             super().__init__(count)
 
-    halos.Team, Landing.free = Poor, lambda self: (freed.append(self), free(self))
+    halos.Team = Poor
+    halos._Puts._release = lambda self: (freed.append(self), release(self))
     try:
         if comm.size == 1:
             ways()[way](Need(comm, traffic.pattern, np.dtype(float))).Free()
@@ -210,7 +211,7 @@ def case_threads_that_cannot_be_made(comm, way):
             with pytest.raises(ResourceError, match="threads: can't start new thread"):
                 ways()[way](Need(comm, traffic.pattern, np.dtype(float)))
     finally:
-        halos.Team, Landing.free = Team, free
+        halos.Team, halos._Puts._release = Team, release
     assert len(freed) == 1
 
 

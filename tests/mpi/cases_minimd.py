@@ -10,10 +10,8 @@ from mpi4py import MPI
 
 from onesided.apps.bench.timing import Stopwatch
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.miniapps import minimd_links
 from onesided.apps.miniapps.halos import REFERENCE, Persistent, ways
-from onesided.apps.miniapps.minimd_links import Links
-from onesided.apps.miniapps.minimd_problem import Problem
+from onesided.apps.miniapps.minimd_atoms import Links, Problem
 from onesided.apps.miniapps.minimd_simulation import PARTS, Simulation
 
 
@@ -54,18 +52,18 @@ def case_every_way(comm, way):
 
 def case_rooms_grow(comm):
     """Ghosts for which there is no room: all links are planned again, and the state is right."""
-    fit = minimd_links.Links.fit
+    fit = Links.fit
 
     def too_small(self, needed):
         self.rooms[:] = 0
         fit(self, needed)
 
-    minimd_links.Links.fit = too_small
+    Links.fit = too_small
     try:
         words = "--shape 6 4 4 --steps 60 --repeats 1 --verify --comm fence,rma-fence,p2p"
         code, found = run(comm, words)
     finally:
-        minimd_links.Links.fit = fit
+        Links.fit = fit
     assert code == 0, found["remarks"]
     plans = {row["labels"]["method"]: row["metrics"]["plans"] for row in found["rows"]}
     assert min(plans.values()) > 1, plans
@@ -91,7 +89,7 @@ def case_wrong_ghosts_are_noticed(comm):
 
 
 def simulation(comm, cells, **changes):
-    return Simulation(comm, Problem(cells=cells, **changes), compiled=False)
+    return Simulation(comm, Problem(cells=cells, **changes))
 
 
 def case_too_few_cells_are_refused(comm):
@@ -119,7 +117,7 @@ def case_ghosts_are_all_atoms_within_reach(comm):
     reach = problem.reach
     near = ((images >= low - reach) & (images < high + reach)).all(axis=0) & ~inside
     expected = {tuple(place) for place in np.round(images[:, near], 9).T + 0.0}
-    ghosts = np.round(atoms.x[:, atoms.own : atoms.total], 9).T + 0.0
+    ghosts = np.round(atoms.x[:, atoms.own :], 9).T + 0.0
     assert {tuple(place) for place in ghosts} == expected
     assert len(ghosts) == len(expected)
     one.free()
