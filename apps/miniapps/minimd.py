@@ -7,7 +7,7 @@ their rank, and who is a ghost of whom) goes by :meth:`.Grid.migrate` in all way
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -69,8 +69,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     pattern = {**asdict(problem), "atoms": problem.atoms, "ranks": comm.size}
     report = Report("minimd", options.settings(), pattern, remarks=[REMARK])
     run_stages(comm, options, report, opened)
-    lines = [(int(row.labels["ranks"]), *line)
-             for row in report.rows for line in row.metrics.pop("output", ())]  # fmt: skip
+    lines: list[Sequence[float | None]] = [
+        (int(row.labels["ranks"]), *line) for row in report.rows for line in row.metrics.pop("output", ())
+    ]  # fmt: skip
     report.listings["output"] = Listing("Thermodynamic output", OUTPUT, lines)
     return report.end(comm, options)
 

@@ -122,7 +122,7 @@ class Mesh(Equations):
 
     h: float
 
-    def _factors(self, first: int, last: int) -> list[tuple[Any, Any]]:
+    def _factors(self, first: int, last: int) -> list[tuple[Any, ...]]:
         """Stiffness and mass along z, of some planes, y and x."""
         h, found = self.h, []
         for axis, n in enumerate(self.shape):

@@ -218,7 +218,8 @@ def one_sided(
     memory: Bytes = np.frombuffer(window, np.uint8)
     own: Bytes = np.zeros(layout.nbytes, np.uint8)
     epoch, getting = SYNCHRONISATIONS[sync](win, route), op == "get"
-    team, transfer = Team(1), nothing
+    team = Team(1)
+    transfer: Callable[[], object] = nothing
     if route.outgoing:
         begin = win.Get if getting else win.Put
         complete = win.Flush if flush and sync == LOCK_ALL else None

@@ -488,13 +488,25 @@ def products_of_distributed_vectors(cell):
     cell.close(y.array, cell.whole @ whole)
 
 
-@row()
-def whole_vectors(cell):
-    operator = cell.A.as_linear_operator()
-    _, x = cell.vector()
-    x = x.astype(cell.result)
-    np.testing.assert_allclose(operator @ x, cell.whole @ x, rtol=1e-5, atol=1e-4)
-    np.testing.assert_allclose(operator.H @ x, cell.whole.conj().T @ x, rtol=1e-5, atol=1e-4)
+@row("0", "1", "3")
+def whole_vectors(cell, k):
+    columns = Partition.even(7, cell.comm.size)
+    whole = cell.as_given(drawn(cell.n, 7, cell.imaginary, 5)).toarray()
+    operator = cell.distributed(sparse.csr_array(whole), columns=columns).as_linear_operator()
+    assert isinstance(operator, scipy.sparse.linalg.LinearOperator)
+    assert operator.dtype == cell.dtype
+    x, y = (cell.vector(each, k=int(k))[1].astype(cell.result) for each in (columns, cell.rows))
+    adjoint = whole.conj().T
+    for found, expected in (
+        (operator @ x, whole @ x),
+        (operator.H @ y, adjoint @ y),
+        (operator.T @ y, whole.T @ y),
+        (((2 * operator.H) @ operator) @ x, 2 * adjoint @ (whole @ x)),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-3)
+    if k == "1":
+        np.testing.assert_allclose(operator.matvec(x), whole @ x, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(operator.rmatvec(y), adjoint @ y, rtol=1e-5, atol=1e-4)
 
 
 @row()
@@ -807,9 +819,14 @@ def distributed_vectors(cell, k):
     X, Y = (DistVector(cell.comm, cell.rows, each) for each in (x, y))
     for found, expected in (
         (X + Y, whole + other), (X - 2 * Y, whole - 2 * other), (-X * 3, -3 * whole),
-        (abs(X), abs(whole)), (X.conj(), whole.conj()),
+        (abs(X), abs(whole)), (X.conj(), whole.conj()), (X + 1.0, whole + 1),
     ):  # fmt: skip
         cell.close(found.array, expected)
+    moved = X.copy()
+    moved += 2 * Y
+    moved -= X
+    cell.close(moved.array, 2 * other)
+    assert np.allclose(X.dot(Y), (whole * other).sum(axis=0), rtol=1e-5)
     assert np.allclose(X.vdot(Y), (whole.conj() * other).sum(axis=0), rtol=1e-5)
     assert np.allclose(X.norm(), np.linalg.norm(whole, axis=0), rtol=1e-5)
     assert np.allclose(X.norm(1), abs(whole).sum(axis=0), rtol=1e-5)
