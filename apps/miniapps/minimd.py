@@ -70,8 +70,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report = Report("minimd", options.settings(), pattern, remarks=[REMARK])
     run_stages(comm, options, report, opened)
     lines: list[Sequence[float | None]] = [
-        (int(row.labels["ranks"]), *line) for row in report.rows for line in row.metrics.pop("output", ())
-    ]  # fmt: skip
+        (int(row.labels["ranks"]), *line)
+        for row in report.rows
+        for line in row.metrics.pop("output", ())
+    ]
     report.listings["output"] = Listing("Thermodynamic output", OUTPUT, lines)
     return report.end(comm, options)
 
