@@ -81,6 +81,8 @@ def test_ratio_is_of_pairs_and_not_of_medians():
         (1.5e-6, "1.50 us"),
         (2e-8, "0.02 us"),
         (0.25, "250 ms"),
+        (0.9996, "1.00 s"),
+        (0.9994, "999 ms"),
     ],
 )
 def test_duration(seconds, text):

@@ -349,13 +349,15 @@ def _value(option: Option, text: str | None) -> Any:
     return values if option.many else values[0]
 
 
-def run_options(parser: Any, comm: str | None) -> None:
-    """Local. What every command that runs on ranks takes; ``comm``: the default of ``--comm``."""
+def run_options(parser: Any, comm: str | None, info: bool = True, rows: bool = True) -> None:
+    """Local. What every command that runs on ranks takes; ``comm``: the default of ``--comm``;
+    ``info``: it makes requests that take hints; ``rows``: it prints rows of a report."""
     if comm is not None:
         take(parser, "comm", comm)
-    for name in ("ranks", "info", "json"):
+    for name in ("ranks", "info", "json") if info else ("ranks", "json"):
         take(parser, name)
-    take(parser, "format", "table")
+    if rows:
+        take(parser, "format", "table")
 
 
 def timed(parser: Any, iterations: str, seconds: str = "120", note: str = "") -> None:

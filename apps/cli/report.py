@@ -15,6 +15,7 @@ from typing import Any, Self
 from mpi4py import MPI
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from onesided.apps.cli.failures import by_rank_0
@@ -38,7 +39,8 @@ BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 def duration(seconds: float) -> str:
     """Local. Three digits and a unit."""
-    factor, unit = next((each for each in UNITS if seconds >= each[0]), UNITS[-1])
+    rounded = 1.0005 * seconds  # 999.9 ms are 1.00 s
+    factor, unit = next((each for each in UNITS if rounded >= each[0]), UNITS[-1])
     scaled = seconds / factor
     digits = 0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2
     return f"{scaled:.{digits}f} {unit}"
@@ -241,7 +243,7 @@ def plain_table(
     for name in columns:
         table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*(row.get(name, NOTHING) for name in columns))
+        table.add_row(*(escape(row.get(name, NOTHING)) for name in columns))
     return table
 
 

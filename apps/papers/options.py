@@ -42,7 +42,7 @@ def _some(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], no
 
 def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench rma-mt``."""
-    run_options(parser, None)
+    run_options(parser, None, info=False)
     timed(parser, "50", "600")
     take(parser, "limit", "120", "a case, with --ranks; it is tried once more by its variants")
     patterns = ("latency", "bandwidth", "rate-pairs", "rate-halo")
@@ -57,7 +57,7 @@ def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
 
 def bench_partitioned(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench partitioned``."""
-    run_options(parser, ALL)
+    run_options(parser, ALL, info=False)
     timed(parser, "30")
     parser.add_argument("--buffer", metavar="BYTES", type=size, default=size("1M"),
                         help="default 1M")  # fmt: skip

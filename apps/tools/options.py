@@ -21,7 +21,7 @@ GHOSTS, MIGRATE, MULTIGRID = HALO_PATTERNS = ("ghosts", "migrate", "multigrid")
 
 def tune(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided tune``."""
-    run_options(parser, None)
+    run_options(parser, None, rows=False)
     take(parser, "sizes", SIZES, "that every rank sends, in equal blocks to all")
     parser.add_argument("--show", action="store_true",
                         help="measure nothing: show what is known, and what auto would take",
@@ -41,7 +41,7 @@ def generate(parser: argparse.ArgumentParser) -> None:
     take(parser, "seed", "0", "the curves of a mesh")
     take(parser, "output", note="the matrix, NAME.mtx or NAME.h5", required=True)
     take(parser, "verify", note="read the file, and multiply with what was written")
-    run_options(parser, None)
+    run_options(parser, None, info=False)
 
 
 def fft(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +67,7 @@ def spmv(parser: argparse.ArgumentParser) -> None:
 
 def doctor(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided doctor``."""
-    run_options(parser, "all")
+    run_options(parser, "all", rows=False)
     parser.add_argument(
         "--thorough", action="store_true",
         help="exchanges in all kinds of memory, long ones, types with holes, and in place",
@@ -111,7 +111,7 @@ def bench_spmv(parser: argparse.ArgumentParser) -> None:
 
 def bench_halo(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench halo``."""
-    run_options(parser, None)
+    run_options(parser, None, info=False)
     timed(parser, "30")
     take(parser, "patterns", ALL, "ghosts, items that migrate, V-cycles", choices=HALO_PATTERNS)
     said = "of ghosts 256 256, 2048 2048, 128 128 128 and 64 64 64; 128 128 64; 1024 1024"
@@ -129,8 +129,6 @@ def bench_programs(parser: argparse.ArgumentParser) -> None:
         "--set", metavar="NAME=VALUE", type=info_entry, action="append", default=[],
         help="what the line NAME = ... of a program says instead, e.g. N=64; may be repeated",
     )  # fmt: skip
-    for name in ("ranks", "json"):
-        take(parser, name)
-    take(parser, "format", "table")
+    run_options(parser, None, info=False)
     timed(parser, "20", "600")
     take(parser, "picture", note=FIGURES)
