@@ -81,8 +81,6 @@ class Kernel:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._pairs = np.zeros((2, 0), dtype=np.intp)
-        self._apart = np.empty((AXES, 0))
         self._work = np.empty((4, PAIRS))
         self._near = np.empty(PAIRS, dtype=bool)
 

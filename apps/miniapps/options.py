@@ -8,7 +8,6 @@ from onesided.apps.cli.options import run_options, take, whole
 
 #: Names of :mod:`onesided.apps.miniapps.halos` that are no exchanges, for a help text.
 HALOS = "two-sided (the reference, always there), fence, fence-threads, lock-all-threads, halo"
-OVERHEAD = "the time over that of two-sided, as in Figure 8 of the paper"
 
 
 def _mini(parser: argparse.ArgumentParser, comm: str, shape: str, note: str) -> None:
@@ -20,7 +19,7 @@ def _mini(parser: argparse.ArgumentParser, comm: str, shape: str, note: str) -> 
     take(parser, "scaling", said="none, one run on all ranks")
     take(parser, "ranks-list", note="with --scaling", said="1, 2, 4 ... and all of the job")
     take(parser, "verify", note="a run of rank 0 alone")
-    take(parser, "picture", note=OVERHEAD)
+    take(parser, "picture", note="the time over that of two-sided, as in Figure 8 of the paper")
 
 
 def hpccg(parser: argparse.ArgumentParser) -> None:
