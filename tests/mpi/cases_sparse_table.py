@@ -398,7 +398,9 @@ def vectors_in_files(cell, k):
     x = x.astype(cell.result)
     path = cell.path(".npy")
     ours.write(DistVector(cell.comm, cell.rows, x), path)
-    cell.close(ours.read_vector(cell.comm, path, cell.rows).array, whole, 0)
+    assert np.array_equal(np.load(path), whole)
+    for partition in (None, cell.rows):
+        cell.close(ours.read_vector(cell.comm, path, partition).array, whole, 0)
 
 
 # -- products ------------------------------------------------------------------------------------
