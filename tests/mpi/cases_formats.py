@@ -63,6 +63,12 @@ def check(comm, path, whole, **choices):
         return matrix.nnz
 
 
+def market_of(whole, **how):
+    buffer = io.BytesIO()
+    scipy.io.mmwrite(buffer, whole, **how)
+    return buffer.getvalue()
+
+
 def npz_of(whole, packed=True):
     buffer = io.BytesIO()
     sparse.save_npz(buffer, whole, compressed=packed)
@@ -457,9 +463,7 @@ def case_too_many_rows_for_the_memory(comm):
 @parameters(packed=[False, True])
 def case_formats_are_told_by_content(comm, packed):
     whole = random_matrix((12, 12), "real")
-    market = io.BytesIO()
-    scipy.io.mmwrite(market, whole)
-    files = [market.getvalue(), boeing_file(whole, "real", "u", False)]
+    files = [market_of(whole), boeing_file(whole, "real", "u", False)]
     files = [gzip.compress(data) for data in files] if packed else [*files, npz_of(whole)]
     for data in files:
         with file_of(comm, data, "matrix") as path:
@@ -476,11 +480,9 @@ def case_formats_are_told_by_content(comm, packed):
 @parameters(name=["m.mtx", "m.mtx.gz", "m.rua", "m.npz"])
 def case_progress(comm, name):
     whole = random_matrix((60, 60), "real")
-    market = io.BytesIO()
-    scipy.io.mmwrite(market, whole)
     data = {
-        "m.mtx": market.getvalue(),
-        "m.mtx.gz": gzip.compress(market.getvalue()),
+        "m.mtx": market_of(whole),
+        "m.mtx.gz": gzip.compress(market_of(whole)),
         "m.rua": boeing_file(whole, "real", "u", False),
         "m.npz": npz_of(whole),
     }[name]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import io
 
 import numpy as np
-import scipy.io
 from boeing import boeing_file
 from cases import parameters
-from cases_formats import arrays_of, npz_of, random_matrix
+from cases_formats import arrays_of, market_of, npz_of, random_matrix
 from cases_random import examine
 from cases_sparse_reading import file_of
 from hypothesis import strategies as st
@@ -22,21 +20,15 @@ ALLOWED = (MatrixFileError, MemoryError, TypeError)
 BYTES = [*(word.encode() for word in "09-.E %x\n\0"), b"nan", b"\n\n", b"\xff", b""]
 
 
-def market(whole, **how):
-    stream = io.BytesIO()
-    scipy.io.mmwrite(stream, whole, **how)
-    return stream.getvalue()
-
-
 def files():
     """Files of all text formats, and of npz, small enough to be mutated everywhere."""
     real, numbers = random_matrix((9, 9), "real"), random_matrix((6, 8), "integer")
     mixed = random_matrix((7, 5), "complex", density=0.4)
     return {
-        "coordinate": ("m.mtx", market(real)),
-        "complex": ("m.mtx", market(mixed)),
-        "array": ("m.mtx", market(numbers.toarray())),
-        "symmetric": ("m.mtx", market(real + real.T, symmetry="symmetric")),
+        "coordinate": ("m.mtx", market_of(real)),
+        "complex": ("m.mtx", market_of(mixed)),
+        "array": ("m.mtx", market_of(numbers.toarray())),
+        "symmetric": ("m.mtx", market_of(real + real.T, symmetry="symmetric")),
         "boeing": ("m.rua", boeing_file(real, "real", "u", False)),
         "boeing complex": ("m.cra", boeing_file(mixed, "complex", "r", True)),
         "boeing integer": ("m.ira", boeing_file(numbers, "integer", "r", True)),
