@@ -300,11 +300,8 @@ PENCILFFT = {
 READING = ["shipped", "blocks", "array_files", "newline", "case_dtype", "bad_file", "fault",
            "gzip", "opened", "routed", "those_only"]  # fmt: skip
 SOLUTIONS = [
-    "cg[solver=cg,name=grid", "cg[solver=pipelined_cg,name=complex",
-    "general[solver=bicgstab,name=drift,precond=ilu",
-    "general[solver=gmres,name=complex,precond=ilu", "preconditioned[name=grid",
     "lsqr[name=wide", "power_iteration[name=Trefethen_20b", "iterates", "cycles[restart=5",
-    "formulas[kind=BlockILU", "chebyshev", "pagerank", "number_of_ranks",
+    "formulas[kind=BlockILU", "chebyshev", "pagerank", "number_of_ranks", "other_rows", "own_way",
     "distributed_vectors[solver=cg",
 ]  # fmt: skip
 RUNS = ["nothing", "limit", "callback", "callers_function", "breakdown", "bad", "reductions"]
