@@ -297,12 +297,11 @@ PENCILFFT = {
 
 # -- sparse ---------------------------------------------------------------------------------------
 
-READING = ["shipped", "blocks", "array_files", "newline", "nan", "case_dtype", "bad_file", "fault",
-           "gzip", "opened", "error", "routed", "those_only"]  # fmt: skip
+READING = ["shipped", "blocks", "array_files", "newline", "case_dtype", "bad_file", "fault",
+           "gzip", "opened", "routed", "those_only"]  # fmt: skip
 SOLUTIONS = [
-    "cg[solver=cg,name=grid", "cg[solver=pipelined_cg,name=complex", "lsqr[name=wide",
-    "power_iteration[name=Trefethen_20b", "iterates", "those_of_scipy[restart=5",
-    "formulas[kind=BlockILU", "chebyshev", "pagerank", "number_of_ranks",
+    "lsqr[name=wide", "power_iteration[name=Trefethen_20b", "iterates", "those_of_scipy[restart=5",
+    "formulas[kind=BlockILU", "chebyshev", "pagerank", "number_of_ranks", "other_rows", "own_way",
     "distributed_vectors[solver=cg",
 ]  # fmt: skip
 RUNS = ["nothing", "limit", "callback", "callers_function", "breakdown", "bad", "reductions"]
@@ -332,8 +331,8 @@ SPARSE = {
     "cases_mesh": ORDERINGS,
     "cases_formats": [*on(2), *full(1, 3, 4, 7)],
     "cases_fuzz": [
-        *on(2, select=["coordinate,packed=F", "boeing,packed=T", "npz packed,packed=F", "small",
-                       "gzip", "any"]),
+        *on(2, select=["coordinate, plain", "boeing, packed", "npz packed, plain", "blocks",
+                       "in gzip", "any"]),
         *full(1, 2, 3, 4, 7, options={"examples": "150"}, env=SLOW),
     ],
     "cases_petsc": on(2),

@@ -6,48 +6,43 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from onesided.apps.tools.trace_mesh import (
-    LEAST_REACH,
-    Curves,
-    Refinement,
-    refined,
-    uniform,
-)
+from onesided.apps.tools.trace_mesh import LEAST_REACH, Curves, Refinement, refined, uniform
 from onesided.collectives import UnsupportedError
 from onesided.sparse.grids import stencil7
-from onesided.sparse.orderings import numbering as metis
+from onesided.sparse.orderings import numbering
 
-RANKS = [1, pytest.param(2, marks=pytest.mark.full), 3, 4]
+
+@pytest.fixture
+def metis():
+    pytest.importorskip("pymetis", reason="the METIS partition needs pymetis")
+    return numbering.metis_parts
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 9])
-def test_metis_parts_are_balanced_and_the_same_every_time(parts):
-    pytest.importorskip("pymetis", reason="the METIS partition needs pymetis")
+def test_metis_parts_are_balanced_and_the_same_every_time(metis, parts):
     graph = stencil7(10)
     graph.setdiag(0)
     graph.eliminate_zeros()
     weights = np.diff(graph.indptr).astype(np.int64)
-    owners = metis.metis_parts(graph, weights, parts)
-    assert np.array_equal(owners, metis.metis_parts(graph, weights, parts))
+    owners = metis(graph, weights, parts)
+    assert np.array_equal(owners, metis(graph, weights, parts))
     loads = np.bincount(owners, weights, minlength=parts)
     assert len(loads) == parts
     assert loads.max() <= 1.06 * loads.mean()
 
 
 @pytest.mark.parametrize(("vertices", "parts"), [(0, 3), (2, 5), (6, 6), (40, 3)])
-def test_metis_parts_of_hardly_any_graph(vertices, parts):
-    pytest.importorskip("pymetis", reason="the METIS partition needs pymetis")
+def test_metis_parts_of_hardly_any_graph(metis, vertices, parts):
     graph = sparse.csr_array((vertices, vertices), dtype=bool)
-    owners = metis.metis_parts(graph, np.ones(vertices, np.int64), parts)
+    owners = metis(graph, np.ones(vertices, np.int64), parts)
     assert len(owners) == vertices
     assert np.bincount(owners, minlength=parts).max() <= -(-vertices // parts)
 
 
-def test_metis_is_not_given_more_than_it_can_count():
-    pytest.importorskip("pymetis", reason="the METIS partition needs pymetis")
+def test_metis_is_not_given_more_than_it_can_count(metis):
     graph = stencil7(2)
     with pytest.raises(UnsupportedError, match="32 bits"):
-        metis.metis_parts(graph, np.full(8, 1 << 30), 2)
+        metis(graph, np.full(8, 1 << 30), 2)
 
 
 def mesh_of(coarse, fine, seed):

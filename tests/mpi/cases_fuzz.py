@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import io
 
 import numpy as np
-import scipy.io
 from boeing import boeing_file
 from cases import parameters
-from cases_formats import arrays_of, npz_of, random_matrix
+from cases_formats import arrays_of, market_of, npz_of, random_matrix
 from cases_random import examine
 from cases_sparse_reading import file_of
 from hypothesis import strategies as st
@@ -19,28 +17,7 @@ from onesided.sparse.errors import MatrixFileError
 from onesided.sparse.files.marketreader import read_triplets
 
 ALLOWED = (MatrixFileError, MemoryError, TypeError)
-BYTES = [
-    b"0",
-    b"9",
-    b"-",
-    b".",
-    b"E",
-    b"nan",
-    b" ",
-    b"\n",
-    b"\n\n",
-    b"%",
-    b"x",
-    b"\x00",
-    b"\xff",
-    b"",
-]
-
-
-def market(whole, **how):
-    stream = io.BytesIO()
-    scipy.io.mmwrite(stream, whole, **how)
-    return stream.getvalue()
+BYTES = [*(word.encode() for word in "09-.E %x\n\0"), b"nan", b"\n\n", b"\xff", b""]
 
 
 def files():
@@ -48,10 +25,10 @@ def files():
     real, numbers = random_matrix((9, 9), "real"), random_matrix((6, 8), "integer")
     mixed = random_matrix((7, 5), "complex", density=0.4)
     return {
-        "coordinate": ("m.mtx", market(real)),
-        "complex": ("m.mtx", market(mixed)),
-        "array": ("m.mtx", market(numbers.toarray())),
-        "symmetric": ("m.mtx", market(real + real.T, symmetry="symmetric")),
+        "coordinate": ("m.mtx", market_of(real)),
+        "complex": ("m.mtx", market_of(mixed)),
+        "array": ("m.mtx", market_of(numbers.toarray())),
+        "symmetric": ("m.mtx", market_of(real + real.T, symmetry="symmetric")),
         "boeing": ("m.rua", boeing_file(real, "real", "u", False)),
         "boeing complex": ("m.cra", boeing_file(mixed, "complex", "r", True)),
         "boeing integer": ("m.ira", boeing_file(numbers, "integer", "r", True)),
@@ -106,52 +83,35 @@ def product_of(comm, path):
         return matrix.shape, matrix.nnz, matrix.dtype.name
 
 
-@parameters(name=lambda: list(files()), packed=[False, True])
-def case_mutated_files(comm, name, packed, options):
-    ending, data = files()[name]
-    packed = packed and not ending.endswith("npz")
-    strategy = st.lists(MUTATION, min_size=1, max_size=4)
+FILES = files()
+TEXTS = [name for name, (ending, _) in FILES.items() if not ending.endswith("npz")]
+WAYS = [(name, "plain") for name in FILES] + [(name, "packed") for name in TEXTS]
+WAYS += [(name, f"blocks of {size}") for name in ("coordinate", "array") for size in (7, 60)]
+WAYS += [(name, "in gzip") for name in ("coordinate", "boeing")]
+
+
+@parameters(way=[f"{name}, {how}" for name, how in WAYS])
+def case_mutated_files(comm, way, options):
+    """As they are, packed afterwards, read in small blocks, and with the packed bytes changed."""
+    name, how = way.split(", ")
+    ending, data = FILES[name]
 
     def body(mutations):
-        changed = mutated(data, mutations)
-        changed = gzip.compress(changed) if packed else changed
+        if how == "in gzip":
+            packed = gzip.compress(data)
+            changed = packed[:2] + mutated(packed[2:], mutations)
+        else:
+            changed = mutated(data, mutations)
+            changed = gzip.compress(changed) if how == "packed" else changed
         with file_of(comm, changed, ending) as path:
-            return judge(comm, lambda: product_of(comm, path))
+            if not how.startswith("blocks"):
+                return judge(comm, lambda: product_of(comm, path))
+            size = int(how.split()[-1])
+            return judge(comm, lambda: read_triplets(comm, path, None, size)[0])
 
     assert body([]) == "read"
+    strategy = st.lists(MUTATION, min_size=1, max_size=4)
     seen = examine(comm, strategy, body, int(options.get("examples", "12")))
-    assert any(kind != "read" for kind in seen), seen
-
-
-@parameters(name=["coordinate", "array"], block=[7, 60])
-def case_mutated_files_in_small_blocks(comm, name, block, options):
-    ending, data = files()[name]
-    strategy = st.lists(MUTATION, min_size=1, max_size=3)
-
-    def body(mutations):
-        with file_of(comm, mutated(data, mutations), ending) as path:
-
-            def call():
-                read_triplets(comm, path, None, block)
-
-            return judge(comm, call)
-
-    seen = examine(comm, strategy, body, int(options.get("examples", "10")))
-    assert any(kind != "read" for kind in seen), seen
-
-
-@parameters(name=["coordinate", "boeing"])
-def case_mutated_gzip_data(comm, name, options):
-    ending, data = files()[name]
-    packed = gzip.compress(data)
-    strategy = st.lists(MUTATION, min_size=1, max_size=2)
-
-    def body(mutations):
-        changed = packed[:2] + mutated(packed[2:], mutations)
-        with file_of(comm, changed, ending) as path:
-            return judge(comm, lambda: product_of(comm, path))
-
-    seen = examine(comm, strategy, body, int(options.get("examples", "10")))
     assert any(kind.endswith("Error") for kind in seen), seen
 
 
@@ -179,7 +139,7 @@ def case_any_arrays_in_npz(comm, form, options):
             "indices": np.array(indices, int),
             "data": np.array(values, float),
         }
-        with file_of(comm, arrays_of(change), "m.npz") as path:
+        with file_of(comm, arrays_of(**change), "m.npz") as path:
             return judge(comm, lambda: product_of(comm, path))
 
     seen = examine(comm, strategy, body, int(options.get("examples", "20")))

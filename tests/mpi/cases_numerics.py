@@ -20,10 +20,6 @@ SOLVERS = ["cg", "pipelined_cg", "minres", "bicgstab", "gmres", "fgmres", "lsqr"
 LARGE = os.environ.get("ONESIDED_MATRICES", "")
 
 
-def true_residual(comm, whole, b, x):
-    return np.linalg.norm(b - whole @ joined(comm, x))
-
-
 @parameters(solver=[*SOLVERS, "chebyshev"], bad=[np.inf, np.nan])
 def case_what_is_no_number_is_a_breakdown(comm, solver, bad):
     A = distributed(comm, DEFINITE["grid"]())
@@ -40,7 +36,7 @@ def case_what_is_no_number_is_a_breakdown(comm, solver, bad):
 @parameters(solver=SOLVERS)
 def case_converged_means_the_true_residual(comm, solver, seed):
     """An ill-conditioned system, close to what rounding allows: true, or not told."""
-    n = 60
+    n = 30
     rng = np.random.default_rng(seed)
     q, _ = np.linalg.qr(rng.standard_normal((n, n)))
     whole = sparse.csr_array(q @ np.diag(np.geomspace(1, 1e-9, n)) @ q.T)
@@ -48,17 +44,17 @@ def case_converged_means_the_true_residual(comm, solver, seed):
     b = rng.standard_normal(n)
     A = distributed(comm, whole)
     mine = b[slice(*A.row_range)]
-    told, unsure = [], solver in ("bicgstab", "gmres", "fgmres", "pipelined_cg")
+    told = []
     for rtol in (1e-2, 1e-6, 1e-8, 1e-13):
         with np.errstate(all="ignore"):
-            found = getattr(ours, solver)(A, mine, rtol=rtol, maxiter=400 if unsure else 1500)
-        rest = true_residual(comm, whole, b, found.x)
-        size = 1e-16 * np.linalg.norm(joined(comm, found.x)) * 100
+            found = getattr(ours, solver)(A, mine, rtol=rtol, maxiter=600)
+        x = joined(comm, found.x)
+        rest, size = np.linalg.norm(b - whole @ x), 1e-14 * np.linalg.norm(x)
         np.testing.assert_allclose(found.true_residual, rest, rtol=0.05, atol=size)
         told.append(found.converged)
         least = solver.startswith("ls") and found.reason.endswith("squares")
         assert not found.converged or least or rest <= rtol * np.linalg.norm(b) + size
-    assert told[0] or unsure, told
+    assert told[0] or solver in ("bicgstab", "gmres", "fgmres", "pipelined_cg"), told
     A.Free()
 
 
@@ -225,7 +221,7 @@ def row(comm, name, seed, maxiter):
     b = whole @ exact
     A = distributed(comm, whole)
     mine = b[slice(*A.row_range)]
-    size = np.linalg.norm(b)
+    size, scale = np.linalg.norm(b), abs(whole).sum(axis=1).max()
     converged = {}
     for precond, make in PRECONDITIONERS.items():
         if kind == "rectangle" and precond != "none":
@@ -239,10 +235,15 @@ def row(comm, name, seed, maxiter):
                 continue
             how = {} if M is None else {"M": M}
             how |= {"restart": 50} if solver.endswith("gmres") else {}
+            how |= {"replacement": 10} if solver == "pipelined_cg" else {}
             with np.errstate(all="ignore"):
                 found = getattr(ours, solver)(A, mine, rtol=1e-6, maxiter=maxiter, **how)
-            rest = true_residual(comm, whole, b, found.x)
-            rounding = 1e-13 * abs(whole).sum(axis=1).max() * abs(joined(comm, found.x)).max()
+            heard = found.converged, found.iterations, found.reason, found.residuals.tolist()
+            assert all(other == heard for other in comm.allgather(heard))
+            assert len(found.residuals) == found.iterations + 1
+            x = joined(comm, found.x)
+            rest = np.linalg.norm(b - whole @ x)
+            rounding = 1e-13 * scale * abs(x).max()
             facts = name, precond, solver, found.reason, rest / size
             least = found.reason.endswith("squares")
             small = rest <= 1e-6 * size * (1 + 1e-7) + rounding
@@ -267,8 +268,12 @@ def case_table(comm, name, seed):
     if kind == "definite":
         missing = [key for key, count in converged.items() if count is None]
         assert not missing, missing
-        _, theirs = counted(serial.cg, whole, b, rtol=1e-6)
-        assert abs(converged["none", "cg"] - theirs) <= 2 + theirs // 8, (converged, theirs)
+        for precond in ("none", "jacobi"):
+            M = sparse.diags_array(1 / whole.diagonal()) if precond == "jacobi" else None
+            _, theirs = counted(serial.cg, whole, b, rtol=1e-6, M=M)
+            assert abs(converged[precond, "cg"] - theirs) <= 2 + theirs // 8, (converged, theirs)
+            # rounding delays the pipelined recurrences where the condition is bad
+            assert converged[precond, "pipelined_cg"] <= 2 + 3 * theirs, (converged, theirs)
         if whole.dtype.kind != "c":  # SciPy's conjugates nothing
             _, theirs = counted(serial.minres, whole, b, rtol=1e-7)
             assert converged["none", "minres"] <= 2 + 1.2 * theirs

@@ -1,8 +1,11 @@
 """Rows moved to their owners, and vectors between the caller's order and the matrix's."""
 
+from unittest import mock
 
+import cases_matrix
 import numpy as np
 from cases import need, parameters, ranks
+from cases_matrix import complex_values
 from errors import agreed, raises
 from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -28,28 +31,14 @@ def with_empty_rows(rng):
     return matrix
 
 
-def one_dense_row(rng):
-    matrix = sparse.random_array((50, 50), density=0.03, rng=rng).tolil()
-    matrix[31] = rng.standard_normal(50)
-    return matrix
-
-
-def complex_values(rng):
-    matrix = sparse.random_array((60, 60), density=0.08, rng=rng)
-    return matrix + 1j * sparse.random_array((60, 60), density=0.08, rng=rng)
-
-
 MATRICES = {
     "grid": scattered_grid,
-    "random": lambda rng: sparse.random_array((90, 90), density=0.05, rng=rng),
     "empty rows": with_empty_rows,
-    "dense row": one_dense_row,
-    "complex": complex_values,
-    "diagonal": lambda rng: sparse.eye_array(11),
+    "complex": lambda rng: complex_values(cases_matrix.MATRICES["square"](rng), rng),
     "zero": lambda rng: sparse.coo_array((9, 9)),
-    "few rows": lambda rng: sparse.csr_array(rng.standard_normal((2, 2))),
-    "nothing": lambda rng: sparse.csr_array((0, 0)),
-}
+    **{name: cases_matrix.MATRICES[name]
+       for name in ("square", "dense row", "identity", "few rows", "nothing")},
+}  # fmt: skip
 
 
 def owners_of(rng, size, parts):
@@ -75,11 +64,6 @@ def mine_of(comm, whole, seed):
     return whole[slice(*blocks.range(comm.rank))], blocks
 
 
-def needs(how):
-    if how == "metis":
-        need("pymetis")
-
-
 def order_of(comm, ordering, size):
     """For each row of the matrix's order its index in the original one, on all ranks."""
     if ordering is None:
@@ -90,7 +74,8 @@ def order_of(comm, ordering, size):
 
 @parameters(how=list(HOWS), name=list(MATRICES))
 def case_rows_and_columns_are_permuted_alike(comm, how, name, seed):
-    needs(how)
+    if how == "metis":
+        need("pymetis")
     rng = np.random.default_rng(seed)
     whole = sparse.csr_array(MATRICES[name](rng))
     size = whole.shape[0]
@@ -105,6 +90,9 @@ def case_rows_and_columns_are_permuted_alike(comm, how, name, seed):
     assert moved.shape == expected.shape
     assert moved.dtype == whole.dtype
     assert abs(moved - expected).sum() == 0
+    if how == "rows":
+        balanced = Partition.balanced(np.diff(whole.indptr) + 1, comm.size)
+        assert np.array_equal(partition.starts, balanced.starts)
     if how == "blocks":
         assert np.array_equal(partition.starts, asked.starts)
     if how == "owners":
@@ -140,43 +128,20 @@ def case_vectors_by_every_kind_of_method(comm, method, seed):
     ordering.Free()
 
 
-def case_owners_of_a_matrix_that_is_not_square(comm, seed):
+def case_owners_of_all_rows_or_of_this_ranks(comm, seed):
+    """Of a matrix that is not square, whose columns stay."""
     rng = np.random.default_rng(seed)
     whole = sparse.random_array((40, 25), density=0.2, rng=rng).tocsr()
-    rows, _ = mine_of(comm, whole, seed)
-    owners = owners_of(rng, 40, comm.size)
-    moved, partition, ordering = partitioned(comm, rows, owners, method="p2p")
-    order = order_of(comm, ordering, 40)
-    expected = whole[order][slice(*partition.range(comm.rank))]
-    assert moved.shape == expected.shape
-    assert abs(moved - expected).sum() == 0
-    assert (ordering is None) == (comm.size == 1)
-
-
-def case_owners_of_this_ranks_rows_only(comm, seed):
-    rng = np.random.default_rng(seed)
-    whole = sparse.random_array((30, 30), density=0.2, rng=rng).tocsr()
     rows, given = mine_of(comm, whole, seed)
-    owners = owners_of(rng, 30, comm.size)
-    block = owners[slice(*given.range(comm.rank))]
-    one, first, _ = partitioned(comm, rows, owners.astype("u8"), method="p2p")
-    other, second, _ = partitioned(comm, rows, block, method="p2p")
-    assert np.array_equal(first.starts, second.starts)
-    assert abs(one - other).sum() == 0
-
-
-def case_rows_balances_nonzeros(comm, seed):
-    rng = np.random.default_rng(seed)
-    counts = np.sort(rng.integers(0, 30, 400))
-    indptr = np.append(0, np.cumsum(counts))
-    indices = np.concatenate([np.arange(count) for count in counts])
-    whole = sparse.csr_array((np.ones(len(indices)), indices, indptr), shape=(400, 400))
-    rows, _ = mine_of(comm, whole, seed)
-    moved, partition, ordering = partitioned(comm, rows)
-    assert ordering is None
-    expected = Partition.balanced(counts + 1, comm.size)
-    assert np.array_equal(partition.starts, expected.starts)
-    assert abs(moved - whole[slice(*partition.range(comm.rank))]).sum() == 0
+    owners = owners_of(rng, 40, comm.size)
+    for asked in (owners.astype("u8"), owners[slice(*given.range(comm.rank))]):
+        moved, partition, ordering = partitioned(comm, rows, asked, method="p2p")
+        order = order_of(comm, ordering, 40)
+        assert np.array_equal(owners[order], np.repeat(np.arange(comm.size), partition.lengths()))
+        expected = whole[order][slice(*partition.range(comm.rank))]
+        assert moved.shape == expected.shape
+        assert abs(moved - expected).sum() == 0
+        assert (ordering is None) == (comm.size == 1)
 
 
 def case_the_graph_is_that_of_the_sum_with_the_transpose(comm, seed):
@@ -294,13 +259,9 @@ def case_bad_partitions_are_refused_on_every_rank(comm):
 
 def case_without_pymetis(comm):
     rows = stencil7(3, Partition.even(27, comm.size).range(comm.rank))
-    find = metis_module.find_spec
-    metis_module.find_spec = lambda name: None
-    try:
+    with mock.patch.object(metis_module, "find_spec", return_value=None):
         agreed(comm, UnsupportedError, lambda: partitioned(comm, rows, "metis"),
                "pymetis", "extra partition")
-    finally:
-        metis_module.find_spec = find
 
 
 def case_bad_vectors_are_refused_on_every_rank(comm, seed):

@@ -6,13 +6,13 @@ import numpy as np
 import scipy.io
 import scipy.sparse.linalg as serial
 from cases import parameters
+from errors import raises
 from mpi4py import MPI
 from scipy import sparse
 
-from onesided.sparse import DistMatrix, Partition, from_scipy, stencil27
+from onesided.sparse import DistMatrix, DistVector, Partition, from_scipy, stencil27
 from onesided.sparse import solvers as ours
 from onesided.sparse.preconditioners import SSOR, BlockILU, Jacobi
-from onesided.sparse.vector import DistVector
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -75,44 +75,12 @@ def joined(comm, x):
     return np.concatenate(comm.allgather(x))
 
 
-def check(comm, whole, b, found, rtol):
-    """A converged solution, the same answer on every rank, and a history that tells the truth."""
-    facts = (found.converged, found.iterations, found.reason, found.residuals.tolist())
-    assert all(other == facts for other in comm.allgather(facts))
-    assert found.converged, found.reason
-    assert len(found.residuals) == found.iterations + 1
-    x = joined(comm, found.x)
-    true = np.linalg.norm(b - whole @ x) / np.linalg.norm(b)
-    assert true <= 1.01 * rtol, (true, found.residuals[-1])
-    assert found.residuals[-1] <= rtol * np.linalg.norm(b)
-    return x
-
-
 def counted(solver, whole, b, **how):
     """SciPy's solution and how many iterations it took."""
     seen = []
     x, info = solver(whole, b, callback=lambda _: seen.append(1), **how)
     assert info == 0
     return x, len(seen)
-
-
-@parameters(solver=["cg", "pipelined_cg"], name=list(DEFINITE), jacobi=[False, True])
-def case_cg(comm, solver, name, jacobi, seed):
-    whole = DEFINITE[name]()
-    A, b, mine = system(comm, whole, seed)
-    rtol = 1e-9
-    M = Jacobi(A) if jacobi else None
-    how = {"replacement": 10} if solver == "pipelined_cg" else {}
-    found = getattr(ours, solver)(A, mine, rtol=rtol, M=M, **how)
-    x = check(comm, whole, b, found, rtol)
-    inverse = sparse.diags_array(1 / whole.diagonal()) if jacobi else None
-    expected, iterations = counted(serial.cg, whole, b, rtol=rtol, M=inverse)
-    error = np.linalg.norm(x - expected) / np.linalg.norm(expected)
-    assert error < 1e-3, error
-    # rounding delays the pipelined recurrences where the condition is bad
-    late = iterations // 10 if solver == "cg" else 2 * iterations
-    assert -2 - iterations // 10 <= found.iterations - iterations <= 2 + late
-    A.Free()
 
 
 @parameters(solver=["cg", "bicgstab"])
@@ -126,14 +94,8 @@ def case_iterates_are_those_of_scipy(comm, solver, seed):
         (getattr(serial, solver), whole, b, guess),
     ):
         seen = []
-        run(
-            matrix,
-            right,
-            x0,
-            maxiter=6,
-            rtol=0,
-            callback=lambda x, seen=seen: seen.append(x.copy()),
-        )
+        look = {"callback": lambda x, seen=seen: seen.append(x.copy())}
+        run(matrix, right, x0, maxiter=6, rtol=0, **look)
         pairs.append(seen)
     assert len(pairs[0]) == len(pairs[1]) == 6
     for mine, theirs in zip(*pairs, strict=True):
@@ -209,7 +171,9 @@ def case_chebyshev(comm, seed):
     assert 0.6 * values[0] < low < 1.3 * values[0]
     assert values[-1] <= high < 1.3 * values[-1]
     for bounds in ((values[0], values[-1]), None):
-        check(comm, whole, b, ours.chebyshev(A, mine, rtol=1e-8, bounds=bounds), 1e-8)
+        found = ours.chebyshev(A, mine, rtol=1e-8, bounds=bounds)
+        assert found.converged, found.reason
+        assert np.linalg.norm(b - whole @ joined(comm, found.x)) <= 1.01e-8 * np.linalg.norm(b)
     wrong = ours.chebyshev(A, mine, bounds=(values[0], 0.3 * values[-1]), maxiter=5000)
     assert not wrong.converged
     assert wrong.reason.startswith("breakdown: the residual is")
@@ -261,7 +225,10 @@ def case_pagerank(comm, seed):
     A.Free()
 
 
-@parameters(solver=["cg", "pipelined_cg", "bicgstab", "gmres", "chebyshev", "lsqr"])
+SIX = ["cg", "pipelined_cg", "bicgstab", "gmres", "chebyshev", "lsqr"]
+
+
+@parameters(solver=SIX)
 def case_the_number_of_ranks_does_not_matter(comm, solver, seed):
     whole = DEFINITE["mesh"]()
     A, b, mine = system(comm, whole, seed)
@@ -277,7 +244,7 @@ def case_the_number_of_ranks_does_not_matter(comm, solver, seed):
     alone.Free()
 
 
-@parameters(solver=["cg", "pipelined_cg", "bicgstab", "gmres", "chebyshev", "lsqr"])
+@parameters(solver=SIX)
 def case_distributed_vectors(comm, solver, seed):
     whole = DEFINITE["grid"]()
     A, _, mine = system(comm, whole, seed)
@@ -306,13 +273,8 @@ def case_a_preconditioner_of_other_rows_is_refused(comm, kind):
     b = np.ones(A.row_range[1] - A.row_range[0])
     if comm.size == 1:
         assert ours.cg(A, b, M=kind(B)).converged
-        return
-    try:
-        ours.cg(A, b, M=kind(B))
-    except ValueError as error:
-        assert "rows" in str(error)
     else:
-        raise AssertionError("it was taken")
+        raises(ValueError, lambda: ours.cg(A, b, M=kind(B)), "rows")
 
 
 class Twice(DistMatrix):
