@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,6 @@ class Space:
         self._comm, self.length, self.dtype = comm, length, dtype
         #: Slices that cover a block; none where the block is empty.
         self.parts = [slice(first, first + _PART) for first in range(0, length, _PART)]
-        from scipy.linalg.blas import get_blas_funcs  # slow to import
-
-        self.axpy = get_blas_funcs("axpy", dtype=dtype)
-        self.scal = get_blas_funcs("scal", dtype=dtype)
         wide = np.complex128 if dtype.kind == "c" else np.float64
         #: How many sums there are at a time, and their dtype.
         self.wanted = _MOST_SUMS, wide
@@ -48,6 +45,16 @@ class Space:
         self._tiny = float(limits.tiny)
         #: A sum of squares that may have lost parts too small to be squared.
         self._least = self._tiny / limits.eps**2
+
+    @cached_property
+    def axpy(self) -> Any:
+        """Of BLAS: y += a x."""
+        return _blas("axpy", self.dtype)
+
+    @cached_property
+    def scal(self) -> Any:
+        """Of BLAS: x *= a."""
+        return _blas("scal", self.dtype)
 
     def vector(self) -> Vector:
         """Local. A new block of zeros."""
@@ -175,3 +182,9 @@ def start_block(rows: tuple[int, int], dtype: np.dtype[Any], seed: int = 0) -> N
     numbers = 2.0 * np.random.Generator(bits).random(draws * (stop - start)) - 1.0
     values = numbers.view(np.complex128) if draws == 2 else numbers
     return values.astype(dtype)
+
+
+def _blas(name: str, dtype: np.dtype[Any]) -> Any:
+    from scipy.linalg.blas import get_blas_funcs  # slow to import, and not always needed
+
+    return get_blas_funcs(name, dtype=dtype)
