@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+import re
 
 
 def _section(items, repeat):
@@ -13,12 +13,7 @@ def _section(items, repeat):
 
 def _repeat(form):
     """How many fields a line has, from its Fortran format."""
-    digits = form.split("P")[-1].lstrip("(,")
-    number = "".join(c for c in digits.split(".")[0] if c.isdigit() or c.isalpha())
-    head = ""
-    while number[:1].isdigit():
-        head, number = head + number[0], number[1:]
-    return int(head or 1)
+    return int(re.search(r"(\d*)[DEFI]\d", form)[1] or 1)
 
 
 def boeing_file(csc, kind, symmetry, rutherford, form="(3E25.16)", written="{:25.16E}".format):
@@ -27,8 +22,7 @@ def boeing_file(csc, kind, symmetry, rutherford, form="(3E25.16)", written="{:25
     if kind == "integer":
         form, written = "(5I12)", lambda value: f"{int(value):12d}"
     values = csc.data.astype(complex)
-    numbers = np.stack([values.real, values.imag], axis=1).ravel() if kind == "complex" else None
-    numbers = values.real if numbers is None else numbers
+    numbers = values.view(float) if kind == "complex" else values.real
     sections = [
         _section([f"{pointer + 1:9d}" for pointer in csc.indptr], 8),
         _section([f"{index + 1:8d}" for index in csc.indices], 10),

@@ -321,7 +321,6 @@ SPARSE = {
         *full(1, 2, 3, 4, select="case_random", options={"examples": "40"}, env=SLOW),
     ],
     "cases_kernels": [*on(2, 3, alike=True), *full(1, 4, 7)],
-    "cases_matrix_vectors": [*on(3), *full(1, 2, 4, 7)],
     "cases_solvers": [*on(2, select=SOLUTIONS), *full(1, 2, 3, 4),
                       *on(3, select=["number_of_ranks", "formulas[kind=SSOR"])],
     "cases_solver_runs": [*on(2, select=[*RUNS, "jacobi=True"]), *full(1, 2, 3, 4)],

@@ -231,12 +231,14 @@ def rows_of_each_rank(cell):
         assert np.array_equal(made.row_partition.starts, cell.rows.starts)
 
 
-@row("f4", "c16")
+@row("f4", "f8", "c16")
 def a_wanted_dtype(cell, wanted):
+    """When the matrix is made, and of one that is there."""
     kind = np.dtype(wanted)
     if cell.dtype.kind == "c" and kind.kind != "c":
-        kind = np.dtype("c8")
-    cell.same(cell.distributed(cell.whole, dtype=kind), cell.whole, kind)
+        kind = np.dtype("c8" if wanted == "f4" else "c16")
+    for made in (cell.distributed(cell.whole, dtype=kind), cell.A.astype(kind)):
+        cell.same(made, cell.whole, kind)
 
 
 @row("triplets", "assembler", "added")
@@ -516,12 +518,6 @@ def made_of(cell, name):
     cell.same(make(A), sparse.csr_array(expected(whole)))
 
 
-@row("f8", "c16")
-def as_type(cell, kind):
-    kind = np.dtype("c16" if cell.dtype.kind == "c" else kind)
-    cell.same(cell.A.astype(kind), cell.whole, kind)
-
-
 @row()
 def places_that_stay(cell):
     """Entries that cancel keep their places, as the diagonal does where nothing was stored."""
@@ -593,12 +589,16 @@ def entries_multiplied(cell, by):
 
 @row()
 def rectangles_multiplied(cell):
-    b = sparse.csr_array(drawn(cell.n, 5, 0, 3).real)
+    b = sparse.csr_array(drawn(cell.n, max(cell.n // 2, 1), 0, 9).real)
     B = cell.kept(from_rows(cell.comm, b[slice(*cell.rows.range(cell.comm.rank))], **cell.how))
     kind = np.result_type(cell.dtype, "f8")
-    cell.same(cell.A @ B, sparse.csr_array(cell.whole @ b), kind)
-    cell.same(B.T @ cell.A, sparse.csr_array(b.T @ cell.whole), kind)
-    cell.same(cell.A.H @ B, sparse.csr_array(cell.whole.conj().T @ b), kind)
+    for made, expected in (
+        (cell.A @ B, cell.whole @ b),
+        (B.T @ cell.A, b.T @ cell.whole),
+        (cell.A.H @ B, cell.whole.conj().T @ b),
+        (cell.A.galerkin(B), b.T @ cell.whole @ b),
+    ):
+        cell.same(made, sparse.csr_array(expected), kind)
 
 
 # -- entries -------------------------------------------------------------------------------------
@@ -707,33 +707,40 @@ def another_diagonal(cell, way):
     cell.close(cell.A.local_rows().toarray(), dense)
 
 
-@row()
-def projected(cell):
-    p = drawn(cell.n, max(cell.n // 2, 1), 0, 9).real.astype("f8")
-    P = cell.kept(from_rows(cell.comm, p[slice(*cell.rows.range(cell.comm.rank))], **cell.how))
-    expected = sparse.csr_array(p.T @ cell.whole @ p)
-    cell.same(cell.A.galerkin(P), expected, np.result_type(cell.dtype, "f8"))
-
-
 # -- vectors -------------------------------------------------------------------------------------
 
 
 @row("0", "2")
-def functions_of_vectors(cell, k):
+def distributed_vectors(cell, k):
+    """Sums, functions, scalar products and norms of them."""
     x, whole = cell.vector(k=int(k))
     y, other = cell.vector(seed=1, k=int(k))
     X, Y = (DistVector(cell.comm, cell.rows, each) for each in (x, y))
+    moved = X.copy()
+    moved += 2 * Y
+    moved -= X
+    for found, expected in (
+        (X + Y, whole + other), (X - 2 * Y, whole - 2 * other), (-X * 3, -3 * whole),
+        (abs(X), abs(whole)), (X.conj(), whole.conj()), (X + 1.0, whole + 1), (moved, 2 * other),
+        (np.multiply(X, Y), whole * other),
+    ):  # fmt: skip
+        cell.close(found.array, expected)
     cell.close(np.exp(X / 4).array, np.exp(whole / 4), 1e-5)
-    cell.close(np.multiply(X, Y).array, whole * other)
-    assert np.allclose(X @ Y, (whole * other).sum(axis=0))
+    for found, expected in (
+        (X.dot(Y), (whole * other).sum(axis=0)), (X @ Y, (whole * other).sum(axis=0)),
+        (X.vdot(Y), (whole.conj() * other).sum(axis=0)), (X.sum(), whole.sum(axis=0)),
+        (X.norm(), np.linalg.norm(whole, axis=0)), (X.norm(1), abs(whole).sum(axis=0)),
+        (X.norm(np.inf), abs(whole).max(axis=0)),
+    ):  # fmt: skip
+        assert np.allclose(found, expected, rtol=1e-5)
+    if cell.result.kind != "c":
+        assert np.array_equal(X.min(), whole.real.min(axis=0))
+        assert np.array_equal(X.max(), whole.real.max(axis=0))
     X.axpy(3, Y)
     cell.close(X[...], whole + 3 * other)
     X[...] = Y
     cell.close(X.real.array, other.real)
     assert X.astype("c16").dtype == np.complex128
-    if cell.result.kind != "c":
-        assert np.array_equal(X.min(), other.real.min(axis=0))
-        assert np.array_equal(X.max(), other.real.max(axis=0))
 
 
 @row("0", "2")
@@ -757,30 +764,6 @@ def vectors_of_matrix_market(cell, k):
     cell.comm.Barrier()
     found = ours.read_vector(cell.comm, path, cell.rows)
     cell.close(found.array, whole[:, 0] if k == "1" else whole)
-
-
-@row("0", "2")
-def distributed_vectors(cell, k):
-    x, whole = cell.vector(k=int(k))
-    y, other = cell.vector(seed=1, k=int(k))
-    X, Y = (DistVector(cell.comm, cell.rows, each) for each in (x, y))
-    for found, expected in (
-        (X + Y, whole + other), (X - 2 * Y, whole - 2 * other), (-X * 3, -3 * whole),
-        (abs(X), abs(whole)), (X.conj(), whole.conj()), (X + 1.0, whole + 1),
-    ):  # fmt: skip
-        cell.close(found.array, expected)
-    moved = X.copy()
-    moved += 2 * Y
-    moved -= X
-    cell.close(moved.array, 2 * other)
-    assert np.allclose(X.dot(Y), (whole * other).sum(axis=0), rtol=1e-5)
-    assert np.allclose(X.vdot(Y), (whole.conj() * other).sum(axis=0), rtol=1e-5)
-    assert np.allclose(X.norm(), np.linalg.norm(whole, axis=0), rtol=1e-5)
-    assert np.allclose(X.norm(1), abs(whole).sum(axis=0), rtol=1e-5)
-    assert np.allclose(X.norm(np.inf), abs(whole).max(axis=0), rtol=1e-5)
-    assert np.allclose(X.sum(), whole.sum(axis=0))
-    found = X.gather()
-    assert found is None or np.allclose(found, whole)
 
 
 # -- solvers -------------------------------------------------------------------------------------
