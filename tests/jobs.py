@@ -297,8 +297,8 @@ PENCILFFT = {
 
 # -- sparse ---------------------------------------------------------------------------------------
 
-READING = ["shipped", "blocks", "array_files", "newline", "case_dtype", "bad_file", "fault",
-           "gzip", "opened", "routed", "those_only"]  # fmt: skip
+READING = ["shipped", "blocks", "array_files", "newline", "bad_file", "fault", "opened",
+           "routed", "those_only"]  # fmt: skip
 SOLUTIONS = [
     "lsqr[name=wide", "power_iteration[name=Trefethen_20b", "iterates", "cycles[restart=5",
     "formulas[kind=BlockILU", "chebyshev", "pagerank", "number_of_ranks", "other_rows", "own_way",

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cached_property
 from unittest import mock
 
@@ -415,10 +416,8 @@ def products_as_one_call(cell, name):
     """The script of a product against its reference in Python: the same bits, also where blocks
     are packed straight into the memory of neighbors, and where wrong operands come between."""
     k, direct = int(name[0]), name.endswith("direct")
-    before = halo.DIRECT_BYTES, halo.DIRECT_BLOCK_BYTES
-    if direct:
-        halo.DIRECT_BYTES = halo.DIRECT_BLOCK_BYTES = 0
-    try:
+    small = {"DIRECT_BYTES": 0, "DIRECT_BLOCK_BYTES": 0}
+    with mock.patch.multiple(halo, **small) if direct else nullcontext():
         A = cell.distributed(sparse.csr_array(drawn(cell.n, cell.n, cell.imaginary, 5)))
         lengths = [stop - start for start, stop in (A.col_range, A.row_range)]
         shapes = [(n, k) if k > 1 else (n,) for n in lengths]
@@ -448,8 +447,6 @@ def products_as_one_call(cell, name):
         raises(RequestError, lambda: A.multiply_transposed(result, other))
         assert np.all(back.ghosts == 1)
         back.finish(other)
-    finally:
-        halo.DIRECT_BYTES, halo.DIRECT_BLOCK_BYTES = before
 
 
 @row("0", "1", "3")
@@ -869,13 +866,9 @@ def iterations_as_one_call(cell, name):
                 others[0].start()
             way.append(np.array(x))
 
-        patched = iteration._has_steps
-        if form == "reference":
-            iteration._has_steps = lambda *given: False
-        try:
+        has_steps = iteration._has_steps if form == "script" else lambda *given: False
+        with mock.patch.object(iteration, "_has_steps", has_steps):
             found = ours.cg(cell.A, b, x0, rtol=rtol, maxiter=limit, M=M, callback=look)
-        finally:
-            iteration._has_steps = patched
         if others:
             others[0].finish()
             if form == "reference":
