@@ -288,7 +288,7 @@ def test_gzip_is_told_by_content_not_by_name(tmp_path):
         assert read_file(tmp_path / name).toarray().tolist() == [[0, 5], [0, 0]]
 
 
-# -- the compiled way of parsing against the one in Python: short texts, many with some bytes changed
+# -- the compiled parser against the one in Python: short texts, many with some bytes changed
 
 
 def outcome(parse, head, text):

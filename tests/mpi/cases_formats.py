@@ -303,12 +303,8 @@ def case_a_store_of_other_ranks(comm):
 def case_a_failed_write_leaves_the_old_file(comm):
     whole = random_matrix((20, 20), "real")
     with store_of(comm, whole) as (path, matrix):
-        missing, folder = path.with_name("no folder") / "m.h5", path.with_name("folder.h5")
-        if comm.rank == 0:
-            folder.mkdir()
-        comm.Barrier()
+        missing = path.with_name("no folder") / "m.h5"
         agreed(comm, FileNotFoundError, lambda: write(matrix, missing), "no folder")
-        agreed(comm, IsADirectoryError, lambda: write(matrix, folder))
         assert not list(path.parent.glob("*.new"))
         check(comm, path, whole)
 
@@ -500,13 +496,6 @@ def case_formats_are_told_by_content(comm, packed):
     for data in files:
         with file_of(comm, data, "matrix") as path:
             check(comm, path, whole)
-    with file_of(comm, npz_of(whole), "m.npz") as path:
-        with read(comm, path, method="p2p") as matrix:
-            write(matrix, path.with_name("no ending"))
-            write(matrix, path.with_name("written.mtx"))
-            if comm.rank == 0:
-                assert abs(scipy.io.mmread(path.with_name("written.mtx")) - whole).max() == 0
-        check(comm, path.with_name("no ending"), whole)
 
 
 @parameters(name=["m.mtx", "m.mtx.gz", "m.rua", "m.npz"])
@@ -674,13 +663,16 @@ def case_what_is_no_regular_file_is_not_replaced(comm, kind, what):
         agreed(comm, TypeError, lambda: write("m", x), "a DistMatrix or a DistVector")
 
 
-@parameters(name=["a.mtx.gz", "a.npz", "a.petsc", "a.mat", "a.npy", "a.rb", "A.MTX", "a.h5"])
+WRITTEN = ["A.MTX", "a.h5", "no ending"]
+
+
+@parameters(name=["a.mtx.gz", "a.npz", "a.petsc", "a.mat", "a.npy", "a.rb", *WRITTEN])
 def case_only_what_is_read_back_is_written(comm, name):
     whole = random_matrix((6, 6), "real")
     with file_of(comm, b"", "other") as path:
         path = path.with_name(name)
         with from_scipy(comm, whole if comm.rank == 0 else None, method="p2p") as matrix:
-            if name in ("A.MTX", "a.h5"):
+            if name in WRITTEN:
                 write(matrix, path)
                 check(comm, path, whole)
             else:
