@@ -134,18 +134,11 @@ class Cell:
         return self.distributed(self.whole)
 
     def as_given(self, whole):
-        """The whole matrix that ranks of these dtypes pass."""
-        blocks = [whole[slice(*self.rows.range(r))] for r in range(self.comm.size)]
-        if self.dtype.kind != "c":
-            return sparse.csr_array(whole.real).astype("f8")
+        """The whole matrix that ranks of these dtypes pass: real, where one has real rows."""
         kinds = self.comm.allgather(self.kind)
-        dense = [
-            (block.toarray() if kind.kind == "c" else block.toarray().real).astype("c16")
-            for block, kind in zip(blocks, kinds, strict=True)
-        ]
-        if any(kind.kind != "c" for kind in kinds):  # Hermitian, where ranks have real rows
-            return sparse.csr_array(whole.real).astype("c16")
-        return sparse.csr_array(np.concatenate(dense))
+        real = any(kind.kind != "c" for kind in kinds)
+        dtype = "c16" if self.dtype.kind == "c" else "f8"
+        return sparse.csr_array(whole.real if real else whole).astype(dtype)
 
     def block_of(self, whole, rows=None):
         """This rank's rows, as the kinds say; a rank without rows passes SciPy's default."""
