@@ -297,12 +297,12 @@ PENCILFFT = {
 
 # -- sparse ---------------------------------------------------------------------------------------
 
-READING = ["shipped", "blocks", "array_files", "newline", "case_dtype", "bad_file", "fault",
-           "gzip", "opened", "routed", "those_only"]  # fmt: skip
+READING = ["shipped", "blocks", "array_files", "newline", "bad_file", "fault", "opened",
+           "routed", "those_only"]  # fmt: skip
 SOLUTIONS = [
     "lsqr[name=wide", "power_iteration[name=Trefethen_20b", "iterates", "those_of_scipy[restart=5",
     "formulas[kind=BlockILU", "chebyshev", "pagerank", "number_of_ranks", "other_rows", "own_way",
-    "distributed_vectors[solver=cg",
+    "distributed_vectors[solver=cg", "named", "other_values", "eigenpairs", "multigrid",
 ]  # fmt: skip
 RUNS = ["nothing", "limit", "callback", "callers_function", "breakdown", "bad", "reductions"]
 SEEN = ["number", "converged_means", "least", "table[", "not_normal"]
@@ -325,9 +325,7 @@ SPARSE = {
                       *on(3, select=["number_of_ranks", "formulas[kind=SSOR"])],
     "cases_solver_runs": [*on(2, select=[*RUNS, "jacobi=True"]), *full(1, 2, 3, 4)],
     "cases_numerics": [*on(2, select=SEEN, thin=True), *full(1, 2, 3, 4, env=SLOW)],
-    "cases_algebra": [*on(2), *full(1, 3, 4)],
     "cases_ordering": ORDERINGS,
-    "cases_mesh": ORDERINGS,
     "cases_formats": [*on(2), *full(1, 3, 4, 7)],
     "cases_fuzz": [
         *on(2, select=["coordinate, plain", "boeing, packed", "npz packed, plain", "blocks",

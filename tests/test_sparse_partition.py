@@ -117,6 +117,9 @@ def test_ghosts_behind_more_than_32_bits_of_own_columns():
     columns = split_columns(np.array([5, 1, 5, 7]) + (1 << 31), partition, 0)
     assert columns.indices.tolist() == [(1 << 31) + place for place in (1, 0, 1, 2)]
     assert columns.ghosts.tolist() == [(1 << 31) + place for place in (1, 5, 7)]
+    assert columns.indices.dtype == np.int64
+    few = Partition.from_lengths(np.array([5, 1 << 40]))
+    assert split_columns(np.array([7, 1 << 40]), few, 0).indices.dtype == np.int32
 
 
 @pytest.mark.parametrize("parts", [1, 2, 17, 18, 40])
@@ -151,16 +154,6 @@ def test_numbers_are_counted_whether_they_are_close_or_not(monkeypatch, first, s
 def test_a_column_that_nobody_owns_is_refused(index):
     with pytest.raises(ValueError, match="4 columns"):
         split_columns(np.array([0, index]), Partition.even(4, 2), 0)
-
-
-def test_columns_beyond_32_bits_are_renumbered_to_32_bits():
-    partition = Partition.even(1 << 40, 2)
-    columns = split_columns(np.array([0, (1 << 40) - 1, 1 << 39]), partition, 0)
-    assert columns.ghosts.tolist() == [1 << 39, (1 << 40) - 1]
-    assert columns.indices.tolist() == [0, (1 << 39) + 1, 1 << 39]
-    assert columns.indices.dtype == np.int64
-    small = Partition.from_lengths(np.array([5, 1 << 40]))
-    assert split_columns(np.array([7, 1 << 40]), small, 0).indices.dtype == np.int32
 
 
 def test_index_dtype_turns_at_two_to_the_31():

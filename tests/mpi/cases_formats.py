@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import os
+import re
 import resource
 import tarfile
 import threading
@@ -12,7 +13,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 import scipy.io
-from boeing import boeing_file
 from cases import parameters, ranks
 from cases_sparse_reading import SHIPPED, file_of
 from errors import agreed
@@ -120,6 +120,44 @@ def petsc_of(whole, index, values):
 
 
 MARKET = b"%%MatrixMarket matrix coordinate real general\n% words\n3 3 2\n1 1 2.5\n3 2 -1e3\n"
+
+def _section(items, repeat):
+    """Lines of so many fields each."""
+    rows = range(0, len(items), repeat)
+    return ["".join(items[start : start + repeat]) for start in rows]
+
+
+def _repeat(form):
+    """How many fields a line has, from its Fortran format."""
+    return int(re.search(r"(\d*)[DEFI]\d", form)[1] or 1)
+
+
+def boeing_file(csc, kind, symmetry, rutherford, form="(3E25.16)", written="{:25.16E}".format):
+    """The bytes of a file that holds what ``csc`` stores; ``written`` makes a field of a value."""
+    n_rows, n_cols = csc.shape
+    if kind == "integer":
+        form, written = "(5I12)", lambda value: f"{int(value):12d}"
+    values = csc.data.astype(complex)
+    numbers = values.view(float) if kind == "complex" else values.real
+    sections = [
+        _section([f"{pointer + 1:9d}" for pointer in csc.indptr], 8),
+        _section([f"{index + 1:8d}" for index in csc.indices], 10),
+    ]
+    if kind != "pattern":
+        sections.append(_section([written(float(number)) for number in numbers], _repeat(form)))
+    counts = [len(section) for section in sections] + [0] * (kind == "pattern")
+    counts = [sum(counts), *counts, *([] if rutherford else [0])]
+    letters = kind[0] + symmetry + "a"
+    sizes = "".join(f"{size:14d}" for size in (n_rows, n_cols, csc.nnz, 0))
+    lines = [
+        f"{'a matrix for tests':<72}{'key':<8}",
+        "".join(f"{count:14d}" for count in counts),
+        f"{letters.lower() if rutherford else letters.upper():<14}{sizes}",
+        f"{'(8I9)':<16}{'(10I8)':<16}{'' if kind == 'pattern' else form:<20}",
+        *(line for section in sections for line in section),
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
 
 KINDS = ["real", "complex", "integer", "pattern"]
 SYMMETRIES = ["u", "s", "z", "h"]
@@ -265,12 +303,8 @@ def case_a_store_of_other_ranks(comm):
 def case_a_failed_write_leaves_the_old_file(comm):
     whole = random_matrix((20, 20), "real")
     with store_of(comm, whole) as (path, matrix):
-        missing, folder = path.with_name("no folder") / "m.h5", path.with_name("folder.h5")
-        if comm.rank == 0:
-            folder.mkdir()
-        comm.Barrier()
+        missing = path.with_name("no folder") / "m.h5"
         agreed(comm, FileNotFoundError, lambda: write(matrix, missing), "no folder")
-        agreed(comm, IsADirectoryError, lambda: write(matrix, folder))
         assert not list(path.parent.glob("*.new"))
         check(comm, path, whole)
 
@@ -462,13 +496,6 @@ def case_formats_are_told_by_content(comm, packed):
     for data in files:
         with file_of(comm, data, "matrix") as path:
             check(comm, path, whole)
-    with file_of(comm, npz_of(whole), "m.npz") as path:
-        with read(comm, path, method="p2p") as matrix:
-            write(matrix, path.with_name("no ending"))
-            write(matrix, path.with_name("written.mtx"))
-            if comm.rank == 0:
-                assert abs(scipy.io.mmread(path.with_name("written.mtx")) - whole).max() == 0
-        check(comm, path.with_name("no ending"), whole)
 
 
 @parameters(name=["m.mtx", "m.mtx.gz", "m.rua", "m.npz"])
@@ -636,13 +663,16 @@ def case_what_is_no_regular_file_is_not_replaced(comm, kind, what):
         agreed(comm, TypeError, lambda: write("m", x), "a DistMatrix or a DistVector")
 
 
-@parameters(name=["a.mtx.gz", "a.npz", "a.petsc", "a.mat", "a.npy", "a.rb", "A.MTX", "a.h5"])
+WRITTEN = ["A.MTX", "a.h5", "no ending"]
+
+
+@parameters(name=["a.mtx.gz", "a.npz", "a.petsc", "a.mat", "a.npy", "a.rb", *WRITTEN])
 def case_only_what_is_read_back_is_written(comm, name):
     whole = random_matrix((6, 6), "real")
     with file_of(comm, b"", "other") as path:
         path = path.with_name(name)
         with from_scipy(comm, whole if comm.rank == 0 else None, method="p2p") as matrix:
-            if name in ("A.MTX", "a.h5"):
+            if name in WRITTEN:
                 write(matrix, path)
                 check(comm, path, whole)
             else:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import gzip
 
 import numpy as np
-from boeing import boeing_file
 from cases import parameters
-from cases_formats import arrays_of, market_of, npz_of, random_matrix
+from cases_formats import arrays_of, boeing_file, market_of, npz_of, random_matrix
 from cases_random import examine
 from cases_sparse_reading import file_of
 from hypothesis import strategies as st

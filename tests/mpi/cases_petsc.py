@@ -7,10 +7,9 @@ from unittest import mock
 
 import numpy as np
 from cases import need, parameters, skip
-from cases_algebra import same
 from cases_matrix import block, complex_values
 from cases_numerics import EASY, kind_of, named
-from cases_solvers import DEFINITE, distributed, random
+from cases_solvers import DEFINITE, distributed, random, same
 from errors import raises
 from scipy import sparse
 

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cached_property
 from unittest import mock
 
@@ -133,18 +134,11 @@ class Cell:
         return self.distributed(self.whole)
 
     def as_given(self, whole):
-        """The whole matrix that ranks of these dtypes pass."""
-        blocks = [whole[slice(*self.rows.range(r))] for r in range(self.comm.size)]
-        if self.dtype.kind != "c":
-            return sparse.csr_array(whole.real).astype("f8")
+        """The whole matrix that ranks of these dtypes pass: real, where one has real rows."""
         kinds = self.comm.allgather(self.kind)
-        dense = [
-            (block.toarray() if kind.kind == "c" else block.toarray().real).astype("c16")
-            for block, kind in zip(blocks, kinds, strict=True)
-        ]
-        if any(kind.kind != "c" for kind in kinds):  # Hermitian, where ranks have real rows
-            return sparse.csr_array(whole.real).astype("c16")
-        return sparse.csr_array(np.concatenate(dense))
+        real = any(kind.kind != "c" for kind in kinds)
+        dtype = "c16" if self.dtype.kind == "c" else "f8"
+        return sparse.csr_array(whole.real if real else whole).astype(dtype)
 
     def block_of(self, whole, rows=None):
         """This rank's rows, as the kinds say; a rank without rows passes SciPy's default."""
@@ -415,10 +409,8 @@ def products_as_one_call(cell, name):
     """The script of a product against its reference in Python: the same bits, also where blocks
     are packed straight into the memory of neighbors, and where wrong operands come between."""
     k, direct = int(name[0]), name.endswith("direct")
-    before = halo.DIRECT_BYTES, halo.DIRECT_BLOCK_BYTES
-    if direct:
-        halo.DIRECT_BYTES = halo.DIRECT_BLOCK_BYTES = 0
-    try:
+    small = {"DIRECT_BYTES": 0, "DIRECT_BLOCK_BYTES": 0}
+    with mock.patch.multiple(halo, **small) if direct else nullcontext():
         A = cell.distributed(sparse.csr_array(drawn(cell.n, cell.n, cell.imaginary, 5)))
         lengths = [stop - start for start, stop in (A.col_range, A.row_range)]
         shapes = [(n, k) if k > 1 else (n,) for n in lengths]
@@ -448,8 +440,6 @@ def products_as_one_call(cell, name):
         raises(RequestError, lambda: A.multiply_transposed(result, other))
         assert np.all(back.ghosts == 1)
         back.finish(other)
-    finally:
-        halo.DIRECT_BYTES, halo.DIRECT_BLOCK_BYTES = before
 
 
 @row("0", "1", "3")
@@ -869,13 +859,9 @@ def iterations_as_one_call(cell, name):
                 others[0].start()
             way.append(np.array(x))
 
-        patched = iteration._has_steps
-        if form == "reference":
-            iteration._has_steps = lambda *given: False
-        try:
+        has_steps = iteration._has_steps if form == "script" else lambda *given: False
+        with mock.patch.object(iteration, "_has_steps", has_steps):
             found = ours.cg(cell.A, b, x0, rtol=rtol, maxiter=limit, M=M, callback=look)
-        finally:
-            iteration._has_steps = patched
         if others:
             others[0].finish()
             if form == "reference":
