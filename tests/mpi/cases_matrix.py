@@ -489,7 +489,8 @@ def case_bad_input_is_refused_on_every_rank(comm):
         (lambda: from_scipy(comm, whole, dtype="i8"), TypeError, "int64"),
         (lambda: from_scipy(comm, whole, dtype="f2"), TypeError, "float16"),
         (lambda: DistMatrix(comm, odd, even, even), ValueError, "7"),
-        (lambda: DistMatrix(comm, mine, even, even, kernel="x"), ValueError, "'x'"),
+        (lambda: DistMatrix(comm, mine, even, even, kernel="x"), ValueError,
+         "no kernel 'x'; there are auto, scipy"),
         (lambda: DistMatrix(comm, mine, many, even), ValueError, f"{comm.size + 1} parts"),
     ):
         agreed(comm, kind, call, words)
