@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import scipy.io
@@ -183,13 +184,9 @@ def case_items_go_to_those_only_that_they_are_for(comm, kind, piece, seed):
     rng = np.random.default_rng([seed, comm.rank])
     to = rng.integers(0, 4, comm.size) * rng.integers(0, 2, comm.size)
     items = rng.integers(0, 2, (int(to.sum()), 2)).astype(kind)
-    before = moving._PIECE_BYTES
-    moving._PIECE_BYTES = piece
-    try:
+    with mock.patch.object(moving, "_PIECE_BYTES", piece):
         of = moving.counterparts(comm, to)
         came = moving.moved(comm, items, to, of)
-    finally:
-        moving._PIECE_BYTES = before
     starts = np.cumsum(to) - to
     sent = comm.allgather([items[start : start + n] for start, n in zip(starts, to, strict=True)])
     assert np.array_equal(came, np.concatenate([parts[comm.rank] for parts in sent]))
