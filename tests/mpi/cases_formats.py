@@ -9,6 +9,7 @@ import resource
 import tarfile
 import threading
 from pathlib import Path
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -526,12 +527,8 @@ def case_a_failing_progress_is_an_error_on_every_rank(comm, name):
 
 def case_progress_of_a_store_goes_to_its_end(comm):
     whole, seen = random_matrix((300, 300), "real"), []
-    before, store.PIECE_BYTES = store.PIECE_BYTES, 1000
-    try:
-        with store_of(comm, whole) as (path, _):
-            check(comm, path, whole, progress=lambda done, total: seen.append((done, total)))
-    finally:
-        store.PIECE_BYTES = before
+    with mock.patch.object(store, "PIECE_BYTES", 1000), store_of(comm, whole) as (path, _):
+        check(comm, path, whole, progress=lambda done, total: seen.append((done, total)))
     assert bool(seen) == (comm.rank == 0)
     if comm.rank == 0:
         done = [read for read, _ in seen]

@@ -336,14 +336,9 @@ def case_meshes_are_symmetric_with_degree_3_at_most(comm, size, curves):
 def case_pieces_of_a_mesh_fit(comm):
     """Made in many small pieces it is the same."""
     expected = trace_mesh(MPI.COMM_SELF, 5000, 2)
-    before = mesh_module._AT_ONCE, mesh_module._ROOT_LEVEL
-    mesh_module._AT_ONCE = 300
-    try:
-        assert same(whole_of(comm, trace_mesh(comm, 5000, 2)), expected)
-        mesh_module._ROOT_LEVEL = 4
-        assert same(whole_of(comm, trace_mesh(comm, 5000, 2)), expected)
-    finally:
-        mesh_module._AT_ONCE, mesh_module._ROOT_LEVEL = before
+    for level in (mesh_module._ROOT_LEVEL, 4):
+        with mock.patch.multiple(mesh_module, _AT_ONCE=300, _ROOT_LEVEL=level):
+            assert same(whole_of(comm, trace_mesh(comm, 5000, 2)), expected)
 
 
 def case_seeds_make_different_meshes(comm):

@@ -6,10 +6,12 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import scipy.io
 from cases import parameters, skip
+from cases_matrix import check
 from errors import agreed
 from scipy import sparse
 
@@ -35,16 +37,9 @@ def large_files():
 def check_file(comm, path, method):
     """Read and multiply on all ranks, and compare with SciPy."""
     whole = sparse.csr_array(scipy.io.mmread(path))
-    rng = np.random.default_rng(whole.nnz)
     with read(comm, path, method=method) as matrix:
-        assert matrix.shape == whole.shape
         assert matrix.nnz == whole.nnz
-        for _ in range(2):
-            x = rng.standard_normal(whole.shape[1]).astype(matrix.dtype)
-            y = matrix @ x[slice(*matrix.col_range)]
-            scale = (abs(whole) @ abs(x))[slice(*matrix.row_range)]
-            error = np.abs(y - (whole @ x)[slice(*matrix.row_range)])
-            assert np.all(error <= 1e-13 * scale), float(np.max(error))
+        check(matrix, whole, np.random.default_rng(whole.nnz))
 
 
 @contextlib.contextmanager
@@ -189,13 +184,9 @@ def case_items_go_to_those_only_that_they_are_for(comm, kind, piece, seed):
     rng = np.random.default_rng([seed, comm.rank])
     to = rng.integers(0, 4, comm.size) * rng.integers(0, 2, comm.size)
     items = rng.integers(0, 2, (int(to.sum()), 2)).astype(kind)
-    before = moving._PIECE_BYTES
-    moving._PIECE_BYTES = piece
-    try:
+    with mock.patch.object(moving, "_PIECE_BYTES", piece):
         of = moving.counterparts(comm, to)
         came = moving.moved(comm, items, to, of)
-    finally:
-        moving._PIECE_BYTES = before
     starts = np.cumsum(to) - to
     sent = comm.allgather([items[start : start + n] for start, n in zip(starts, to, strict=True)])
     assert np.array_equal(came, np.concatenate([parts[comm.rank] for parts in sent]))
