@@ -181,7 +181,9 @@ class _Attribute:
         self.comm, self.attachment = MPI.Intracomm(comm), attachment
 
     def __del__(self) -> None:
-        _communicator_freed(self.comm, self.attachment)
+        if not _ended:  # else MPI_Finalize deletes attributes: other ranks may be gone
+            with interrupts_later(elsewhere=True):
+                _communicator_freed(self.comm, self.attachment)
 
 
 class Context:
@@ -295,11 +297,16 @@ class Context:
             self.close()
 
     def drop_shared(self) -> None:
-        """Collective. Free the requests that belong to the communicator."""
+        """Collective. Free the requests that belong to the communicator; where one is in the
+        middle of a round on any rank, messages to it may come later."""
+        if not self.shared:
+            return
+        states = {each.request.state for each in self.shared.values()}
+        torn = largest(self.comm, None, "shared requests", [int(states != {"inactive"})])[0]
         while self.shared:
             request = self.shared.popitem()[1].request
             request.retire()
-            request.resources.release()
+            request.resources.release(bool(torn))
 
     def detach(self) -> None:
         """Collective. Close what is attached."""
@@ -427,20 +434,20 @@ def refusal(error: MPI.Exception) -> OnesidedError:
 
 def _communicator_freed(comm: MPI.Intracomm, attachment: Attachment) -> None:
     """The caller frees the communicator: requests and views of memory keep the context."""
-    if _ended:  # MPI_Finalize deletes attributes: other ranks may be gone
-        return
     context, mailbox = attachment.context, attachment.mailbox
     lives = context is not None and context.number in Context._all
-    if context is not None and lives:
-        context.drop_shared()
-        context.comm.Barrier()  # now every letter has been sent
-    if mailbox is not None and comm != MPI.COMM_WORLD:
-        mailbox.close(comm)
-    attachment.context = None
-    if context is not None and lives:
-        context.orphaned = True
-        context.detach()
-        context.let_go()
+    try:
+        if context is not None and lives:
+            context.drop_shared()
+            context.comm.Barrier()  # now every letter has been sent
+        if mailbox is not None and comm != MPI.COMM_WORLD:
+            mailbox.close(comm)
+    finally:
+        attachment.context = None
+        if context is not None and lives:
+            context.orphaned = True
+            context.detach()
+            context.let_go()
 
 
 @functools.cache
@@ -552,8 +559,9 @@ def _asked(comm: MPI.Comm, well: bool) -> tuple[bytearray, MPI.Request]:
 
 
 @contextlib.contextmanager
-def interrupts_later() -> Iterator[None]:
-    """Local. Ctrl-C is handled after the block, in the thread that Python tells of it."""
+def interrupts_later(elsewhere: bool = False) -> Iterator[None]:
+    """Local. Ctrl-C is handled after the block, in the thread that Python tells of it; or a moment
+    later, ``elsewhere``, where nobody would hear of it here."""
     earlier = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(earlier):
         yield
@@ -564,7 +572,9 @@ def interrupts_later() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, earlier)
-    if held:
+    if held and elsewhere:
+        threading.Timer(0.001, os.kill, (os.getpid(), signal.SIGINT)).start()
+    elif held:
         earlier(*held[0])
 
 

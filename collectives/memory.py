@@ -49,6 +49,7 @@ from onesided.collectives.program import ENTRIES, ROOM
 
 #: Partitioned sends that may store into one array from :func:`empty` at a time.
 LINKS = 32
+MOST_LINKS = 1 << 20
 
 #: Alignment of everything that is laid out in shared memory, in bytes: two cache lines.
 ALIGNMENT = 128
@@ -301,8 +302,8 @@ def empty(
         if min(form, default=0) < 0:
             raise PatternError(f"negative dimensions in shape {form}")
         count = math.prod(form)
-        if not isinstance(links, int | np.integer) or links < 0:
-            raise PatternError(f"links must be an integer of at least 0, not {links!r}")
+        if not isinstance(links, int | np.integer) or not 0 <= links <= MOST_LINKS:
+            raise PatternError(f"links must be an integer from 0 to {MOST_LINKS}, not {links!r}")
     region = Region(context, context.node(), count * kind.itemsize, int(links))
     resources = Resources(context)
     resources.on_release(region.release)

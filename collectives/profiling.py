@@ -73,7 +73,7 @@ def _of(request: Any) -> tuple[tuple[str, str], Counts]:
         "in_wait": request.in_wait, "waiting": request.waiting, "by_core": int(request.helped),
         "by_python": request.helped_by_python, "by_others": request.driven,
     }  # fmt: skip
-    return (what, request.label), Counter(numbers)
+    return (what, str(request.label)), Counter(numbers)
 
 
 def _now() -> dict[tuple[str, str], Counts]:
@@ -211,8 +211,9 @@ def tell() -> None:
                     file.write(made.as_json() + "\n")
             else:
                 print(made, file=sys.stderr, flush=True)
-        except OSError as error:
-            print(f"onesided: no profile was written: {error}", file=sys.stderr, flush=True)
+        except Exception as error:  # the other ranks go on to what they end together
+            with contextlib.suppress(Exception):
+                print(f"onesided: no profile was written: {error}", file=sys.stderr, flush=True)
 
 
 if wanted():

@@ -112,7 +112,7 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         axes = range(len(shape)) if order is None else order
         # memory of this class: the base of a plain view tells whose it is, as mpi4py-fft's does
         memory = np.ndarray.__new__(cls, [shape[axis] for axis in axes], dtype)
-        self = memory.transpose(np.argsort(axes))
+        self = np.ndarray.transpose(memory, np.argsort(axes))
         self._p0, self._rank = pencil, len(components)
         if val is not None:
             self.fill(val)
@@ -151,6 +151,19 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
             isinstance(entry, Integral | slice) for entry in entries
         )
         return super().__getitem__(index) if components else self.v[index]
+
+    @property
+    def T(self) -> Any:
+        """The block with its axes turned round, a plain ndarray: nobody's block."""
+        return self.v.T
+
+    def transpose(self, *axes: Any) -> Any:
+        """Local. The block with its axes in another order, a plain ndarray."""
+        return self.v.transpose(*axes)
+
+    def swapaxes(self, axis1: Any, axis2: Any) -> Any:
+        """Local. The block with two axes exchanged, a plain ndarray."""
+        return self.v.swapaxes(axis1, axis2)
 
     @property
     def v(self) -> NDArray[Any]:

@@ -75,7 +75,7 @@ class Persistent(_OwnCalls):
         if not all([self._initialize(calls) for calls in self._calls]):
             self._handles = []
             self._comm = operation.context.comm.Dup()
-            resources.on_release(self._comm.Free)
+            resources.on_release(self._comm.Free, in_step=True)
 
     def _initialize(self, calls: Sequence[Call]) -> bool:
         handles: list[MPI.Prequest] = []
@@ -87,7 +87,7 @@ class Persistent(_OwnCalls):
                 handles.append(start(*arguments))
             except NotImplementedError:
                 return False
-            self.resources.on_release(handles[-1].Free)
+            self.resources.on_release(handles[-1].Free, in_step=True)
         self._handles.append(handles)
         return True
 

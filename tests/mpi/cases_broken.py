@@ -21,6 +21,7 @@ from onesided.collectives import (
     RequestError,
     empty,
     free,
+    sums,
 )
 from onesided.collectives.context import Context
 from onesided.collectives.program import LOCAL_CALLS
@@ -343,3 +344,19 @@ def case_free_does_not_wait_for_a_thread_that_waits_for_other_ranks(comm, method
         release = request.resources.release
         request.resources.release = lambda torn: release()
     moved.free()
+
+
+@parameters(broken=["here", "everywhere"], count=[2, 4])
+def case_broken_sums_of_a_freed_communicator(comm, broken, count):
+    """What may still come for them goes nowhere: the communicator's memory and number are kept."""
+    own, torn = comm.Dup(), len(Context._torn)
+    made = sums(own, count)
+    assert made.of(1.0)[0] == comm.size
+    if broken == "everywhere" or comm.rank == 0:
+        made.start()
+        made.give_up(Boom())
+    own.Free()
+    assert len(Context._torn) == torn + 1
+    other = comm.Dup()
+    assert sums(other, count).of(1.0)[0] == comm.size
+    other.Free()

@@ -267,6 +267,12 @@ def case_distarray(comm, view, tensor):
                 assert np.all(array.v[(1,) * tensor] == 5)
             blocks = comm.allgather(array.size)
             assert sum(blocks) == np.prod(array.global_shape)
+    axes = 2 + tensor // 2
+    square = DistArray((4 * comm.size, 4, 4)[:axes], [0, 1, 1][:axes])
+    for turned in (square.T, square.swapaxes(0, 1), np.moveaxis(square, 0, -1), square.T.copy()):
+        assert type(turned) is np.ndarray
+    for same in (square.view(), square + 1, 1 - square, -square, square.copy("F"), abs(square)):
+        assert same.pencil is square.pencil
 
 
 @parameters(method=["rma-notify", "rma-fence", "p2p"])

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 from cases import parameters, ranks, skip
 from columns import together
-from errors import raises
+from errors import agreed, raises
 from mpi4py import MPI
 from partitioned import METHODS, Pair, at_once, random_order
 
@@ -551,6 +551,8 @@ def fail(request):
 def case_links_of_an_array(comm):
     for wrong in (-1, 1.5, "many"):
         raises(PatternError, lambda wrong=wrong: empty(comm, 8, links=wrong), "links must be")
+    many = 10**12 if comm.rank == 0 else 32
+    agreed(comm, PatternError, lambda: empty(comm, 8, links=many), "links must be")
     array = empty(comm, 8, links=0)
     array[:] = comm.rank
     assert array.shape == (8,)
