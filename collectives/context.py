@@ -264,10 +264,6 @@ class Context:
             self._blocking = self.comm.Dup()
         return self._blocking
 
-    def world_rank(self, rank: int) -> int:
-        """Local. The rank in ``MPI.COMM_WORLD`` of a rank of the communicator."""
-        return int(world_ranks(self.group, [rank])[0])
-
     def next_tag(self) -> int:
         """Local, but called in the same order on all ranks. A tag no other request uses, not 0."""
         bound = self.comm.Get_attr(MPI.TAG_UB)
@@ -377,11 +373,10 @@ class Node:
 _known: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
 
 
-def world_ranks(group: MPI.Group, some: Sequence[int] | None = None) -> NDArray[np.int32]:
-    """Local. The ranks of a group, or some of them, in ``MPI.COMM_WORLD``; negative where they are
-    not in it."""
+def _world_ranks(group: MPI.Group) -> NDArray[np.int32]:
+    """Local. The ranks of a group in ``MPI.COMM_WORLD``; negative where they are not in it."""
     world = MPI.COMM_WORLD.Get_group()
-    ranks = np.array(MPI.Group.Translate_ranks(group, some, world), np.int32)
+    ranks = np.array(MPI.Group.Translate_ranks(group, None, world), np.int32)
     world.Free()
     return ranks
 
@@ -396,7 +391,7 @@ def _known_firsts(group: MPI.Group) -> NDArray[np.int32] | None:
     """Local. The lowest rank of every rank's node, where that is known already."""
     if _known is None:
         return None
-    ranks, nodes = world_ranks(group), _known
+    ranks, nodes = _world_ranks(group), _known
     place = np.minimum(np.searchsorted(nodes[0], ranks), len(nodes[0]) - 1)
     return _firsts_of(nodes[1][place]) if np.array_equal(nodes[0][place], ranks) else None
 
@@ -410,7 +405,7 @@ def _found_firsts(comm: MPI.Intracomm, group: MPI.Group) -> NDArray[np.int32]:
     shared.Free()
     firsts: NDArray[np.int32] = words_of_all(comm.size, np.int32)
     comm.Allgather(first, firsts)
-    ranks = world_ranks(group)
+    ranks = _world_ranks(group)
     if (_known is None or len(_known[0]) < len(ranks)) and ranks.min() >= 0:
         order = np.argsort(ranks)
         _known = ranks[order], ranks[firsts[order]]

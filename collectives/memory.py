@@ -27,7 +27,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed, words_of_all
-from onesided.collectives.context import Context, Node, Resources, refusal, world_ranks
+from onesided.collectives.context import Context, Node, Resources, refusal
 from onesided.collectives.errors import (
     PatternError,
     RequestError,
@@ -96,7 +96,6 @@ class Region:
         self.users = 0
         #: What callers may receive in: from where to where, in bytes of this rank's segment.
         self.lent = [(0, nbytes)]
-        self.members = frozenset(world_ranks(context.group, node.ranks).tolist())
         self.address: int = self.own().ctypes.data
         _regions[self.key] = self
 
@@ -124,6 +123,12 @@ class Region:
                 if got.state == SHORT:
                     break
         raise _too_little(sum(sizes), got, f" in its {FOLDER}" if way == NAMED else "")
+
+    def seen_by(self, context: Context, rank: int) -> bool:
+        """Local. Whether a rank of a communicator is one of those that see this memory."""
+        if context is not self.context:
+            (rank,) = MPI.Group.Translate_ranks(context.group, [rank], self.context.group)
+        return rank in self.node.rank_of  # MPI.UNDEFINED is not
 
     def own(self) -> NDArray[np.uint8]:
         """Local. This rank's segment."""

@@ -200,7 +200,7 @@ class OneSided(ExchangeTransport):
         if words is None or not blocks:
             return {}
         region = exchange.region
-        visible = region is not None and exchange.context.world_rank(peer) in region.members
+        visible = region is not None and region.seen_by(exchange.context, peer)
         total = sum(block.size for block in blocks) * exchange.recv.dtype.itemsize
         sent, wanted = words.sent(), exchange.said[peer].wanted()
         return {

@@ -65,6 +65,12 @@ def test_every_row_of_the_table_at_the_end_of_a_program(state, end, ranks):
     assert outcome.stdout.count("arrays are as they were") == ranks
 
 
+def test_ranks_of_another_world():
+    outcome = mpi_harness.run(mpi_harness.TESTS / "programs" / "spawned.py", 1, timeout=60)
+    assert outcome.kind == "pass", outcome.report()
+    assert outcome.stdout.count("has everything") == 3
+
+
 @pytest.mark.parametrize("memory_of", ["node", "named"])
 def test_arrays_of_lost_requests_after_finalize(memory_of):
     assert passes(2, "lost", memory_of).stdout.count("goes on without MPI") == 2

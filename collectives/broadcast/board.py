@@ -156,7 +156,7 @@ class Address:
         short = SHORT_IF_CROWDED if ranks > (os.cpu_count() or ranks) else SHORT
         if region is None or broadcast.nbytes <= short:
             return None
-        if any(context.world_rank(r) not in region.members for r in broadcast.node.ranks):
+        if not all(region.seen_by(context, rank) for rank in broadcast.node.ranks):
             return None
         offset = array.ctypes.data - region.address
         return cls(region.key, region.node.comm.rank, offset, broadcast.nbytes)

@@ -235,12 +235,12 @@ class _Layout:
 
     def _stores(self, parcel: Parcel) -> Stores | None:
         """Where the ghosts are that the peer can store into; None where it does not see some."""
-        found, there = [], self.context.world_rank(parcel.peer)
+        found = []
         for level in parcel.parts:
             places = []
             for view in level:
                 region = find_region(view)
-                if region is None or there not in region.members:
+                if region is None or not region.seen_by(self.context, parcel.peer):
                     return None
                 places.append((region.key, region.node.comm.rank, address(view) - region.address,
                                view.strides))
