@@ -94,6 +94,12 @@ def linear(network: LogGP, ranks: int, nbytes: int = 1) -> float:
     return there + network.overhead + network.latency + network.waiting
 
 
+#: Which one tells of a method; the linear one knows no order of children.
+FORMULAS: Mapping[str, Callable[[LogGP, int, int, str], float]] = {
+    PASSIVE: binomial,
+    ONE_SIDED: lambda network, ranks, nbytes, order: linear(network, ranks, nbytes),
+}
+
 # The parameters of LogP and LogGP of this machine, by Puts and ping-pongs between two ranks.
 #
 # Overhead, latency and the gaps are those of bare Puts: ``o`` is how long the call takes, ``2 L``
@@ -230,9 +236,7 @@ def predicted(
     network = networks.get(method)
     if network is None or ranks < 2:
         return None
-    if method == ONE_SIDED:
-        return linear(network, ranks, nbytes)
-    return binomial(network, ranks, nbytes, order)
+    return FORMULAS[method](network, ranks, nbytes, order)
 
 
 def crossing(xs: Sequence[float], ratios: Sequence[float]) -> float | None:

@@ -155,7 +155,7 @@ class Grid(Decomposition, Scoped):
             read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
             block_faces(self._links(self.layers), (), (), self._place, ghosts, corners)
-        self._number = number_of((self._context.number, *self._form))
+        self._number = self._context.number, number_of(self._form)
         self._plans = Plans()
         self._migration: Migration | None = None
         self._regions: list[Region] = []  # of fields
