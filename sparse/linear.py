@@ -87,12 +87,11 @@ class Linear(ABC):
         """Local. ``ValueError`` where rows and columns are not alike, in number and partition."""
         if self.shape[0] != self.shape[1]:
             raise ValueError(f"{who} needs a square matrix; this one is {self.shape}")
-        starts = self.row_partition.starts, self.col_partition.starts
-        if not np.array_equal(*starts):
-            rows, columns = (each.tolist() for each in starts)
+        rows, columns = self.row_partition, self.col_partition
+        if rows is not columns and not np.array_equal(rows.starts, columns.starts):
             raise ValueError(
                 f"{who} needs a matrix with equal partitions of rows and columns; this one has "
-                f"{rows} and {columns}"
+                f"{rows.starts.tolist()} and {columns.starts.tolist()}"
             )
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:

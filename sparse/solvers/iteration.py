@@ -143,13 +143,17 @@ def iteration(run: Run) -> Iterator[Iteration]:
     the matrix until that has other values."""
     A: Any = run.A
     M, space = _map(run.M), run.space
-    preconditions = M is None or (run.nullspace is None and _has_steps(M, space))
-    if not (_has_steps(A, space) and preconditions):
-        yield Iteration(run)
-        return
-    kept: list[Lowered] = []
-    if not isinstance(M, DistMatrix):  # whose values may change
-        kept = A.kept.setdefault(("cg", type(M)), kept)
+    lowers = M is None or (run.nullspace is None and _has_steps(M, space))
+    kept: list[Lowered] | None = None
+    if lowers and type(A) is DistMatrix:
+        kept = A.kept.get(("cg", type(M), space.dtype))
+    if kept is None:
+        if not (lowers and _has_steps(A, space)):
+            yield Iteration(run)
+            return
+        kept = []
+        if not isinstance(M, DistMatrix):  # whose values may change
+            A.kept["cg", type(M), space.dtype] = kept
     lowered = kept.pop() if kept else Lowered(run)
     lowered.run = run
     yield lowered

@@ -91,8 +91,9 @@ class Run:
         comm, self.name = A.comm, name
         what = (name, rules.rtol, rules.atol, rules.maxiter, x0 is None, M is None)
         n_rows, n_cols = (stop - start for start, stop in (A.row_range, A.col_range))
-        dtype = np.dtype(A.dtype)
-        with agreed(comm, (*what, rules.nullspace is None, rules.left_nullspace is None)):
+        error: Exception | None = None
+        words = [0] * 5
+        try:
             if A.freed:
                 raise RequestError("the matrix has been freed")
             rules.check()
@@ -104,15 +105,21 @@ class Run:
                     f"{name} needs a Hermitian preconditioner, which {M!r:.80} is not: BlockILU("
                     "..., hermitian=True), or gmres"
                 )
+            dtype = np.dtype(A.dtype)
             right = block("b", b, n_rows, dtype)
             guess = None if x0 is None else block("x0", x0, n_cols, dtype)
             given = [each.dtype for each in (right, guess) if each is not None and len(each)]
             dtype = np.result_type(dtype, *given)
-        dtype = shared_dtype(comm, dtype)
-        # code of the caller's, which does not communicate as the product of a map does
-        foreign = not isinstance(made, OfMatrix | None) and getattr(made, "map", None) is None
-        words = [int(rules.callback is not None), int(broken_sums(comm)), int(foreign)]
-        self.calls_back, broken, self._foreign = largest(comm, None, "callback", words)
+            # code of the caller's, which does not communicate as the product of a map does
+            foreign = not isinstance(made, OfMatrix | None) and getattr(made, "map", None) is None
+            words = [int(rules.callback is not None), int(broken_sums(comm)), int(foreign),
+                     dtype.num, -dtype.num]  # fmt: skip
+        except Exception as problem:
+            error = problem
+        what = (*what, rules.nullspace is None, rules.left_nullspace is None)
+        self.calls_back, broken, self._foreign, *numbers = largest(comm, error, what, words)
+        if numbers[0] != -numbers[1]:
+            dtype = shared_dtype(comm, dtype)
         if broken:
             drop_broken_sums(comm)
         self._hermitian = hermitian
@@ -374,13 +381,12 @@ def each_column(A: Linear, b: Any, x0: Any, name: str) -> list[tuple[Any, Any]] 
     except Exception as problem:  # a ragged list, say
         right, error = np.zeros(0), problem
     k = shared_width(A.comm, f"right-hand sides of {name}", right, error)
-    n = A.col_range[1] - A.col_range[0]
-    with agreed(A.comm, name):
-        fits = guess is None or np.shape(guess) == (n, k) or np.size(guess) == n == 0
-        if k and not fits:
-            raise ValueError(f"x0 has shape {np.shape(guess)}; this rank's block has {(n, k)}")
     if not k:
         return None
+    n = A.col_range[1] - A.col_range[0]
+    with agreed(A.comm, name):
+        if not (guess is None or np.shape(guess) == (n, k) or np.size(guess) == n == 0):
+            raise ValueError(f"x0 has shape {np.shape(guess)}; this rank's block has {(n, k)}")
     guesses = [None] * k if guess is None else np.reshape(guess, (-1, k)).T
     return list(zip(right.reshape(-1, k).T, guesses, strict=True))
 
