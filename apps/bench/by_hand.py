@@ -67,20 +67,17 @@ class _Phase:
 
 
 class ByHand:
-    """Boxes are packed, but those that lie in one piece."""
-
-    label = ""
+    """Boxes are packed, but those that lie in one piece; the verbs are those of a request."""
 
     def __init__(
         self, cart: MPI.Cartcomm, array: NDArray[Any], phases: Sequence[Sequence[Way]]
     ) -> None:
         """Local."""
         self.array, self._phases = array, [_Phase() for _ in phases]
-        ends = list(zip(cart.dims, cart.periods, cart.coords, strict=True))
         tags = count()
         for phase, ways in zip(self._phases, phases, strict=True):
             for (steps, out, into), tag in zip(ways, tags, strict=False):
-                to, source = (self._rank(cart, ends, steps, sign) for sign in (1, -1))
+                to, source = (self._rank(cart, steps, sign) for sign in (1, -1))
                 if to == source == cart.rank:
                     phase.own.append((array[into], array[out]))
                     continue
@@ -92,12 +89,11 @@ class ByHand:
             phase.unpacks = [(view, packed) for packed, view in phase.unpacks]
 
     @staticmethod
-    def _rank(cart: MPI.Cartcomm, ends: Any, steps: Sequence[int], sign: int) -> int:
-        place = [c + sign * s for (_, _, c), s in zip(ends, steps, strict=True)]
-        for at, (extent, around, _) in zip(place, ends, strict=True):
-            if not around and not 0 <= at < extent:
-                return MPI.PROC_NULL
-        return int(cart.Get_cart_rank(place))
+    def _rank(cart: MPI.Cartcomm, steps: Sequence[int], sign: int) -> int:
+        place = [c + sign * s for c, s in zip(cart.coords, steps, strict=True)]
+        ends = zip(place, cart.dims, cart.periods, strict=True)
+        inside = all(around or 0 <= at < extent for at, extent, around in ends)
+        return int(cart.Get_cart_rank(place)) if inside else MPI.PROC_NULL
 
     def _spec(self, box: tuple[slice, ...], copies: list[Any]) -> Any:
         """Local. What MPI sends or receives for a box of the array."""
@@ -108,13 +104,13 @@ class ByHand:
         copies.append((packed, view))
         return packed
 
-    def start(self) -> None:
+    def Start(self) -> None:
         """Local. Post all receives, and send what the first phase sends."""
         for phase in self._phases:
             MPI.Prequest.Startall(phase.recvs)
         self._send(self._phases[0])
 
-    def finish(self) -> None:
+    def Wait(self) -> None:
         """Wait for all ghosts."""
         for number, phase in enumerate(self._phases):
             if number:
@@ -135,10 +131,10 @@ class ByHand:
 
     def exchange(self) -> None:
         """Collective in the sense of MPI."""
-        self.start()
-        self.finish()
+        self.Start()
+        self.Wait()
 
-    def free(self) -> None:
+    def Free(self) -> None:
         """Local."""
         for phase in self._phases:
             for request in (*phase.sends, *phase.recvs):
@@ -160,7 +156,7 @@ class Typed(ByHand):
         self._types.append(kind.Commit())
         return [self.array, 1, kind]
 
-    def free(self) -> None:
-        super().free()
+    def Free(self) -> None:
+        super().Free()
         for kind in self._types:
             kind.Free()

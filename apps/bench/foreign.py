@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,9 +175,7 @@ class _Job:
         self._answers.close()
 
 
-def _started(
-    program: Program, ranks: int, folder: Path, errors: Path
-) -> subprocess.Popen[bytes]:
+def _started(program: Program, ranks: int, folder: Path, errors: Path) -> subprocess.Popen[bytes]:
     """Local. The program under its launcher, with pipes to ask it and to hear it."""
     launcher = program.launcher
     version = said([str(launcher), "--version"])
@@ -186,16 +184,11 @@ def _started(
         command += ["-n", str(ranks), *program.words]
         root = os.geteuid() == 0
         needed = launcher_environment(version, ranks, cores, root=root, embedded=False)
+        variables = clean_environment(launcher.parent) | needed | dict(program.variables)
         return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=out,
-            env=clean_environment(launcher.parent) | needed | dict(program.variables),
-            cwd=folder,
-            bufsize=0,
-            start_new_session=True,
-        )
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, env=variables,
+            cwd=folder, bufsize=0, start_new_session=True,
+        )  # fmt: skip
 
 
 def foreign_programs(*names: str) -> Iterator[Path]:
@@ -237,19 +230,15 @@ def _is_ours(folder: Path) -> bool:
 @contextmanager
 def every_core() -> Iterator[int]:
     """Local. Within, children may use all cores, as many as it yields, though we may be bound."""
-    before = usable_cores()
-    with suppress(OSError):
-        _bind(range(os.cpu_count() or 1))
+    chooses, before = sys.platform == "linux", usable_cores()
+    if chooses:
+        with suppress(OSError):
+            os.sched_setaffinity(0, range(os.cpu_count() or 1))
     try:
         yield len(usable_cores())
     finally:
-        _bind(before)
-
-
-def _bind(cores: Iterable[int]) -> None:
-    """Local. This process runs on these cores, where the system lets one choose."""
-    if sys.platform == "linux":
-        os.sched_setaffinity(0, cores)
+        if chooses:
+            os.sched_setaffinity(0, before)
 
 
 def finished(
@@ -262,15 +251,10 @@ def finished(
     first = Path(command[0]).parent
     try:
         return subprocess.run(
-            command,
-            env=clean_environment(first) | dict(variables or {}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=SPEAKING,
-            check=False,
-        )
+            command, env=clean_environment(first) | dict(variables or {}),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=SPEAKING, check=False,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ForeignError(f"{Path(command[0]).name}: {error}") from error
 

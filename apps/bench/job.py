@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +20,11 @@ LEAVING = 15.0  # seconds for a job to leave when it is told to
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended: ``state`` in a word, ``reason`` in more where it did not do its work.
-
-    ``code``: its exit code; None where it had to be ended.
-    """
+    """How a job ended: ``state`` in a word, ``reason`` in more where it did not do its work."""
 
     state: str
     seconds: float
     reason: str = ""
-    code: int | None = None
 
 
 @contextmanager
@@ -46,63 +42,42 @@ def signals_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def run_job(
-    arguments: Sequence[str],
-    ranks: int,
-    target: Path | None,
-    limit: float,
-    variables: Mapping[str, str] | None = None,
-) -> Ended:
+def run_job(arguments: Sequence[str], ranks: int, target: Path | None, limit: float) -> Ended:
     """Local. ``onesided`` with these arguments on so many ranks; at most ``limit`` seconds.
 
-    ``variables``: of its environment, beside ours.
-
     What it writes with ``--json`` is at ``target`` if it came to that; None where the command
-    writes none. What it prints is beside it, in a file that ends with .log.
+    writes none, but what ``-o`` names. What it prints is beside it, in a file that ends with .log.
     """
-    log = _log_of(arguments, target)
     line = [sys.executable, "-m", "onesided.apps", *arguments]
-    if target is not None:
+    if target is None:
+        log = Path(arguments[list(arguments).index("-o") + 1]).with_suffix(".log")
+    else:
+        log = target.with_suffix(".log")
         target.unlink(missing_ok=True)
         line += ["--ranks", str(ranks), "--json", str(target)]
     began = time.monotonic()
-    code = _exit_code(line, log, limit, variables or {})
+    code = _exit_code(line, log, limit)
     seconds = time.monotonic() - began
     if code is None:
         return Ended("ended", seconds, f"not done after {limit:.0f} s")
     if code != 0:
-        return Ended("failed", seconds, f"exit code {code}: {_last_words(log)}", code)
+        return Ended("failed", seconds, f"exit code {code}: {_last_words(log)}")
     if target is not None and not target.exists():
-        return Ended("failed", seconds, f"it wrote no result: {_last_words(log)}", code)
-    return Ended("done", seconds, code=code)
+        return Ended("failed", seconds, f"it wrote no result: {_last_words(log)}")
+    return Ended("done", seconds)
 
 
-def _exit_code(
-    line: Sequence[str], log: Path, limit: float, variables: Mapping[str, str]
-) -> int | None:
+def _exit_code(line: Sequence[str], log: Path, limit: float) -> int | None:
     """Local. Of a program that prints to ``log``; None where it had to be ended."""
     with open(log, "wb") as out:
-        process = subprocess.Popen(
-            line,
-            env=os.environ | dict(variables),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out,
+                                   stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
         try:
             return process.wait(limit)
         except subprocess.TimeoutExpired:
             return None
         finally:
             _end(process)
-
-
-def _log_of(arguments: Sequence[str], target: Path | None) -> Path:
-    """Local. Beside the JSON file; without one, beside what ``-o`` names."""
-    if target is not None:
-        return target.with_suffix(".log")
-    return Path(arguments[list(arguments).index("-o") + 1]).with_suffix(".log")
 
 
 def _last_words(log: Path) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,33 +14,25 @@ from onesided.collectives import empty, free
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Place:
-    """How receive memory of so many doubles is made and freed, both Collective."""
+def made(comm: MPI.Intracomm, memory: str, count: int) -> Array | None:
+    """Collective. So many doubles of a kind that ``--memory`` names; None is memory of the request,
+    two slots that take turns."""
+    if memory == "slots":
+        return None
+    return empty(comm, count, np.float64) if memory == "empty" else np.zeros(count)
 
-    make: Callable[[MPI.Intracomm, int], Array | None]
-    free: Callable[[Array | None], object]
 
-
-def _free_window(array: Array | None) -> None:
-    if array is not None:
+def give_back(memory: str, array: Array | None) -> None:
+    """Collective. What :func:`made` made."""
+    if memory == "empty" and array is not None:
         free(array)
 
 
-#: By the words of ``--memory``; None is memory of the request, two slots that take turns.
-PLACES: Mapping[str, Place] = {
-    "slots": Place(lambda comm, count: None, lambda array: None),
-    "empty": Place(lambda comm, count: empty(comm, count, np.float64), _free_window),
-    "plain": Place(lambda comm, count: np.zeros(count), lambda array: None),
-}
-
-
 def receiving(comm: MPI.Intracomm, memory: str, nbytes: int, stack: ExitStack) -> Array:
-    """Collective. So many bytes of a kind of :data:`PLACES`, zeros; freed with the stack."""
-    place = PLACES[memory]
-    array = place.make(comm, -(-nbytes // 8))
-    stack.callback(place.free, array)
+    """Collective. So many bytes of a kind of memory, zeros; freed with the stack."""
+    array = made(comm, memory, -(-nbytes // 8))
     if array is None:
         raise ValueError(f"{memory} is memory of a request")
+    stack.callback(give_back, memory, array)
     array[:] = 0
     return array.view(np.uint8)[:nbytes]

@@ -31,21 +31,16 @@ SETTINGS, BEGUN, PART = "settings", "begun", "part"
 
 @dataclass
 class Part:
-    """What a part of a benchmark adds to its report; ``more``: what else it must remember."""
+    """What a part of a benchmark adds to its report."""
 
     rows: list[Row] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     pattern: dict[str, Any] = field(default_factory=dict)
-    more: Any = None
-
-    def record(self) -> dict[str, Any]:
-        """Local. For JSON."""
-        return asdict(self) | {"rows": [row.kept() for row in self.rows]}
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Part:
-        """Local. What :meth:`record` wrote; KeyError, TypeError or ValueError for anything else."""
+        """Local. Of its fields; KeyError, TypeError or ValueError for anything else."""
         verdicts = {what: Verdict(**verdict) for what, verdict in record["verdicts"].items()}
         rows = [Row.of(row) for row in record["rows"]]
         return cls(**{**record, "rows": rows, "verdicts": verdicts})
@@ -71,22 +66,16 @@ class Parts:
             if self._file is None:
                 return {}, set()
             return _begun(self._file, {
-                "command": report.command,
-                "settings": given,
-                "ranks": comm.size,
-                "mpi": library(),
-                "code": code(),
-                "versions": versions(),
-                "environment": environment(),
-                "processor": processor(),
+                "command": report.command, "settings": given, "ranks": comm.size,
+                "mpi": library(), "code": code(), "versions": versions(),
+                "environment": environment(), "processor": processor(), "binding": binding,
                 "inputs": [_stamp(file) for file in inputs],
-                "binding": binding,
             })  # fmt: skip
 
         #: Those that are done, by name; and the names of those in which a job has ended.
         self.done, self.broken = from_rank_0(comm, begin)
 
-    def add(self, name: str, measure: Callable[[Part], object], *, keep: bool = True) -> Part:
+    def add(self, name: str, measure: Callable[[Part], object], *, keep: bool = True) -> None:
         """Collective over those that take part. Measure a part if it is not there, and add it.
 
         ``keep`` false: it is measured in any case, because it does more than can be kept.
@@ -99,13 +88,12 @@ class Parts:
             measure(part)
             if keep:
                 self.done[name] = part
-                self._write({"name": name, PART: part.record()})
+                self._write({"name": name, PART: asdict(part)})
         report = self._report
         report.rows += part.rows
         report.remarks += part.remarks
         report.verdicts |= part.verdicts
         report.pattern = merged(report.pattern, part.pattern)
-        return part
 
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._file is None:
@@ -175,10 +163,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Local. Both; objects of the same name are taken together."""
-    found = dict(one)
-    for name, value in other.items():
-        mine = found.get(name)
-        if isinstance(mine, dict) and isinstance(value, dict):
-            value = {**mine, **value}
-        found[name] = value
+    found = {**one, **other}
+    for name in one.keys() & other.keys():
+        if isinstance(one[name], dict) and isinstance(other[name], dict):
+            found[name] = {**one[name], **other[name]}
     return found

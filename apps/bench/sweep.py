@@ -23,7 +23,7 @@ from mpi4py import MPI
 from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.ranks import among
 from onesided.apps.bench.store import Part, Parts
-from onesided.apps.bench.timing import REGION, Timings, Variant, clocked, interleaved, repeats
+from onesided.apps.bench.timing import Timings, Variant, clocked, interleaved, repeats
 from onesided.apps.cli.failures import CommandError, closing, user_errors, words
 from onesided.apps.cli.launch import GOES_ON
 from onesided.apps.cli.options import Options
@@ -47,10 +47,9 @@ class Case:
     what variants share, freed with the stack, and gives what makes a variant. ``ranks``: the first
     so many of the job; 0 for all. ``against``: methods that every row is compared with.
     ``setups``: how often a variant is set up; ``region``: seconds that are timed in a row at
-    least, 0 for single calls. ``weight``: its share of the time. ``rest``: the
-    name of what the parts of a time leave of it. ``told``: called with the part
-    of the results that has the rows, to add to it. ``piece``: of which variant alone it is, beside
-    the first.
+    least, 0 for single calls. ``weight``: its share of the time. ``rest``: the name of what the
+    parts of a time leave of it. ``told``: called with the part of the results that has the rows, to
+    add to it. ``piece``: of which variant alone it is, beside the first.
     """
 
     labels: Labels
@@ -116,11 +115,10 @@ def sweep(
                 for case in mine:
                     seconds = options.seconds * case.weight / whole
                     for each in _pieces(case) if goes_on and case.name in parts.broken else [case]:
+                        adds = partial(measure, sub, each, options, seconds, tick)
                         if each.piece and each.name in parts.broken:
-                            parts.add(each.name, partial(_given_up, each, options))
-                        else:
-                            measured = partial(measure, sub, each, options, seconds, tick)
-                            parts.add(each.name, measured)
+                            adds = partial(_given_up, each, options)
+                        parts.add(each.name, adds)
 
             if ranks == comm.size:
                 work(comm)
@@ -184,9 +182,7 @@ def _prepared(comm: MPI.Intracomm, make: Make, labels: Labels) -> _Ready:
     return _Ready(labels, variant, [max(0.0, taken - variant.extra)])
 
 
-def _set_up_again(
-    comm: MPI.Intracomm, make: Make, each: _Ready, count: int, budget: float
-) -> None:
+def _set_up_again(comm: MPI.Intracomm, make: Make, each: _Ready, count: int, budget: float) -> None:
     """Collective. As often as there is time; the last one takes part."""
     if each.variant is None or each.variant.set_up is not True:
         return
@@ -229,15 +225,15 @@ def _rows(
         if name not in found.times:
             rows.append(Row(labels, reason=each.reason))
             continue
-        variant = variants[name]
+        variant, method = variants[name], labels.get(METHOD, "")
         metrics, parts = dict(variant.metrics), found.parts[name]
         if case.rest and parts:
             left = zip(found.times[name], *parts.values(), strict=True)
             parts = {**parts, case.rest: [whole - sum(inside) for whole, *inside in left]}
         row = Row(
             labels, found.times[name], None, int(metrics.pop("bytes", 0)), against,
-            parts, metrics, found.verdicts.get(name), used=variant.used,
-            ranks=found.ranks.get(name, ()), case=case.name,
+            parts, metrics, found.verdicts.get(name), ranks=found.ranks.get(name, ()),
+            used="" if variant.used == method else variant.used, case=case.name,
         )  # fmt: skip
         if variant.set_up is True:
             row.setup = median(each.inits) + median(each.frees)
@@ -255,6 +251,3 @@ def product_of(**labels: Sequence[str]) -> list[dict[str, str]]:
     for name, texts in labels.items():
         found = [{**each, name: text} for each in found for text in texts]
     return found
-
-
-__all__ = ["REGION", "Case", "Labels", "Make", "measure", "product_of", "sweep"]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from mpi4py import MPI
 
@@ -15,8 +13,6 @@ from onesided.collectives import UnsupportedError
 
 #: What one thread does in a round.
 Work = Callable[[], Any]
-#: Makes a context that a thread lives in.
-Setting = Callable[[], AbstractContextManager[object]]
 
 
 def check_threads(what: str) -> None:
@@ -30,10 +26,10 @@ def check_threads(what: str) -> None:
 class Team:
     """Local. So many threads, of which the caller is one; the others sleep between rounds.
 
-    They are made now, live in a context of ``setting``, and are ended by ``close``.
+    They are made now, and are ended by ``close``.
     """
 
-    def __init__(self, threads: int, setting: Setting = nullcontext) -> None:
+    def __init__(self, threads: int) -> None:
         self.threads = threads
         self._errors: list[BaseException] = []  # of the last round
         self._members: list[_Member] = []
@@ -41,15 +37,10 @@ class Team:
         self._done = _locked()
         try:
             for _ in range(threads - 1):
-                self._members.append(_Member(setting, self._errors, self._finished))
+                self._members.append(_Member(self._errors, self._finished))
         except RuntimeError:  # no more threads can be made
             self.close()
             raise
-
-    @property
-    def broken(self) -> bool:
-        """Local. A thread has raised in this round: who waits for what it does must stop."""
-        return bool(self._errors)
 
     def run(self, works: Sequence[Work]) -> list[Any]:
         """Local. Every thread does one of the works, the caller the first; what they returned.
@@ -87,35 +78,18 @@ class Team:
         if last:
             self._done.release()
 
-    def together(self, work: Work) -> None:
-        """Local. Every thread does the same work once."""
-        self.run([work] * self.threads)
-
     def close(self) -> None:
         """Local, between two rounds. The threads end; a second call does nothing."""
         for member in self._members:
             member.close()
         self._members = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 class _Member:
     """One thread, with a lock that lets it go; ``finished`` is called after each of its works."""
 
-    def __init__(
-        self, setting: Setting, errors: list[BaseException], finished: Callable[[], None]
-    ) -> None:
-        self._setting, self._errors, self._finished = setting, errors, finished
+    def __init__(self, errors: list[BaseException], finished: Callable[[], None]) -> None:
+        self._errors, self._finished = errors, finished
         self._go = _locked()
         self._work: Work | None = None
         self.answer: Any = None
@@ -133,17 +107,16 @@ class _Member:
         self._thread.join()
 
     def _serve(self) -> None:
-        with self._setting():
-            while True:
-                self._go.acquire()
-                if self._work is None:
-                    return
-                try:
-                    self.answer = self._work()
-                except BaseException as error:
-                    self._errors.append(error)
-                finally:
-                    self._finished()
+        while True:
+            self._go.acquire()
+            if self._work is None:
+                return
+            try:
+                self.answer = self._work()
+            except BaseException as error:
+                self._errors.append(error)
+            finally:
+                self._finished()
 
 
 def _locked() -> threading.Lock:

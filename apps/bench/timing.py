@@ -43,20 +43,12 @@ WARM_UP = 3  # rounds that are not timed
 SEED = 1  # of the order; the same on all ranks
 
 
-@dataclass(frozen=True)
-class Unchecked:
-    """Why there is nothing to check about a variant."""
-
-    why: str
-
-
-def unchecked(why: str) -> Unchecked:
-    """In the place of a check: a result that nobody could doubt, or that is not there."""
-    return Unchecked(why)
+class unchecked(str):
+    """In the place of a check why there is none: nobody could doubt it, or there is no result."""
 
 
 #: A verdict on what a variant brings about, or None where nothing can be said. Collective.
-Check = Callable[[], Verdict | None] | Unchecked
+Check = Callable[[], Verdict | None] | unchecked
 
 
 def nothing() -> None:
@@ -81,9 +73,9 @@ class Variant:
     Collective, for a program beside this one. ``free``: Collective, gives back what was made.
     ``steps``: how many iterations the last calls were, each of whose times is told.
 
-    ``used``: the method that ``auto`` chose; ``set_up``: whether making it is a set-up that has to
-    pay, or the seconds of that; ``extra``: seconds of making it that went into data and checks, the
-    same on all ranks; ``metrics``: what else its row tells.
+    ``used``: the method that works, which may be one that ``auto`` chose; ``set_up``: whether
+    making it is a set-up that has to pay, or the seconds of that; ``extra``: seconds of making it
+    that went into data and checks, the same on all ranks; ``metrics``: what else its row tells.
     """
 
     call: Callable[[], object]
@@ -112,26 +104,20 @@ class Timings:
 
     ``times``: seconds per call, one for each round, by the slowest rank; ``ranks``: medians of
     those of the fastest rank and of the mean over them. ``parts``: seconds of parts of a call,
-    means over the ranks; ``mine``: those of this rank. ``verdicts``: the worst of each.
+    means over the ranks. ``verdicts``: the worst of each.
     """
 
     times: dict[str, list[float]] = field(default_factory=dict)
     ranks: dict[str, list[float]] = field(default_factory=dict)
     parts: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    mine: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
 
 
 def interleaved(
-    comm: MPI.Intracomm,
-    variants: Sequence[Variant],
-    *,
-    iterations: int,
-    seconds: float = math.inf,
-    tick: Callable[[], object] = nothing,
-    seed: int = SEED,
+    comm: MPI.Intracomm, variants: Sequence[Variant], *, iterations: int,
+    seconds: float = math.inf, tick: Callable[[], object] = nothing, seed: int = SEED,
 ) -> Timings:
-    """Collective. Everything about each variant, the same on every rank but for ``mine``.
+    """Collective. Everything about each variant, the same on every rank.
 
     At most ``iterations`` rounds, fewer where they would take longer than ``seconds``, by what one
     took before or because that is over. ``tick`` is called after each turn of one variant.
@@ -140,10 +126,8 @@ def interleaved(
     _check(variants, found)
     with no_garbage_collection():
         trial = _warmed_up(comm, variants)
-        runs = [
-            int(np.ceil(each.warm_up / max(taken, 1e-9)))
-            for each, taken in zip(variants, trial, strict=True)
-        ]
+        runs = [int(np.ceil(each.warm_up / max(taken, 1e-9)))
+                for each, taken in zip(variants, trial, strict=True)]  # fmt: skip
         longest = float(np.dot(trial, 1 + np.array(runs, float)))
         rounds = max(1, int(min(iterations, seconds / max(longest, 1e-9))))
         times = np.empty((rounds, len(variants)))
@@ -170,23 +154,18 @@ def interleaved(
         if not each.on_root:
             over = [float(np.median(of[:, index]) / steps) for of in (fastest, mean)]
             found.ranks[each.name] = over
-        local = local / steps
-        found.mine[each.name] = _named(each, local)
-        means = local.copy()
+        means = local / steps
         comm.Allreduce(MPI.IN_PLACE, means)
-        found.parts[each.name] = _named(each, means / comm.size)
+        means /= comm.size
+        found.parts[each.name] = dict(zip(each.parts, means.tolist(), strict=True))
     _check(variants, found)
     return found
-
-
-def _named(each: Variant, seconds: NDArray[Any]) -> dict[str, list[float]]:
-    return {name: row.tolist() for name, row in zip(each.parts, seconds, strict=True)}
 
 
 def _check(variants: Sequence[Variant], found: Timings) -> None:
     """Collective. Everyone, one after the other."""
     for each in variants:
-        if not isinstance(each.check, Unchecked):
+        if not isinstance(each.check, unchecked):
             before = found.verdicts.get(each.name)
             verdict = each.check()
             if verdict is not None:
@@ -255,10 +234,7 @@ def clocked(comm: MPI.Intracomm, call: Callable[[], Made]) -> tuple[Made, float]
 
 
 def _region(comm: MPI.Intracomm, variant: Variant) -> tuple[float, list[float]]:
-    """Collective. Seconds per call on this rank, and those of its parts.
-
-    0 where the call is rank 0's alone.
-    """
+    """Collective. Seconds per call on this rank, and those of its parts; 0 where it is rank 0's."""
     call, count = variant.call, range(variant.repeats)
     variant.before()
     begun = [read() for read in variant.parts.values()]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -150,10 +150,8 @@ def _end_where_nothing_comes(kept: Path, limit: float, job: subprocess.Popen[str
 
 
 def launch(
-    words: Sequence[str],
-    ranks: int,
-    watch: Callable[[subprocess.Popen[str]], None] | None = None,
-    asked: list[int] | None = None,
+    words: Sequence[str], ranks: int,
+    watch: Callable[[subprocess.Popen[str]], None] | None = None, asked: list[int] | None = None,
 ) -> int:
     """Local. Run ``onesided WORDS`` on so many ranks and return the exit code of the job.
 
@@ -165,49 +163,12 @@ def launch(
     needed = launcher_environment(version, ranks, cores, root=os.geteuid() == 0, embedded=embedded)
     command = [str(mpiexec), *launcher_flags(version, ranks, cores), "-n", str(ranks)]
     command += [sys.executable, "-m", "onesided.apps", *words]
-    environment = needed | _terminal() | os.environ
-    return _run(command, environment, watch, asked, filtered=is_open_mpi(version))
-
-
-def _cores() -> int:
-    """Local. As ``collectives.hardware`` has it, which imports MPI."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _version(mpiexec: Path) -> str:
-    try:
-        answer = subprocess.run(
-            [str(mpiexec), "--version"], capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CommandError(f"{mpiexec.name} does not answer --version: {error}") from error
-    return answer.stdout + answer.stderr
-
-
-def _terminal() -> dict[str, str]:
-    """Rank 0 writes to a pipe of the launcher, so it is told of the terminal behind it."""
-    if not sys.stdout.isatty():
-        return {}
-    return {"ONESIDED_COLUMNS": str(shutil.get_terminal_size().columns)}
-
-
-def _run(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    watch: Callable[[subprocess.Popen[str]], None] | None,
-    asked: list[int] | None,
-    *,
-    filtered: bool,
-) -> int:
-    job = subprocess.Popen(
-        command,
-        env=environment,
-        text=True,
-        errors="replace",
-        stderr=subprocess.PIPE if filtered else None,
-    )
+    terminal: dict[str, str] = {}  # behind the pipe of the launcher that rank 0 writes to
+    if sys.stdout.isatty():
+        terminal["ONESIDED_COLUMNS"] = str(shutil.get_terminal_size().columns)
+    job = subprocess.Popen(command, env=needed | terminal | os.environ, text=True,
+                           errors="replace",
+                           stderr=subprocess.PIPE if is_open_mpi(version) else None)  # fmt: skip
 
     def end_job(number: int, frame: FrameType | None) -> None:
         if asked is not None:
@@ -228,6 +189,23 @@ def _run(
     if code not in (0, USAGE):
         sys.stderr.writelines(notes)
     return code if code >= 0 else 128 - code
+
+
+def _cores() -> int:
+    """Local. As ``collectives.hardware`` has it, which imports MPI."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _version(mpiexec: Path) -> str:
+    try:
+        answer = subprocess.run(
+            [str(mpiexec), "--version"], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"{mpiexec.name} does not answer --version: {error}") from error
+    return answer.stdout + answer.stderr
 
 
 def forward(lines: Iterable[str], out: TextIO) -> Iterator[str]:

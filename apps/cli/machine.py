@@ -34,11 +34,9 @@ PACKAGES = (
 )
 BUILDS = ("mpich", "openmpi", "mpiabi", "impi")  # what a wheel of mpi4py has in its file names
 THREAD_LEVELS = {
-    MPI.THREAD_SINGLE: "single",
-    MPI.THREAD_FUNNELED: "funneled",
-    MPI.THREAD_SERIALIZED: "serialized",
-    MPI.THREAD_MULTIPLE: "multiple",
-}
+    MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled",
+    MPI.THREAD_SERIALIZED: "serialized", MPI.THREAD_MULTIPLE: "multiple",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,17 +65,8 @@ def library() -> str:
     return " ".join(words.replace("Version:", "").split())
 
 
-def abi() -> str:
-    """Local. Version of the standard ABI, or that there is none."""
-    try:
-        major, minor = MPI.Get_abi_version()
-    except (AttributeError, NotImplementedError):
-        return "none"
-    return f"{major}.{minor}" if major >= 0 else "none"
-
-
 def versions() -> dict[str, str]:
-    """Local. Versions of everything that has a say in a time."""
+    """Local. Versions of everything that has a say in a time; ``mpi abi`` is the standard one."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -85,11 +74,17 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     found["commit"] = commit()
-    standard = ".".join(str(number) for number in MPI.Get_version())
+    try:
+        major, minor = MPI.Get_abi_version()
+    except (AttributeError, NotImplementedError):
+        major, minor = -1, -1
     built_for = Path(MPI.__file__).name.split(".")[1]
     if built_for in BUILDS:
         found["mpi4py built for"] = built_for
-    return found | {"mpi library": library(), "mpi standard": standard, "mpi abi": abi()}
+    return found | {
+        "mpi library": library(), "mpi standard": ".".join(map(str, MPI.Get_version())),
+        "mpi abi": f"{major}.{minor}" if major >= 0 else "none",
+    }  # fmt: skip
 
 
 def commit() -> str:
@@ -163,40 +158,28 @@ def version_lines() -> str:
     return f"onesided {found.get('onesided', 'from its sources')}, {mpi}\n{below}\n"
 
 
-def all_cores(comm: MPI.Intracomm) -> tuple[int, int]:
-    """Collective. How many hosts there are, and how many cores the ranks together may use.
+def facts(comm: MPI.Intracomm) -> dict[str, object]:
+    """Collective. The machine in a form for JSON; cores and processor are those of rank 0.
 
-    Virtual nodes of one machine are one host: they share its cores.
+    ``all_cores`` is how many the ranks together may use, on so many ``hosts``: virtual nodes of
+    one machine are one host, and share its cores.
     """
-    mine = (boot(), sorted(usable_cores()))
-    everyone = comm.allgather(mine)
-    cores = {(boot, core) for boot, usable in everyone for core in usable}
-    return len({boot for boot, _ in everyone}), len(cores)
+    layout, usable = Layout.of(comm), sorted(usable_cores())
+    everyone = comm.allgather([(_boot(), core) for core in usable])
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": processor(), "cores": len(usable),
+        "all_cores": len({core for each in everyone for core in each}),
+        "hosts": len({boot for each in everyone for boot, _ in each}),
+        "ranks": comm.size, "nodes": len(layout.ranks_per_node),
+        "ranks_per_node": list(layout.ranks_per_node),
+        "thread_level": THREAD_LEVELS[MPI.Query_thread()],
+    }  # fmt: skip
 
 
-def boot() -> str:
+def _boot() -> str:
     """Local. What differs from one running kernel to another; it is compared, and never shown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return platform.node()
-
-
-def facts(comm: MPI.Intracomm) -> dict[str, object]:
-    """Collective. The machine in a form for JSON; cores and processor are those of rank 0.
-
-    ``all_cores`` is how many the ranks together may use, on so many ``hosts``.
-    """
-    layout = Layout.of(comm)
-    hosts, usable = all_cores(comm)
-    return {
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": processor(),
-        "cores": len(usable_cores()),
-        "all_cores": usable,
-        "hosts": hosts,
-        "ranks": comm.size,
-        "nodes": len(layout.ranks_per_node),
-        "ranks_per_node": list(layout.ranks_per_node),
-        "thread_level": THREAD_LEVELS[MPI.Query_thread()],
-    }

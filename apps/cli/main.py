@@ -37,9 +37,8 @@ class _Completion(argparse.Action):
         try:
             from argcomplete import shellcode
         except ImportError as error:
-            raise CommandError(
-                "--print-completion needs argcomplete (the extra completion)"
-            ) from error
+            why = "--print-completion needs argcomplete (the extra completion)"
+            raise CommandError(why) from error
         parser._print_message(shellcode([parser.prog], shell=values) + "\n", sys.stdout)
         parser.exit()
 
@@ -47,17 +46,11 @@ class _Completion(argparse.Action):
 def build_parser() -> Parser:
     """Local. The parser of all commands; groups such as ``bench`` are commands of two words."""
     parser = Parser(prog="onesided", description=DESCRIPTION, epilog=EPILOG)
-    parser.add_argument(
-        "--version", action=_Version, nargs=0, default=argparse.SUPPRESS,
-        help="versions of this, of MPI, mpi4py and NumPy",
-    )  # fmt: skip
-    parser.add_argument(
-        "--print-completion",
-        action=_Completion,
-        choices=SHELLS,
-        default=argparse.SUPPRESS,
-        help='completion for a shell: eval "$(onesided --print-completion bash)"',
-    )
+    add = parser.add_argument
+    add("--version", action=_Version, nargs=0, default=argparse.SUPPRESS,
+        help="versions of this, of MPI, mpi4py and NumPy")
+    add("--print-completion", action=_Completion, choices=SHELLS, default=argparse.SUPPRESS,
+        help='completion for a shell: eval "$(onesided --print-completion bash)"')
     top = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     groups: dict[str, argparse._SubParsersAction[Parser]] = {}
     for command in COMMANDS:

@@ -37,11 +37,6 @@ class InputFile(str):
 class Picture(FileName):
     """An image that is written; the end of its name says of which kind."""
 
-    def of(self, figure: str) -> str:
-        """Local. The file of one of several figures: ``speed.png`` and ``3`` is ``speed-3.png``."""
-        stem, dot, ending = self.rpartition(".")
-        return f"{stem}-{figure}{dot}{ending}"
-
 
 class FolderName(str):
     """A folder that is made where it is not there, for results."""
@@ -135,18 +130,14 @@ OPTIONS: Mapping[str, Option] = {
     # the problem
     "shape": Option("size of the problem along every axis", "N", positive, many=True),
     "sizes": Option("bytes", "BYTES", size, many=True),
-    "dtype": Option(
-        "type of the numbers", type=str, choices=("float32", "float64", "complex64", "complex128")
-    ),
+    "dtype": Option("type of the numbers", type=str,
+                    choices=("float32", "float64", "complex64", "complex128")),
     "grid": Option("process grid, e.g. 4 (slabs) or 2 2 (pencils)", "N", grid_entry, many=True),
     "boundary": Option("one for all axes, or one per axis", "NAME", str, many=True),
-    "levels": Option(
-        "number of grids, each with half the points of the next along an axis", "N", positive
-    ),
-    "partition": Option(
-        "rows in their order, METIS's parts, or reverse Cuthill-McKee order",
-        type=str, choices=("rows", "metis", "rcm"),
-    ),
+    "levels": Option("number of grids, each with half the points of the next along an axis", "N",
+                     positive),
+    "partition": Option("rows in their order, METIS's parts, or reverse Cuthill-McKee order",
+                        type=str, choices=("rows", "metis", "rcm")),
     "matrices": Option("files with matrices", "FILE", InputFile, many=True),
     "mesh": Option("rows of a generated mesh like hugetrace; 0 for none", "N", whole),
     "patterns": Option("patterns to measure", type=str, many=True),
@@ -165,32 +156,24 @@ OPTIONS: Mapping[str, Option] = {
     "atol": Option("absolute tolerance", "R", not_negative),
     "maxiter": Option("iterations that a solution may take", "N", positive),
     "backend": Option("kernel of the local transforms", "NAME", str),
-    "effort": Option(
-        "measure may find faster kernels, estimate repeats a run bit for bit",
-        type=str, choices=("estimate", "measure"),
-    ),
+    "effort": Option("measure may find faster kernels, estimate repeats a run bit for bit",
+                     type=str, choices=("estimate", "measure")),
     "verify": Option("compare the result with what is known or computed otherwise"),
     # how it is measured
-    "comm": Option(
-        "method, several with commas, or all; onesided doctor lists them", "METHOD", str
-    ),
+    "comm": Option("method, several with commas, or all; onesided doctor lists them", "METHOD",
+                   str),
     "memory": Option("where is received", type=str),
     "ranks": Option("start on N ranks with the installed mpiexec", "N", positive),
-    "ranks-list": Option(
-        "numbers of ranks to compare; 2:16 is 2, 4, 8, 16",
-        "N", rank_counts, many=True, action=_Counts,
-    ),
+    "ranks-list": Option("numbers of ranks to compare; 2:16 is 2, 4, 8, 16", "N", rank_counts,
+                         many=True, action=_Counts),
     "iterations": Option("timed iterations of every method", "N", positive),
     "repeats": Option("runs of every method", "N", positive),
-    "seconds": Option(
-        "measure no longer than about S seconds, with fewer iterations", "S", seconds
-    ),
+    "seconds": Option("measure no longer than about S seconds, with fewer iterations", "S",
+                      seconds),
     "limit": Option("end what takes longer than S seconds", "S", seconds),
     "quick": Option("small and short"),
-    "info": Option(
-        "hint for the methods, e.g. ranks_per_node=2 to emulate nodes; may be repeated",
-        "KEY=VALUE", info_entry, action="append",
-    ),
+    "info": Option("hint for the methods, e.g. ranks_per_node=2 to emulate nodes; may be repeated",
+                   "KEY=VALUE", info_entry, action="append"),
     # what is told of it
     "output": Option("write what is made to this path", "PATH", FileName, short="-o"),
     "afresh": Option("forget what is known from before"),
@@ -241,8 +224,8 @@ class Options(argparse.Namespace):
 
     def inputs(self) -> list[Path]:
         """Local. The files that are read, without folders and pipes."""
-        values = vars(self).values()
-        given = [each for one in values for each in (one if isinstance(one, list) else [one])]
+        given = [each for value in vars(self).values()
+                 for each in (value if isinstance(value, list) else [value])]  # fmt: skip
         paths = [Path(each) for each in given if isinstance(each, InputFile)]
         return [path for path in paths if path.is_file()]
 
@@ -296,14 +279,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def take(
-    parser: Any,
-    name: str,
-    default: str | None = None,
-    note: str = "",
-    *,
-    quick: str | None = None,
-    said: str = "",
-    **own: Any,
+    parser: Any, name: str, default: str | None = None, note: str = "", *,
+    quick: str | None = None, said: str = "", **own: Any,
 ) -> None:
     """Local. Give a command, or a group of its options, one of :data:`OPTIONS`.
 
@@ -323,11 +300,9 @@ def take(
     if option.type is None:
         parser.add_argument(*flags, action="store_true", help=text)
         return
-    given: dict[str, Any] = {"help": text, **required}
-    nargs = "+" if option.many else ""
-    own = {"metavar": option.metavar, "choices": option.choices, "nargs": nargs,
-           "action": option.action}  # fmt: skip
-    given |= {key: value for key, value in own.items() if value}
+    own = {"metavar": option.metavar, "choices": option.choices, "action": option.action,
+           "nargs": "+" if option.many else ""}  # fmt: skip
+    given = {"help": text, **required, **{key: value for key, value in own.items() if value}}
     if quick is not None:
         parser.usual[name.replace("-", "_")] = _value(option, default), _value(option, quick)
     elif option.action == "append":
@@ -344,8 +319,6 @@ def _value(option: Option, text: str | None) -> Any:
     if option.many and text == ALL and option.choices:
         return list(option.choices)
     values = [option.type(word) for word in (text.split() if option.many else [text])]
-    if option.action is _Counts:
-        return sorted({count for each in values for count in each})
     return values if option.many else values[0]
 
 
@@ -360,9 +333,9 @@ def run_options(parser: Any, comm: str | None, info: bool = True, rows: bool = T
         take(parser, "format", "table")
 
 
-def timed(parser: Any, iterations: str, seconds: str = "120", note: str = "") -> None:
+def timed(parser: Any, iterations: str, seconds: str = "120") -> None:
     """Local. How often and how long a command measures."""
-    take(parser, "iterations", iterations, note)
+    take(parser, "iterations", iterations)
     take(parser, "seconds", seconds)
 
 

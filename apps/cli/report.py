@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Self
@@ -23,7 +23,14 @@ from onesided.apps.cli.files import replace_file
 from onesided.apps.cli.machine import Layout, circumstances, facts, library, versions
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.statistics import Interval, Verdict, break_even, paired, quartiles
+from onesided.apps.cli.statistics import (
+    Interval,
+    Verdict,
+    break_even,
+    conclusion,
+    paired,
+    quartiles,
+)  # fmt: skip
 
 SCHEMA = 2  # of the JSON files; another number where a program must read them otherwise
 NEVER = "never"
@@ -105,17 +112,11 @@ class Row:
     ranks: Sequence[float] = ()
     case: str = ""
 
-    def kept(self) -> dict[str, Any]:
-        """Everything, for a program that goes on with it: see :meth:`of`."""
-        return asdict(self)
-
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self:
-        """What :meth:`kept` told; KeyError, TypeError or ValueError for anything else."""
-        given = {each.name: kept[each.name] for each in fields(cls)}
-        if given["verdict"] is not None:
-            given["verdict"] = Verdict(**given["verdict"])
-        return cls(**given)
+        """Of its fields, as ``asdict`` tells them; KeyError or TypeError for anything else."""
+        verdict = kept["verdict"]
+        return cls(**{**kept, "verdict": verdict and Verdict(**verdict)})
 
     @property
     def method(self) -> str:
@@ -125,9 +126,7 @@ class Row:
     @property
     def intervals(self) -> dict[str, Interval]:
         """Of the ratios to what the row is compared with."""
-        return {
-            name: Interval.of(paired(self.times, times)) for name, times in self.against.items()
-        }
+        return {name: Interval.of(paired(self.times, of)) for name, of in self.against.items()}
 
     @property
     def ratios(self) -> dict[str, float]:
@@ -159,14 +158,9 @@ class Row:
         intervals = self.intervals
         step = -(-len(self.times) // MOST_TIMES)
         return found | {
-            "setup_s": self.setup,
-            "iterations": len(self.times),
-            "median_s": middle,
-            "mean_s": fmean(self.times),
-            "quartile_1_s": first,
-            "quartile_3_s": third,
-            "bytes": self.nbytes,
-            "gigabytes_per_s": self.nbytes / middle / 1e9,
+            "setup_s": self.setup, "iterations": len(self.times), "median_s": middle,
+            "mean_s": fmean(self.times), "quartile_1_s": first, "quartile_3_s": third,
+            "bytes": self.nbytes, "gigabytes_per_s": self.nbytes / middle / 1e9,
             "ratios": {name: each.median for name, each in intervals.items()},
             "intervals": {
                 name: [each.low, each.high] for name, each in intervals.items() if each.known
@@ -174,9 +168,8 @@ class Row:
             "break_even": self.break_even,
             "parts": {name: median(times) for name, times in self.parts.items()},
             "metrics": self.metrics,
-            "times_s": list(self.times[::step]),
-            "times_step": step,
-        }
+            "times_s": list(self.times[::step]), "times_step": step,
+        }  # fmt: skip
 
     def cells(self) -> dict[str, str]:
         """For the table."""
@@ -219,11 +212,10 @@ class Listing:
 
     def table(self) -> Table:
         """For a person."""
-        pairs = list(self.columns.items())
         cells = [
-            {name: NOTHING if x is None else format(x, how)
-             for (name, how), x in zip(pairs, row, strict=True)}
-            for row in self.rows
+            {name: NOTHING if x is None else format(x, self.columns[name])
+             for name, x in record.items()}
+            for record in self.records()
         ]  # fmt: skip
         return plain_table(self.title, list(self.columns), cells, ())
 
@@ -255,7 +247,7 @@ def common(rows: Sequence[Row]) -> dict[str, str]:
     return {k: v for k, v in first.items() if k != METHOD and all(r.get(k) == v for r in rest)}
 
 
-def row_table(title: str, rows: Sequence[Row], width: int) -> tuple[Table, list[str]]:
+def row_table(rows: Sequence[Row], width: int) -> tuple[Table, list[str]]:
     """Local. A line for every row, in a width, and the columns that had no room."""
     shared = common(rows)
     cells = [row.cells() for row in rows]
@@ -264,19 +256,18 @@ def row_table(title: str, rows: Sequence[Row], width: int) -> tuple[Table, list[
     labels = list(dict.fromkeys(name for row in rows for name in row.labels))
     parts = list(dict.fromkeys(name for row in rows for name in row.parts))
     metrics = list(dict.fromkeys(n.removesuffix("_s") for row in rows for n in row.metrics))
-    about = ", ".join(f"{name} {text}" for name, text in shared.items())
     spare = [name for name in (*DISPENSABLE, *reversed(metrics), *parts) if name in columns]
     left_out: list[str] = []
     while True:
-        table = plain_table(": ".join(filter(None, (title, about))), columns, cells, labels)
-        if not spare or Console(width=1000).measure(table).maximum <= width:
+        table = plain_table(_told(shared), columns, cells, labels)
+        if not spare or _fits(table, width):
             return table, left_out
         left_out.append(spare.pop(0))
         columns.remove(left_out[-1])
 
 
 def across_table(
-    title: str, rows: Sequence[Row], across: str, width: int, baseline: str = BASELINE
+    rows: Sequence[Row], across: str, width: int, baseline: str = BASELINE
 ) -> Iterator[Table]:
     """Local. A line for everything but the label ``across``, whose texts are columns.
 
@@ -291,18 +282,23 @@ def across_table(
         key = tuple(row.labels.get(name, NOTHING) for name in names)
         cell = lines.setdefault(key, dict(zip(names, key, strict=True)))
         cell[row.labels.get(across, NOTHING)] = ratio_cell(row, baseline)
-    about = ", ".join(f"{name} {text}" for name, text in shared.items())
     left = list(dict.fromkeys(row.labels.get(across, NOTHING) for row in rows))
-    title = ": ".join(filter(None, (title, about)))
+    title = _told(shared)
     while left:
-        count = len(left)
-        while True:
+        for count in range(len(left), 0, -1):
             table = plain_table(title, [*names, *left[:count]], list(lines.values()), names)
-            if count == 1 or Console(width=1000).measure(table).maximum <= width:
+            if _fits(table, width):
                 break
-            count -= 1
         yield table
         title, left = "", left[count:]
+
+
+def _told(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {text}" for name, text in labels.items())
+
+
+def _fits(table: Table, width: int) -> bool:
+    return Console(width=1000).measure(table).maximum <= width
 
 
 def ratio_cell(row: Row, baseline: str = BASELINE) -> str:
@@ -324,7 +320,7 @@ def print_wide(out: Console, table: Table) -> None:
 # -- the report -----------------------------------------------------------------------------------
 
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
-TABLE, COLUMNS, CSV, MARKDOWN = FORMATS = ("table", "columns", "csv", "markdown")
+TABLE, CSV, MARKDOWN = "table", "csv", "markdown"
 
 
 @dataclass
@@ -358,9 +354,13 @@ class Report:
         verdicts += self.verdicts.values()
         return all(verdict.passed for verdict in verdicts) if verdicts else None
 
-    def finish(
-        self, comm: MPI.Intracomm, options: Options, *, interrupted: bool = False
-    ) -> None:
+    def conclude(self, against: str) -> None:
+        """Rank 0's: a sentence about what the rows were verified with, if they were."""
+        verdicts = [row.verdict for row in self.rows if row.verdict is not None]
+        if verdicts:
+            self.remarks.append(conclusion(verdicts, against))
+
+    def finish(self, comm: MPI.Intracomm, options: Options, *, interrupted: bool = False) -> None:
         """Collective. Print the table on rank 0, and write the JSON file where one is wanted.
 
         What was kept beside the file to go on with is needed no longer, unless ``interrupted``.
@@ -395,10 +395,10 @@ class Report:
         left_out: dict[str, None] = {}
         for rows in groups.values():
             if self.across and len({row.labels.get(self.across) for row in rows}) > 1:
-                for table in across_table("", rows, self.across, out.width, self.baseline):
+                for table in across_table(rows, self.across, out.width, self.baseline):
                     print_wide(out, table)
             else:
-                table, spare = row_table("", rows, out.width)
+                table, spare = row_table(rows, out.width)
                 left_out |= dict.fromkeys(spare)
                 print_wide(out, table)
         if left_out:
@@ -414,23 +414,16 @@ class Report:
     def _content(self, place: Mapping[str, Any]) -> dict[str, Any]:
         """For JSON."""
         return {
-            "command": self.command,
-            "settings": dict(self.settings),
-            "pattern": dict(self.pattern),
-            **place,
-            "verified": self.verified,
+            "command": self.command, "settings": dict(self.settings),
+            "pattern": dict(self.pattern), **place, "verified": self.verified,
             "verdicts": {
-                what: {
-                    "error": each.error,
-                    "tolerance": each.tolerance,
-                    "verified": each.passed,
-                }
+                what: {"error": each.error, "tolerance": each.tolerance, "verified": each.passed}
                 for what, each in self.verdicts.items()
             },
             "remarks": self.remarks,
             **{name: each.records() for name, each in self.listings.items()},
             "rows": [row.record() for row in self.rows],
-        }
+        }  # fmt: skip
 
     def end(self, comm: MPI.Intracomm, options: Options) -> int:
         """Collective. Finish it; the exit code is 1 after a wrong result, as rank 0 has it."""

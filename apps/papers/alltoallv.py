@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.memory import PLACES, Array, Place
+from onesided.apps.bench.memory import Array, give_back, made
 from onesided.apps.bench.ranks import counted
 from onesided.apps.bench.selection import BASELINE, chosen, hints
-from onesided.apps.bench.sweep import REGION, Case, Labels, Make, sweep
-from onesided.apps.bench.timing import Variant, unchecked
+from onesided.apps.bench.sweep import Case, Labels, Make, sweep
+from onesided.apps.bench.timing import REGION, Variant, unchecked
 from onesided.apps.cli.options import Options, doubling
 from onesided.apps.cli.report import METHOD, Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict
@@ -113,7 +113,7 @@ def _opened(
         if name == BASELINE:
             call = _plain_call(comm, given)
             return Variant(call, partial(delivered, comm, given, call), set_up=False, metrics=size)
-        request, free = _request(comm, given, name, PLACES[labels["memory"]], options)
+        request, free = _request(comm, given, name, labels["memory"], options)
         start, wait = request.Start, request.Wait
 
         def exchange() -> Any:
@@ -128,25 +128,25 @@ def _opened(
 
 
 def _request(
-    comm: MPI.Intracomm, problem: Problem, method: str, place: Place, options: Options
+    comm: MPI.Intracomm, problem: Problem, method: str, memory: str, options: Options
 ) -> tuple[Request, Callable[[], None]]:
     """Collective. A persistent exchange, and what frees it with its receive memory.
 
     The memory of :func:`~onesided.collectives.empty` belongs to the set-up, as the window that
     paper 000 creates does.
     """
-    array = place.make(comm, sum(problem.recv_counts))
+    array = made(comm, memory, sum(problem.recv_counts))
     received = None if array is None else [array, list(problem.recv_counts)]
     sent = [problem.sent, list(problem.send_counts)]
     try:
         request = Alltoallv_init(comm, sent, received, method=method, info=hints(options))
     except OnesidedError:  # the same on every rank
-        place.free(array)
+        give_back(memory, array)
         raise
 
     def free() -> None:
         request.Free()
-        place.free(array)
+        give_back(memory, array)
 
     return request, free
 

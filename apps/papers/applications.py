@@ -24,7 +24,7 @@ from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fft import COMMUNICATION, PEER, transform_case
-from onesided.apps.tools.petsc import Petsc, cg_question, residual_question
+from onesided.apps.tools.petsc import Petsc, question
 from onesided.apps.tools.rowblock import RowBlock
 from onesided.apps.tools.spmv import PETSC, grid, halo_setup, vector
 from onesided.collectives import profile
@@ -129,14 +129,15 @@ def _solution(matrix: DistMatrix, b: NDArray[Any], steps: int) -> Solution[Any]:
 
 def _petsc(comm: MPI.Intracomm, block: RowBlock, steps: int) -> Variant:
     """Collective. PETSc with our rows; ``ForeignError`` where it does not take part."""
-    asked = cg_question(steps, 0.0)  # so many iterations are a warm-up of their own
+    asked = question("cg", steps)  # so many iterations are a warm-up of their own
     job = Petsc(comm, block, vector(0, block.shape[1], np.dtype(np.float64)))
 
     def check() -> Verdict:
         """Compare the residual that it comes to, computed anew, with that of its recurrence."""
-        for question in (asked, residual_question()):
-            by_rank_0(comm, partial(job.run, question))
-        (error,) = job.times(residual_question(), 1)
+        residual = question("residual")
+        for each in (asked, residual):
+            by_rank_0(comm, partial(job.run, each))
+        (error,) = job.times(residual, 1)
         return Verdict(error, TOLERANCE)
 
     return Variant(partial(job.run, asked), check, on_root=True, own=partial(job.times, asked),

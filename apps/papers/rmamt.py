@@ -21,9 +21,9 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.store import Part
-from onesided.apps.bench.sweep import REGION, Case, Labels, Make, sweep
+from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.team import Team, Work, check_threads
-from onesided.apps.bench.timing import Variant, nothing
+from onesided.apps.bench.timing import REGION, Variant, nothing
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict

@@ -92,10 +92,12 @@ class Rule:
         self, method: str, entries: Sequence[Entry]
     ) -> Iterator[tuple[tuple[float, str], Interval]]:
         """By x and the rest of the labels."""
-        rows = [e for e in entries if e.method == method and self._wanted(e, self.threads)]
+        threads = {"threads": ["", str(self.threads)]}
+        rows = [e for e in entries if e.method == method and e.has({**threads, **self.labels})]
         plain = [e for e in rows if e.label("memory") == "plain"]
         for entry in plain or rows:
-            size, x = size_of(entry), self._x(entry)
+            size = size_of(entry)
+            x = size if self.x == "bytes" else entry.number(self.x) or 0.0
             near = [e for e in entries if e.file == entry.file]
             if not self.low * 0.99 <= size <= self.high * 1.01 or x < self.low_x:
                 continue
@@ -106,17 +108,6 @@ class Rule:
                     if name not in ("method", "memory", self.x)
                 )  # fmt: skip
                 yield (x, rest), found
-
-    def _wanted(self, entry: Entry, threads: int) -> bool:
-        given = {name: [texts] if isinstance(texts, str) else texts
-                 for name, texts in self.labels.items()}  # fmt: skip
-        fits = all(entry.label(name) in texts for name, texts in given.items())
-        return fits and entry.label("threads") in ("", str(threads))
-
-    def _x(self, entry: Entry) -> float:
-        if self.x == "bytes":
-            return size_of(entry)
-        return entry.number(self.x) or 0.0
 
     def _quotient(self, entry: Entry, near: Sequence[Entry]) -> Interval | None:
         if self.value == "break_even":
@@ -148,25 +139,23 @@ class Rule:
         return None if not one or not two else Interval(one / two)
 
     def _verdict(self, places: Mapping[tuple[float, str], Interval]) -> str:
-        ordered = [places[key] for key in sorted(places)]
+        keys = sorted(places)
         if self.take == "falls":
-            first, last = ordered[0], ordered[-1]
+            first, last = places[keys[0]], places[keys[-1]]
             sure = first.known and last.known
             return _of(sure and last.high < first.low, sure and last.low >= first.high)
-        ordered = {"first": ordered[:1], "last": ordered[-1:]}.get(self.take, ordered)
         judged = []
-        for (x, _), each in zip(sorted(places), ordered, strict=False):
-            most = 1.0 - _share(self.shares, x) if self.shares else self.most
+        for key in {"first": keys[:1], "last": keys[-1:]}.get(self.take, keys):
+            each = places[key]
+            most = 1.0 - _share(self.shares, key[0]) if self.shares else self.most
             point = self.value == "break_even" or self.take == "mostly"
             low, high = (each.median,) * 2 if point else (each.low, each.high)
             inside = low >= self.least and high <= most
             outside = high < self.least or low > most
             judged.append((inside, outside))
-        if self.take == "any":
-            return _of(any(i for i, _ in judged), all(o for _, o in judged))
-        if self.take == "mostly":
-            return _of(all(i for i, _ in judged), all(o for _, o in judged))
-        return _of(all(i for i, _ in judged), any(o for _, o in judged))
+        holds = any if self.take == "any" else all
+        fails = all if self.take in ("any", "mostly") else any
+        return _of(holds(i for i, _ in judged), fails(o for _, o in judged))
 
     def _told(self, places: Mapping[tuple[float, str], Interval]) -> str:
         show = byte_count if self.x == "bytes" else "{:.0f}".format

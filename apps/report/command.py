@@ -135,9 +135,7 @@ def make(options: Any) -> list[str]:
     return told + [f"left out: {each}" for each in left_out]
 
 
-def export(
-    found: Sequence[tuple[Sequence[Result], Sequence[Finding]]], folder: Path
-) -> list[str]:
+def export(found: Sequence[tuple[Sequence[Result], Sequence[Finding]]], folder: Path) -> list[str]:
     """Local. Every figure into a folder, as PNG and CSV, and the verdicts into ``claims.csv``.
 
     Numbered files of a run before go. Returns a sentence where pictures are skipped.

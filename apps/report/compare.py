@@ -128,15 +128,11 @@ def held(result: Result) -> Iterator[tuple[Mapping[str, Any], Entry, Interval]]:
 
 def _value(entry: Entry, target: Mapping[str, Any]) -> Interval | None:
     """Local. What a target bounds of a row; None for a row that it is not about."""
-    labels, nbytes = target.get("labels", {}), entry.number("bytes") or 0.0
-    fits = all(entry.label(name) in _list(texts) for name, texts in labels.items())
-    if not fits or not target.get("least", 0) <= nbytes <= target.get("most", 1 << 62):
+    nbytes = entry.number("bytes") or 0.0
+    inside = target.get("least", 0) <= nbytes <= target.get("most", 1 << 62)
+    if not inside or not entry.has(target.get("labels", {})):
         return None
     if "against" in target:
         return entry.interval(target["against"])
     seconds = entry.number(target["metric"])
     return None if seconds is None else Interval(seconds)
-
-
-def _list(texts: Any) -> list[str]:
-    return texts if isinstance(texts, list) else [texts]

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.options import Picture
 from onesided.apps.cli.report import BASELINE, METHOD, byte_count, duration, number
 from onesided.apps.report.result import Entry, Result, known, part
 
@@ -76,12 +75,13 @@ class Plot:
 class Spec:
     """``y`` over ``x``, in panels of the labels ``panel`` a line for the labels ``line``.
 
-    ``y``: of an entry a number, its name and kind. ``wanted``: which entries.
+    ``x`` and ``y``: a number of an entry, or what tells one, its name and kind. ``wanted``: which
+    entries.
     """
 
     title: str
     x: tuple[str, str, str]
-    y: tuple[Callable[[Entry], float | None], str, str]
+    y: tuple[str | Callable[[Entry], float | None], str, str]
     line: Sequence[str] = (METHOD,)
     panel: Sequence[str] = ()
     level: float | None = None
@@ -93,7 +93,8 @@ class Spec:
             title = f"{self.title}: {words}" if words else self.title
             lines: dict[str, list[Point]] = {}
             for row in rows:
-                x, y = row.number(self.x[0]), self.y[0](row)
+                x, how = row.number(self.x[0]), self.y[0]
+                y = row.number(how) if isinstance(how, str) else how(row)
                 if x is not None and y is not None:
                     lines.setdefault(_named(row, self.line), []).append((x, y))
             xs = {x for line in lines.values() for x, _ in line}
@@ -112,9 +113,7 @@ def _named(entry: Entry, names: Sequence[str]) -> str:
     return " ".join(text for name in names if (text := entry.label(name))) or "all"
 
 
-def _panels(
-    entries: Sequence[Entry], names: Sequence[str]
-) -> list[tuple[str, list[Entry]]]:
+def _panels(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[str, list[Entry]]]:
     """Local. Rows by the texts of labels; what needs no set-up belongs to every kind of memory."""
     found: dict[tuple[str, ...], list[Entry]] = {}
     for entry in entries:
@@ -137,19 +136,12 @@ def _panels(
     return [(words[key], rows) for key, rows in found.items()]
 
 
-def time(entry: Entry) -> float | None:
-    """Local. Seconds of an iteration."""
+def _time(entry: Entry) -> float | None:
     return entry.median
 
 
-def over(name: str) -> Callable[[Entry], float | None]:
-    """Local. The time over that of another."""
+def _over(name: str) -> Callable[[Entry], float | None]:
     return lambda entry: entry.ratio(name) if entry.method != name else None
-
-
-def metric(name: str) -> Callable[[Entry], float | None]:
-    """Local. Another number of a row."""
-    return lambda entry: entry.number(name)
 
 
 def _rate(entry: Entry) -> float | None:
@@ -158,35 +150,31 @@ def _rate(entry: Entry) -> float | None:
 
 
 def _of_size(large: bool, entry: Entry) -> bool:
-    return _large(entry) == large
-
-
-def _large(entry: Entry) -> bool:
-    return (entry.number("bytes") or 0) >= 1 << 20
+    return ((entry.number("bytes") or 0) >= 1 << 20) == large
 
 
 ALLTOALLV = "time over that of MPI_Alltoallv"
-SECONDS = (time, "median time of an iteration", TIME)
+SECONDS = (_time, "median time of an iteration", TIME)
 OF_BYTES, OF_RANKS = ("bytes", "bytes", BYTES), ("ranks", "ranks", RANKS)
 MINI = (
     Spec("Overhead (as Figure 8 of paper 002)", OF_RANKS,
-         (over("two-sided"), "time over that of two-sided", RATIO), (METHOD,), ("scaling",), 1.0),
+         (_over("two-sided"), "time over that of two-sided", RATIO), (METHOD,), ("scaling",), 1.0),
 )  # fmt: skip
 SPECS: Mapping[str, Sequence[Spec]] = {
     "bench alltoallv": (
         Spec("Time over bytes (as Figure 2 of paper 000)", OF_BYTES, SECONDS, (METHOD,),
              ("ranks", "memory")),
-        Spec("Over MPI_Alltoallv", OF_BYTES, (over(BASELINE), ALLTOALLV, RATIO), (METHOD,),
+        Spec("Over MPI_Alltoallv", OF_BYTES, (_over(BASELINE), ALLTOALLV, RATIO), (METHOD,),
              ("ranks", "memory"), 1.0, lambda e: not e.method.startswith("memcpy")),
         Spec("Time over ranks (as Figure 1 of paper 000)", OF_RANKS, SECONDS, (METHOD,),
              ("bytes", "memory")),
     ),
     "bench rounds": (
-        Spec("Over MPI_Alltoallv", OF_BYTES, (over(BASELINE), ALLTOALLV, RATIO), (METHOD,),
+        Spec("Over MPI_Alltoallv", OF_BYTES, (_over(BASELINE), ALLTOALLV, RATIO), (METHOD,),
              ("memory",), 1.0),
     ),
     "bench collectives": (
-        Spec("Over the blocking call", OF_BYTES, (over(BASELINE), "time over MPI's", RATIO),
+        Spec("Over the blocking call", OF_BYTES, (_over(BASELINE), "time over MPI's", RATIO),
              (METHOD,), ("operation",), 1.0),
     ),
     "bench broadcast": tuple(
@@ -202,19 +190,19 @@ SPECS: Mapping[str, Sequence[Spec]] = {
     ),
     "bench rma-mt": (
         Spec("Latency (as Figures 1, 3, 6 of paper 002)", ("message_bytes", "bytes", BYTES),
-             (time, "latency", TIME), (METHOD, "op"), ("threads",),
+             (_time, "latency", TIME), (METHOD, "op"), ("threads",),
              wanted=lambda e: e.label("pattern") == "latency"),
         Spec("Bandwidth (as Figures 1, 2, 5)", ("message_bytes", "bytes", BYTES),
-             (metric("gigabytes_per_s"), "GB/s", RATE), (METHOD, "op"), ("threads",),
+             ("gigabytes_per_s", "GB/s", RATE), (METHOD, "op"), ("threads",),
              wanted=lambda e: e.label("pattern") == "bandwidth"),
         Spec("Message rate (as Figures 1, 4, 7)", ("message_bytes", "bytes", BYTES),
-             (metric("messages_per_s"), "messages/s", PLAIN), (METHOD, "op"),
+             ("messages_per_s", "messages/s", PLAIN), (METHOD, "op"),
              ("pattern", "threads"), wanted=lambda e: e.label("pattern").startswith("rate")),
     ),
     "hpccg": MINI, "minife": MINI, "minimd": MINI,
     "poisson": (
         Spec("Error over the spacing", ("spacing", "spacing", PLAIN),
-             (metric("relative error"), "relative error", PLAIN)),
+             ("relative error", "relative error", PLAIN)),
     ),
 }  # fmt: skip
 #: What others are compared with, the first that a row has.
@@ -233,10 +221,11 @@ def plots(result: Result) -> list[Plot]:
         found += many[-MOST_PANELS:]
     if result.command not in SPECS:
         found += _against(entries)
-    found += [Plot(f"Where the time goes: {words}".removesuffix(": "), y=("seconds", TIME),
-                   bars={_named(e, (METHOD, "order")): _parts(e) for e in rows})
-              for words, rows in _panels([e for e in entries if _parts(e)], _others(entries))
-              ][:MOST_PANELS] if result.command in PARTED else []  # fmt: skip
+    if result.command in PARTED:
+        panels = _panels([e for e in entries if _parts(e)], _others(entries))
+        found += [Plot(f"Where the time goes: {words}".removesuffix(": "), y=("seconds", TIME),
+                       bars={_named(e, (METHOD, "order")): _parts(e) for e in rows})
+                  for words, rows in panels[:MOST_PANELS]]  # fmt: skip
     found += _matrices(result)
     outcomes = part(result.pattern, "outcomes")
     lines = {
@@ -268,7 +257,7 @@ def _against(entries: Sequence[Entry]) -> list[Plot]:
     for opponent in (name for name in OPPONENTS if name in names):
         bars: dict[str, dict[str, float]] = {}
         for entry in entries:
-            value = over(opponent)(entry)
+            value = _over(opponent)(entry)
             if value is not None and not entry.method.startswith("memcpy"):
                 case = _named(entry, others)
                 bars.setdefault(case, {})[_named(entry, (METHOD, "order"))] = value
@@ -326,9 +315,8 @@ def save(path: str, plots: Sequence[Plot]) -> None:
     for old in [each for each in file.parent.iterdir() if numbered.fullmatch(each.name)]:
         old.unlink()
     file.unlink(missing_ok=True)
-    for number_, plot in enumerate(plots, 1):
-        name = path if len(plots) == 1 else Picture(path).of(str(number_))
-        canvas(plot).savefig(name)
+    for place, plot in enumerate(plots, 1):
+        canvas(plot).savefig(file if len(plots) == 1 else file.with_stem(f"{file.stem}-{place}"))
 
 
 def draw(path: str, content: Mapping[str, Any]) -> None:
@@ -354,7 +342,7 @@ def svg(plot: Plot, prefix: str) -> str:
     body = body.replace(INK, "currentColor")
     for place, color in enumerate(COLORS):
         body = body.replace(color, f"var(--c{place})")
-    told = escape(f"{plot.title}. {plot.y[0]} over {plot.x[0] or 'cases'}", quote=True)
+    told = escape(f"{plot.title}. {plot.y[0]} over {plot.x[0] or 'cases'}")
     shown = box[0] if box else ""
     return f'<svg {shown} role="img" aria-label="{told}"><title>{escape(plot.title)}</title>{body}'
 
@@ -395,8 +383,7 @@ def _lines(axes: Any, plot: Plot) -> None:
     _scale(axes.xaxis, plot.x[1], xs)
     _scale(axes.yaxis, plot.y[1], ys)
     axes.grid(color=INK, alpha=0.15, linewidth=0.6)
-    axes.set_xlabel(plot.x[0])
-    axes.set_ylabel(plot.y[0])
+    axes.set(xlabel=plot.x[0], ylabel=plot.y[0])
     axes.legend(fontsize=7, frameon=False, labelcolor=INK, ncols=1, loc="upper left",
                 bbox_to_anchor=(1.0, 1.0))  # fmt: skip
 
@@ -405,16 +392,14 @@ def _scale(axis: Any, kind: str, numbers: Sequence[float]) -> None:
     """Local. A logarithmic axis where numbers span more than a factor of three, and its ticks."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(kind, value)))
     least, most = min(numbers, default=1.0), max(numbers, default=1.0)
     if least > 0 and most / least > 3:
         base = 2 if kind in (BYTES, RANKS) else 10
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-        axis.set_major_locator(LogLocator(base, numticks=8))
-        if base == 10 and most / least < 100:
-            axis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=8))
+        near = base == 10 and most / least < 100
+        axis.set_major_locator(LogLocator(base, (1.0, 2.0, 5.0) if near else (1.0,), numticks=8))
         axis.set_minor_formatter(NullFormatter())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(kind, value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(kind, value)))
     if kind in (BYTES, RANKS) and len(numbers) <= 7 and axis.axis_name == "x":
         kept: list[float] = []
         for x in numbers:  # names of neighbors would lie upon each other
@@ -474,8 +459,7 @@ def _matrix(figure: Any, axes: Any, plot: Plot) -> None:
     places = range(0, len(counts), max(1, len(counts) // 8))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_ticks([k + 0.5 for k in places], [str(k) for k in places])
-    axes.set_xlabel("to rank")
-    axes.set_ylabel("from rank")
+    axes.set(xlabel="to rank", ylabel="from rank")
     if len(counts) <= 8:
         for row, line in enumerate(plot.matrix):
             for column, count in enumerate(line):
@@ -491,29 +475,19 @@ def _matrix(figure: Any, axes: Any, plot: Plot) -> None:
 
 
 def save_slice(
-    path: str,
-    title: str,
-    labels: tuple[str, str],
-    values: NDArray[Any],
+    path: str, title: str, labels: tuple[str, str], values: NDArray[Any],
     lengths: tuple[float, float],
 ) -> None:
     """Local. Draw a periodic field of two dimensions, the first index along the first label."""
     figure = blank((6.0, 5.0))
     axes = figure.add_subplot()
-    axes.set_title(title)
+    axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
     ends = []
     for length, points in zip(lengths, values.shape, strict=True):
         half = 0.5 * length / points  # values belong to the middle of what is drawn for them
         ends += [-half, length - half]
-    image = axes.imshow(
-        np.asarray(values).T,
-        origin="lower",
-        extent=tuple(ends),
-        interpolation="bilinear",
-        cmap="magma",
-    )
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
+    image = axes.imshow(np.asarray(values).T, origin="lower", extent=tuple(ends),
+                        interpolation="bilinear", cmap="magma")  # fmt: skip
     figure.colorbar(image)
     figure.savefig(path)
 

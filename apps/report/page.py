@@ -36,13 +36,12 @@ def page(
 
     ``groups``: results of one machine and MPI each, with what is found about the claims.
     """
-    parts: list[str] = []
     drawn = [
         [_drawn(each, f"g{number}-{k}") for k, each in enumerate(results)]
         for number, (results, _) in enumerate(groups)
     ]
-    for number, (results, _) in enumerate(groups):
-        parts.append(_first_screen(results, drawn[number], f"g{number}"))
+    parts = [_first_screen(results, drawn[number], f"g{number}")
+             for number, (results, _) in enumerate(groups)]  # fmt: skip
     if left_out:
         parts.append(_p(f"Left out: {', '.join(left_out)}.", "faint"))
     if find_spec("matplotlib") is None:
@@ -64,14 +63,16 @@ def _p(text: str, kind: str = "") -> str:
 
 
 def table(
-    caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, prose: bool = False
+    caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, prose: bool = False,
+    marked_up: bool = False,
 ) -> str:
-    """Local. The first column names the rows."""
+    """Local. The first column names the rows; ``marked_up``: the cells are HTML already."""
     top = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
     lines = []
-    for first, *others in rows:
-        cells = "".join(f"<td>{escape(each)}</td>" for each in others)
-        lines.append(f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>')
+    for row in rows:
+        first, *others = row if marked_up else map(escape, row)
+        cells = "".join(f"<td>{each}</td>" for each in others)
+        lines.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
     kind = ' class="prose"' if prose else ""
     return (
         f'<div class="scroll" tabindex="0"><table{kind}><caption>{escape(caption)}</caption>'
@@ -127,27 +128,22 @@ def _first_screen(
     return "\n".join(said)
 
 
-def opponent_of(result: Result) -> str:
-    """Local. With what the rows of a result are compared; empty where with nothing."""
-    names = {name for entry in result.timed for name in part(entry.values, "ratios")}
-    return next((name for name in OPPONENTS if name in names), "")
-
-
 def outcome(result: Result) -> str:
     """Local. In a sentence or two: the methods against the opponent, and where all were slower."""
     if result.content.get("verified") is False:
         return "A RESULT WAS FOUND WRONG."
-    name = opponent_of(result)
+    names = {name for entry in result.timed for name in part(entry.values, "ratios")}
+    name = next((each for each in OPPONENTS if each in names), "")
     by_method: dict[str, list[float]] = {}
     cases: dict[str, dict[str, float]] = {}
     for entry in result.timed:
         value = entry.ratio(name) if name else None
-        others = (*OPPONENTS, "memcpy", "mpi4py-fft ")
-        if value is None or entry.method in others or entry.method.startswith(others[-2:]):
+        if (value is None or entry.method in OPPONENTS
+                or entry.method.startswith(("memcpy", "mpi4py-fft "))):
             continue
         by_method.setdefault(entry.method, []).append(value)
-        names = [k for k in entry.labels if k not in (METHOD, "memory", "order")]
-        case = " ".join(f"{k} {entry.label(k)}" for k in names)
+        case = " ".join(f"{k} {text}" for k, text in entry.labels.items()
+                        if k not in (METHOD, "memory", "order"))  # fmt: skip
         best = cases.setdefault(case, {})
         best[entry.method] = min(value, best.get(entry.method, value))
     if not by_method:
@@ -265,16 +261,11 @@ FACTS: Mapping[str, str] = {
 def _machine(results: Sequence[Result]) -> str:
     """What all results have in common, and where they differ."""
     rows: dict[str, dict[str, None]] = {}
-
-    def note(name: str, value: Any) -> None:
-        if value is not None:
-            rows.setdefault(name, {})[shown("", value)] = None
-
     for result in results:
-        for name, told in FACTS.items():
-            note(told, result.machine.get(name))
-        for name, value in result.versions.items():
-            note(str(name), value)
+        facts = {told: result.machine.get(name) for name, told in FACTS.items()}
+        for name, value in {**facts, **result.versions}.items():
+            if value is not None:
+                rows.setdefault(name, {})[shown("", value)] = None
     known = [[name, "; ".join(values)] for name, values in rows.items()]
     whole = table("Facts; several where the results differ", ["fact", "value"], known, prose=True)
     return f"<h2>Machine and MPI</h2>{whole}"
@@ -283,26 +274,19 @@ def _machine(results: Sequence[Result]) -> str:
 def _claims(findings: Sequence[Finding]) -> str:
     """A table for every paper, last of all."""
     said = ["<h2>What papers claim, and what holds here</h2>", _p(WORDS)]
-    papers = dict.fromkeys(finding.claim.paper for finding in findings)
-    for paper in papers:
+    for paper in dict.fromkeys(finding.claim.paper for finding in findings):
         rows = []
-        for finding in findings:
-            if finding.claim.paper is paper:
-                claim = finding.claim
-                kind = KINDS.get(finding.verdict, "open")
-                rows.append(
-                    f'<tr><th scope="row">{escape(claim.words)}<br><span class="faint">'
-                    f"{escape(claim.where)}</span></th><td>{escape(finding.variant)}</td>"
-                    f"<td>{escape(finding.evidence)}</td>"
-                    f'<td><span class="verdict {kind}">{finding.verdict}</span></td></tr>'
-                )
-        names = ("claim", "variant", "here", "verdict")
-        heads = "".join(f'<th scope="col">{name}</th>' for name in names)
+        for each in findings:
+            if each.claim.paper is paper:
+                where = f'{escape(each.claim.words)}<br><span class="faint">'
+                kind = KINDS.get(each.verdict, "open")
+                rows.append([
+                    f"{where}{escape(each.claim.where)}</span>", escape(each.variant),
+                    escape(each.evidence), f'<span class="verdict {kind}">{each.verdict}</span>',
+                ])  # fmt: skip
         caption = f"{paper.title} ({paper.name}); measured there: {paper.machine}"
-        whole = (
-            f'<div class="scroll" tabindex="0"><table class="prose"><caption>{escape(caption)}'
-            f"</caption><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        )
+        heads = ("claim", "variant", "here", "verdict")
+        whole = table(caption, heads, rows, prose=True, marked_up=True)
         said.append(_fold(f"{paper.title}: {counted_of(paper, findings)}", whole))
     return f"<section>{''.join(said)}</section>"
 
@@ -311,5 +295,3 @@ def counted_of(paper: Any, findings: Sequence[Finding]) -> str:
     """Local. How many verdicts of each kind there are, in words."""
     every = [each.verdict for each in findings if paper in (None, each.claim.paper)]
     return ", ".join(f"{every.count(kind)} {kind}" for kind in dict.fromkeys(every))
-
-

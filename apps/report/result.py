@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from onesided.apps.cli.failures import CommandError
@@ -36,17 +37,15 @@ def part(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A row: its labels, and everything else by name; ``file``: that it comes from."""
+    """A row as :class:`onesided.apps.cli.report.Row` writes it; ``file``: that it comes from."""
 
-    labels: Mapping[str, str]
     values: Mapping[str, Any]
-    file: str = ""
+    file: str
 
-    @classmethod
-    def of(cls, record: Mapping[str, Any], file: str = "") -> Entry:
-        """Of a record as :class:`onesided.apps.cli.report.Row` writes it."""
-        labels = part(record, "labels").items()
-        return cls({str(name): str(text) for name, text in labels}, record, file)
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """By name."""
+        return {str(name): str(text) for name, text in part(self.values, "labels").items()}
 
     def number(self, name: str) -> float | None:
         """A finite number, or None where there is none: of a label also as it was meant."""
@@ -67,9 +66,7 @@ class Entry:
         middle, ends = self.ratio(name), part(self.values, "intervals").get(name)
         if middle is None:
             return None
-        if not isinstance(ends, list) or len(ends) != 2:
-            return Interval(middle)
-        low, high = known(ends[0]), known(ends[1])
+        low, high = map(known, ends) if isinstance(ends, list) and len(ends) == 2 else (None, None)
         return Interval(middle) if low is None or high is None else Interval(middle, low, high)
 
     @property
@@ -101,6 +98,13 @@ class Entry:
     def label(self, name: str) -> str:
         """A label, or an empty text."""
         return self.labels.get(name, "")
+
+    def has(self, labels: Mapping[str, str | Sequence[str]]) -> bool:
+        """Whether it has these labels, each of them with a text, or with one of several."""
+        return all(
+            self.label(name) in ([texts] if isinstance(texts, str) else texts)
+            for name, texts in labels.items()
+        )
 
     @property
     def method(self) -> str:
@@ -156,7 +160,7 @@ class Result:
         self.versions: Mapping[str, Any] = whole["versions"]
         self.pattern: Mapping[str, Any] = whole["pattern"]
         self.machine: Mapping[str, Any] = whole["machine"]
-        self.entries = [Entry.of(row, self.name) for row in whole["rows"]]
+        self.entries = [Entry(row, self.name) for row in whole["rows"]]
         self.date = str(whole["circumstances"].get("date", ""))  # in a form that sorts
         self.remarks = [str(remark) for remark in whole["remarks"]]
 
@@ -169,13 +173,10 @@ class Result:
     def listings(self) -> dict[str, Sequence[Mapping[str, Any]]]:
         """Lists of records beside the rows, by name."""
         return {
-            name: value
-            for name, value in self.content.items()
-            if name not in OTHERS
-            and isinstance(value, list)
-            and value
+            name: value for name, value in self.content.items()
+            if name not in OTHERS and isinstance(value, list) and value
             and all(isinstance(record, dict) for record in value)
-        }
+        }  # fmt: skip
 
     @property
     def layout(self) -> str:
@@ -188,8 +189,6 @@ class Result:
     @property
     def place(self) -> tuple[str, str, str]:
         """Machine and MPI: what must not differ between results that are compared."""
-        return (
-            str(self.machine.get("system", "unknown system")),
-            str(self.machine.get("processor", "unknown processor")),
-            str(self.versions.get("mpi library", "unknown MPI")),
-        )
+        system, processor = (
+            str(self.machine.get(name, f"unknown {name}")) for name in ("system", "processor"))
+        return system, processor, str(self.versions.get("mpi library", "unknown MPI"))
