@@ -34,9 +34,7 @@ class Checkpoint:
     field: str
 
     def save(
-        self,
-        step: int,
-        facts: Mapping[str, Any],
+        self, step: int, facts: Mapping[str, Any],
         write: Callable[[HDF5File, str, int, Mapping[str, Any]], object],
     ) -> None:
         """Collective. Let ``write`` write the field, and the facts; CommandError where it fails."""

@@ -11,7 +11,7 @@ is the mean velocity.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,38 +29,20 @@ class Flow:
     """The velocity on a box of side 2 pi, and the memory and plan to follow it.
 
     Collective over ``comm``, as is all that transforms. ``shape`` counts the modes along each
-    axis, ``padding`` the points per mode. Memory of a rank, beside that of the plan: four spectral
-    and two physical vector fields, and one component for k^2; no step allocates.
+    axis, ``padding`` the points per mode; ``planned``: what else the plan is given. Memory of a
+    rank, beside that of the plan: four spectral and two physical vector fields, and one component
+    for k^2; no step allocates.
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        shape: Sequence[int],
-        nu: float,
-        *,
-        padding: float = 1.5,
-        grid: Sequence[int] | str | None = None,
-        backend: str = "auto",
-        effort: str = "estimate",
-        method: str = "auto",
-        info: Mapping[str, str] | None = None,
+        self, comm: MPI.Intracomm, shape: Sequence[int], nu: float, *, padding: float = 1.5,
+        effort: str = "estimate", **planned: Any,
     ) -> None:
-        self._comm = comm
-        self.nu = nu
+        self._comm, self.nu = comm, nu
         self.plan = PFFT(
-            comm,
-            tuple(shape),
-            dtype=float,
-            grid=grid,
-            padding=False if padding == 1.0 else padding,
-            backend=backend,
-            effort=effort,
-            method=method,
-            info=info,
-            batch=(3,),
-            order="plan",
-        )
+            comm, tuple(shape), dtype=float, padding=False if padding == 1.0 else padding,
+            effort=effort, batch=(3,), order="plan", **planned,
+        )  # fmt: skip
         #: The velocity in spectral space: the state.
         self.velocity_hat = newDistArray(self.plan, True)
         #: Velocity and vorticity in physical space, as the last rate of change left them.

@@ -16,7 +16,7 @@ time, so that their times can be compared on a machine that is shared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial, reduce
@@ -92,12 +92,6 @@ class Problem:
         r = self.step / self.spacing**2
         return self.dtype.type(1.0 / r - 2 * len(self.shape)), self.dtype.type(r)
 
-    @property
-    def lengths(self) -> tuple[float, ...]:
-        """Local. Of the edges."""
-        pairs = zip(self.shape, self.periodic, strict=True)
-        return tuple((n if around else n + 1) * self.spacing for n, around in pairs)
-
     def initial(self, box: Sequence[slice]) -> NDArray[Any]:
         """Local. The state at the start of the points in ``box``, with a layer of ghosts around.
 
@@ -117,8 +111,9 @@ class Problem:
 
     def _bell(self, axis: int, place: float, width: float) -> NDArray[Any]:
         """A spot along one axis, for all its points and a ghost at both ends."""
-        count, length = self.shape[axis], self.lengths[axis]
-        if self.periodic[axis]:
+        count, around = self.shape[axis], self.periodic[axis]
+        length = (count if around else count + 1) * self.spacing
+        if around:
             x = np.arange(count) * self.spacing - place * length
             x -= length * np.round(x / length)
             bell: NDArray[Any] = np.exp(-((x / width) ** 2))
@@ -181,13 +176,14 @@ class Scattered:
 
 
 class Straight:
-    """:meth:`.Grid.halo`: neighbors write into the ghosts of the block themselves."""
+    """Ghosts that come into the block itself: each field has a request of the grid, which lets
+    neighbors write there, or persistent messages of packed faces, written by hand."""
 
     label = ""
 
-    def __init__(self, grid: Grid, fields: Sequence[Array]) -> None:
+    def __init__(self, fields: Sequence[Array], make: Callable[[Array], Any]) -> None:
         """Collective."""
-        self._requests = {id(field): grid.halo(field) for field in fields}
+        self._requests = {id(field): make(field) for field in fields}
 
     def start(self, field: Array) -> None:
         """Send what neighbors need."""
@@ -203,38 +199,11 @@ class Straight:
             request.Free()
 
 
-class Handed:
-    """Persistent messages of packed faces, written by hand."""
-
-    label = ""
-
-    def __init__(self, grid: Grid, fields: Sequence[Array]) -> None:
-        """Collective."""
-        self._cart = cart_of(grid)
-        phases = at_once(len(grid.dims), 1)
-        self._hands = {id(field): ByHand(self._cart, field, phases) for field in fields}
-
-    def start(self, field: Array) -> None:
-        """Send what neighbors need."""
-        self._hands[id(field)].start()
-
-    def finish(self, field: Array) -> None:
-        """Wait for the ghosts."""
-        self._hands[id(field)].finish()
-
-    def free(self) -> None:
-        """Collective."""
-        for hand in self._hands.values():
-            hand.free()
-        self._cart.Free()
-
-
 # -- steps ----------------------------------------------------------------------------------------
 
 SPOILED = -1.0  # no temperature that there can be
 #: The ways that need no list of points.
 GRID, HANDED = "grid", "persistent"
-BLOCKWISE = {GRID: Straight, HANDED: Handed}
 
 
 class Simulation:
@@ -349,12 +318,16 @@ def problem_of(options: Options) -> Problem:
     return problem
 
 
+def _checkpoint(comm: MPI.Intracomm, path: str) -> Checkpoint:
+    return Checkpoint(comm, path, "heat", "temperature")
+
+
 def start_of(comm: MPI.Intracomm, options: Options) -> tuple[Problem, int]:
     """Collective. What is to be computed, and how many steps are done; :class:`CommandError` for
     what an option wants otherwise than the checkpoint."""
     if options.restart is None:
         return problem_of(options), 0
-    steps, found = Checkpoint(comm, options.restart, "heat", "temperature").read()
+    steps, found = _checkpoint(comm, options.restart).read()
     periodic = [bool(around) for around in found["periodic"]]
     there: dict[str, Any] = {
         "shape": [int(n) for n in found["shape"]],
@@ -373,8 +346,7 @@ def start_of(comm: MPI.Intracomm, options: Options) -> tuple[Problem, int]:
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
-    known = {**ways(), **BLOCKWISE}
-    wanted = ways_of(options.comm, known, REFERENCE)
+    wanted = ways_of(options.comm, {**ways(), GRID: None, HANDED: None}, REFERENCE)
     check_checkpoint(options)
     problem, done = start_of(comm, options)
     steps = options.save_every or max(1, options.steps // options.repeats)
@@ -408,10 +380,15 @@ def _opened(
     fields = [grid.zeros(dtype=problem.dtype) for _ in range(2)]
     start = problem.initial(grid.box)
     if options.restart is not None:
-        file = Checkpoint(comm, options.restart, "heat", "temperature")
+        file = _checkpoint(comm, options.restart)
         file.load(done, partial(read_field, grid, fields[0]))
         grid.update(fields[0])
         start = fields[0].copy()
+    cart = cart_of(grid)
+    stack.callback(cart.Free)
+    requests: dict[str, Callable[[Array], Any]] = {
+        GRID: grid.halo, HANDED: lambda field: ByHand(cart, field, at_once(len(grid.dims), 1)),
+    }  # fmt: skip
     faces = Faces(grid)
     info = {"expected_iterations": str(options.steps), **dict(options.info)}
     need = Need(comm, faces.pattern, problem.dtype, info)
@@ -420,7 +397,7 @@ def _opened(
 
     def make(labels: Labels) -> Variant:
         name = labels[METHOD]
-        way: Any = (BLOCKWISE[name](grid, fields) if name in BLOCKWISE
+        way: Any = (Straight(fields, requests[name]) if name in requests
                     else Scattered(faces, wanted[name](need)))
         one = Simulation(problem, fields, start, way, faces.ghosts)
         leads = not first
@@ -443,13 +420,13 @@ def _opened(
         def check() -> Verdict:
             if not one.steps:
                 return Verdict(0.0, 0.0)
-            if leads:
-                whole = [slice(0, length) for length in problem.shape]
-                field = grid.gather(one.state, 0, tuple(whole))
-                if options.verify:
-                    field = by_rank_0(comm, partial(serial, problem, done + one.steps))
+            field = grid.gather(one.state, 0, tuple(slice(0, n) for n in problem.shape))
+            if leads and options.verify:
+                expected[:] = [by_rank_0(comm, partial(serial, problem, done + one.steps))]
+            elif leads:
                 expected[:] = [field]
-            return Verdict(_differing(grid, one, expected[0]), 0.0)
+            differing = partial(_differing, field, expected[0], one.steps)
+            return Verdict(from_rank_0(comm, differing), 0.0)
 
         return Variant(
             partial(one.advance, steps), check, before=one.resume, after=after, first=warm_up,
@@ -460,23 +437,16 @@ def _opened(
     return make
 
 
-def _differing(grid: Grid, one: Simulation, expected: Any) -> float:
-    """Collective. The part of the points whose bytes are not those on rank 0."""
-    field = grid.gather(one.state, 0, tuple(slice(0, n) for n in one.problem.shape))
-
-    def part() -> float:  # on rank 0, which has the field
-        if field is None:
-            raise CommandError("the field was not gathered")
-        bits = np.dtype(f"u{field.dtype.itemsize}")
-        pair = [np.ascontiguousarray(each).view(bits) for each in (field, expected)]
-        if not np.isfinite(field).all():
-            raise CommandError(f"the temperature is not finite after {one.steps} steps")
-        return float(np.count_nonzero(pair[0] != pair[1]) / field.size)
-
-    return from_rank_0(grid.comm, part)
+def _differing(field: Any, expected: Any, steps: int) -> float:
+    """Local. The part of the points whose bytes are others; both fields are there on rank 0."""
+    if not np.isfinite(field).all():
+        raise CommandError(f"the temperature is not finite after {steps} steps")
+    bits = np.dtype(f"u{field.dtype.itemsize}")
+    one, other = (np.ascontiguousarray(each).view(bits) for each in (field, expected))
+    return float(np.count_nonzero(one != other) / field.size)
 
 
 def _save(grid: Grid, one: Simulation, done: int, path: str) -> None:
     """Collective. The state as it is now."""
-    file = Checkpoint(grid.comm, path, "heat", "temperature")
+    file = _checkpoint(grid.comm, path)
     file.save(done + one.steps, _facts(one.problem), partial(write_field, grid, one.state))

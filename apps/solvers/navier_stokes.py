@@ -9,26 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.apps.bench.selection import BASELINE, chosen
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant
-from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
+from onesided.apps.cli.failures import CommandError, by_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.report.figures import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.flow import Flow
-from onesided.apps.tools.fft import used_method
+from onesided.apps.tools.fft import error_of_blocks, used_method
 from onesided.pencilfft.io.hdf5 import HDF5File
 
 
@@ -82,12 +83,7 @@ PEAK_SOURCE = "van Rees et al. 2011, 512^3"
 
 # Energy and dissipation of a flow over time, and how they compare with what is known.
 
-COLUMNS = {
-    "time": ".4g",
-    "energy": ".10f",
-    "dissipation": ".6e",
-    "divergence": ".1e",
-}
+COLUMNS = {"time": ".4g", "energy": ".10f", "dissipation": ".6e", "divergence": ".1e"}
 EARLY_MODES = 16  # along each axis, for the flow of the first instants
 PEAK_MODES = 64  # with which the peak of the dissipation begins to show
 ROUNDING = 1e-12
@@ -95,8 +91,7 @@ PUBLISHED_DIGITS = 1e-10  # of the published energy
 PEAK_TOLERANCE = 0.15
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """What is known of a flow at one time. Dissipation is 2 nu times the enstrophy."""
 
     time: float
@@ -126,19 +121,17 @@ class History:
         modes = " x ".join(map(str, self._shape))
         viscosity = f"Re = {1 / self._nu:.6g}" if self._nu else "without viscosity"
         title = f"Taylor-Green vortex, {viscosity}, {modes} modes, time step {self._dt:g}"
-        listing = Listing(title, COLUMNS)
-        for each in self.moments:
-            lost = 2 * self._nu * each.enstrophy
-            listing.rows.append((each.time, each.energy, lost, each.divergence))
-        return listing
+        return Listing(title, COLUMNS, [
+            (time, energy, 2 * self._nu * enstrophy, divergence)
+            for time, energy, enstrophy, divergence in self.moments
+        ])  # fmt: skip
 
     def verdicts(self) -> dict[str, Verdict]:
         """Local. What can be checked with these moments, by what it is."""
         largest = max(each.divergence for each in self.moments)
         found = {"divergence relative to vorticity": Verdict(largest, ROUNDING)}
         if self._nu == 0:
-            first, last = self.moments[0], self.moments[-1]
-            lost = abs(last.energy / first.energy - 1.0)
+            lost = abs(self.moments[-1].energy / self.moments[0].energy - 1.0)
             allowed = self._of_time_step(self.moments)
             found["energy lost without viscosity"] = Verdict(lost, allowed)
         return found | self._published()
@@ -208,7 +201,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 
 def _told(history: History, part: Part) -> None:
-    part.pattern = {"history": [list(astuple(moment)) for moment in history.moments]}
+    part.pattern = {"history": list(map(list, history.moments))}
 
 
 def _start(comm: MPI.Intracomm, options: Options, names: list[str]) -> State:
@@ -241,16 +234,12 @@ def _steps(options: Options, state: State) -> int:
     end = END if options.time is None else options.time
     steps = round((end - state.time) / state.dt)
     if steps < 1:
-        raise CommandError(
-            f"--time {end:g} is less than a time step of {state.dt:g} after the start at "
-            f"{state.time:g}"
-        )
+        raise CommandError(f"--time {end:g} is less than a time step of {state.dt:g} after the "
+                           f"start at {state.time:g}")
     return steps
 
 
-def _made(
-    comm: MPI.Intracomm, options: Options, state: State, steps: int, method: str
-) -> Flow:
+def _made(comm: MPI.Intracomm, options: Options, state: State, steps: int, method: str) -> Flow:
     """Collective. The flow of a method, which is to be brought to its start."""
     info = {"expected_iterations": str(4 * steps), **dict(options.info)}
     return Flow(comm, state.shape, state.nu, grid=options.process_grid, backend=state.backend,
@@ -297,14 +286,17 @@ def _opened(
                 return Verdict(0.0, 0.0)
             verdicts = [_difference(comm, flow, flows[0])]
             if leads and options.verify:
-                verdicts.append(_alone(comm, options, begin, steps, flow))
+                where = (slice(None), *flow.plan.local_slice(True)[-3:])
+                error = error_of_blocks(comm, where, np.array(flow.velocity_hat),
+                              partial(_alone, options, begin, steps))  # fmt: skip
+                verdicts.append(Verdict(error, DIFFERENCE))
             if leads and options.picture is not None:
                 _draw(comm, flow, state, options.picture)
             return worst(verdicts)
 
         step = np.errstate(all="ignore")(partial(flow.step, begin.dt))
         return Variant(step, check, after=after, first=start, free=flow.destroy, set_up=True,
-                       used=used_method(flow.plan, name), metrics={"kernel": flow.plan.backend})
+                       used=used_method(flow.plan), metrics={"kernel": flow.plan.backend})
 
     return make
 
@@ -319,26 +311,17 @@ def _begin(comm: MPI.Intracomm, options: Options, state: State, flow: Flow) -> N
         checkpoint.load(state.step, lambda file, *what: file.read(velocity, *what))
 
 
-def _alone(
-    comm: MPI.Intracomm, options: Options, begin: State, steps: int, flow: Flow
-) -> Verdict:
-    """Collective. The velocity at the end beside that of rank 0, which takes the same steps."""
-    blocks = comm.gather((flow.plan.local_slice(True), np.array(flow.velocity_hat))) or []
-
-    def difference() -> float:
-        alone = _made(MPI.COMM_SELF, options.but(grid=["auto"]), begin, steps, BASELINE)
-        try:
-            _begin(MPI.COMM_SELF, options, begin, alone)
-            for _ in range(steps):
-                alone.step(begin.dt)
-            whole = np.asarray(alone.velocity_hat)
-            apart = [np.max(np.abs(each - whole[:, *at[-3:]]), initial=0.0) for at, each in blocks]
-            return float(np.max(apart)) / float(np.max(np.abs(whole)))
-        finally:
-            alone.destroy()
-
-    error = from_rank_0(comm, difference)
-    return Verdict(float(error), DIFFERENCE)
+def _alone(options: Options, begin: State, steps: int) -> tuple[NDArray[Any], float]:
+    """Local. The velocity of this rank alone after the same steps, and its largest value."""
+    alone = _made(MPI.COMM_SELF, options.but(grid=["auto"]), begin, steps, BASELINE)
+    try:
+        _begin(MPI.COMM_SELF, options, begin, alone)
+        for _ in range(steps):
+            alone.step(begin.dt)
+        whole = np.array(alone.velocity_hat)
+        return whole, float(np.max(np.abs(whole)))
+    finally:
+        alone.destroy()
 
 
 def _difference(comm: MPI.Intracomm, flow: Flow, first: Flow) -> Verdict:

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from onesided.apps.cli import options as cli
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.options import (
-    InputFile,
-    above_zero,
-    not_negative,
-    positive,
-    run_options,
-    take,
-    timed,
-)
+from onesided.apps.cli.options import InputFile, not_negative, run_options, take, timed
 
 #: Those of :mod:`onesided.apps.miniapps.halos` that are no exchanges, for a help text.
 WAYS = (
@@ -49,37 +41,14 @@ def heat(parser: argparse.ArgumentParser) -> None:
     _checkpoints(parser)
 
 
-class Named(NamedTuple):
-    """A function or class of ``onesided.sparse``.
-
-    ``hermitian``: a solver whose preconditioner must be Hermitian, a preconditioner that is told
-    so; ``preconditioned``: a solver that takes one.
-    """
-
-    name: str
-    hermitian: bool = False
-    preconditioned: bool = True
-
-
-#: By what they are called on the command line. A new one is one line.
-SOLVERS = {
-    "cg": Named("cg", hermitian=True),
-    "pipelined-cg": Named("pipelined_cg", hermitian=True),
-    "minres": Named("minres", hermitian=True),
-    "chebyshev": Named("chebyshev", hermitian=True),
-    "bicgstab": Named("bicgstab"),
-    "gmres": Named("gmres"),
-    "fgmres": Named("fgmres"),
-    "lsqr": Named("lsqr", preconditioned=False),
-    "lsmr": Named("lsmr", preconditioned=False),
-}
-PRECONDITIONERS = {
-    "none": None,
-    "jacobi": Named("Jacobi"),
-    "ilu": Named("BlockILU", hermitian=True),
-    "ssor": Named("SSOR"),
-    "amg": Named("AMG"),
-}
+#: Functions of ``onesided.sparse``, with hyphens: those whose preconditioner must be Hermitian,
+#: those that take any, and those that take none.
+HERMITIAN = ("cg", "pipelined-cg", "minres", "chebyshev")
+UNPRECONDITIONED = ("lsqr", "lsmr")
+SOLVERS = (*HERMITIAN, "bicgstab", "gmres", "fgmres", *UNPRECONDITIONED)
+#: Classes there, by what they are called on the command line.
+PRECONDITIONERS = {"none": "", "jacobi": "Jacobi", "ilu": "BlockILU", "ssor": "SSOR", "amg": "AMG"}
+TOLD = ("ilu",)  # those that are told whether they must be Hermitian
 
 
 def conditions(names: Sequence[str], axes: int) -> Sequence[str]:
@@ -115,20 +84,11 @@ def solve(parser: argparse.ArgumentParser) -> None:
     _matrix(parser)
     add = parser.add_argument
     add("--solver", choices=[*SOLVERS], default="cg", help="default cg, for definite matrices")
-    add(
-        "--precond",
-        choices=[*PRECONDITIONERS],
-        default="none",
+    add("--precond", choices=[*PRECONDITIONERS], default="none",
         help="jacobi: the diagonal; ilu, ssor: of the own rows and columns of each rank; "
-        "amg: multigrid by smoothed aggregation",
-    )
-    add(
-        "--rhs",
-        metavar="NAME|FILE",
-        type=InputFile,
-        default="ones",
-        help="ones, random, or a FILE: Matrix Market, or .npy as --output writes it (ones)",
-    )
+        "amg: multigrid by smoothed aggregation")
+    add("--rhs", metavar="NAME|FILE", type=InputFile, default="ones",
+        help="ones, random, or a FILE: Matrix Market, or .npy as --output writes it (ones)")
     take(parser, "restart", note="the vector that --output wrote, on any number of ranks")
     take(parser, "rtol", "1e-6")
     take(parser, "atol", "0", "of the residual")
@@ -143,7 +103,7 @@ def pagerank(parser: argparse.ArgumentParser) -> None:
     add("--damping", metavar="D", type=damping, default=0.85, help="following a link (0.85)")
     take(parser, "atol", "1e-8", "of the sum of changes")
     take(parser, "maxiter", "1000")
-    add("--top", metavar="N", type=positive, default=10, help="nodes to list (10)")
+    add("--top", metavar="N", type=cli.positive, default=10, help="nodes to list (10)")
     take(parser, "verify", note="SciPy's products on rank 0")
 
 
@@ -152,18 +112,11 @@ def poisson(parser: argparse.ArgumentParser) -> None:
     take(parser, "shape", "64 64 64", "points of the finest grid")
     take(parser, "levels", "4")
     take(parser, "boundary", "periodic", choices=("periodic", "dirichlet", "neumann"))
-    parser.add_argument(
-        "--points",
-        choices=("centers", "nodes"),
-        default="centers",
-        help="between walls: cell centers (DST-II, DCT-II) or nodes (DST-I, DCT-I)",
-    )
-    parser.add_argument(
-        "--eigenvalues",
-        choices=("exact", "second-order"),
-        default="exact",
-        help="of the Laplacian, or of its second-order difference quotients (default exact)",
-    )
+    add = parser.add_argument
+    add("--points", choices=("centers", "nodes"), default="centers",
+        help="between walls: cell centers (DST-II, DCT-II) or nodes (DST-I, DCT-I)")
+    add("--eigenvalues", choices=("exact", "second-order"), default="exact",
+        help="of the Laplacian, or of its second-order difference quotients (default exact)")
     take(parser, "dtype", "float64", choices=("float32", "float64"))
     take(parser, "effort", "estimate")
     take(parser, "grid", "auto")
@@ -177,12 +130,12 @@ def navier_stokes(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided navier-stokes``; None is what a checkpoint may decide."""
     take(parser, "shape", note="modes, one number for a cube", said="32")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--reynolds", metavar="RE", type=above_zero, help="1/viscosity (1600)")
+    size.add_argument("--reynolds", metavar="RE", type=cli.above_zero, help="1/viscosity (1600)")
     size.add_argument("--nu", metavar="NU", type=not_negative, help="viscosity; 0 is none at all")
     take(parser, "dt", said="0.01")
     end = parser.add_mutually_exclusive_group()
     take(end, "steps", note="of this run")
-    end.add_argument("--time", metavar="T", type=above_zero, help="time to end at (1)")
+    end.add_argument("--time", metavar="T", type=cli.above_zero, help="time to end at (1)")
     take(parser, "backend", said="auto")
     take(parser, "effort", said="estimate")
     take(parser, "print-every", said="a tenth of all")

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from onesided.apps.bench.selection import BASELINE, chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, clocked
-from onesided.apps.cli.failures import CommandError, from_rank_0
+from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report, Row
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.solvers.options import conditions
-from onesided.apps.tools.fft import exchanged_bytes, used_method
+from onesided.apps.tools.fft import error_of_blocks, exchanged_bytes, used_method
 from onesided.pencilfft import PFFT, newDistArray
 
 # One axis of a Poisson problem whose solution is known. Pure: no communication.
@@ -46,12 +46,8 @@ CENTERS, NODES = POINTS = ("centers", "nodes")
 EXACT, SECOND_ORDER = EIGENVALUES = ("exact", "second-order")
 
 #: Boundary condition, points -> transform that diagonalizes the second derivative.
-KINDS = {
-    (DIRICHLET, CENTERS): "dst2",
-    (DIRICHLET, NODES): "dst1",
-    (NEUMANN, CENTERS): "dct2",
-    (NEUMANN, NODES): "dct1",
-}
+KINDS = {(DIRICHLET, CENTERS): "dst2", (DIRICHLET, NODES): "dst1",
+         (NEUMANN, CENTERS): "dct2", (NEUMANN, NODES): "dct1"}  # fmt: skip
 POLE = 1.25  # 5/4: the coefficients fall like (5/4 - 3/4)^|k|
 PHASE = 0.5  # of the periodic factor, so that no grid point is one of symmetry
 ALIASING = 40.0
@@ -131,12 +127,11 @@ class Axis:
 def manufactured(axes: Sequence[Axis], parts: Sequence[slice]) -> tuple[Values, Values]:
     """Local. Solution u and right-hand side f of laplace(u) = f on a block."""
     factors = [axis.factor(axis.coordinates(part)) for axis, part in zip(axes, parts, strict=True)]
-    solution = _outer([value for value, _ in factors])
+    values = [value for value, _ in factors]
+    solution = reduce(np.multiply.outer, values)
     right = np.zeros_like(solution)
     for number, (_, second) in enumerate(factors):
-        values = [value for value, _ in factors]
-        values[number] = second
-        right += _outer(values)
+        right += reduce(np.multiply.outer, [*values[:number], second, *values[number + 1 :]])
     return solution, right
 
 
@@ -179,10 +174,6 @@ def rounding_error(axes: Sequence[Axis], epsilon: float) -> float:
 def has_null_space(axes: Sequence[Axis]) -> bool:
     """Local. Whether solutions differ by a constant."""
     return all(axis.boundary != DIRICHLET for axis in axes)
-
-
-def _outer(vectors: Sequence[Values]) -> Values:
-    return reduce(np.multiply.outer, vectors)
 
 
 LEAST = 4  # points along an axis
@@ -248,36 +239,26 @@ def _levels(options: Options) -> list[Level]:
     names = conditions(options.boundary, len(shape))
     epsilon = float(np.finfo(options.dtype).eps)
     levels = []
-    for power in range(options.levels - 1, -1, -1):
+    for power in reversed(range(options.levels)):
         counts = [count >> power for count in shape]
         if min(counts) < LEAST:
             raise CommandError(
                 f"--levels {options.levels} leaves {min(counts)} points along an axis of --shape "
                 f"{' '.join(map(str, shape))}; {LEAST} are needed"
             )
-        axes = tuple(
-            Axis(name, options.points, count) for name, count in zip(names, counts, strict=True)
-        )
+        axes = tuple(map(Axis, names, [options.points] * len(shape), counts))
         allowed = expected_error(axes, options.eigenvalues, epsilon)
         levels.append(Level(axes, allowed, rounding_error(axes, epsilon)))
     return levels
 
 
-def planned(
-    comm: MPI.Intracomm, options: Options, axes: Sequence[Axis], method: str
-) -> PFFT:
+def planned(comm: MPI.Intracomm, options: Options, axes: Sequence[Axis], method: str) -> PFFT:
     """Collective. The plan of a method for these axes."""
+    kinds = {number: axis.kind for number, axis in enumerate(axes) if axis.kind is not None}
     return PFFT(
-        comm,
-        tuple(axis.count for axis in axes),
-        dtype=options.dtype,
-        grid=options.process_grid,
-        method=method,
-        info=hints(options),
-        kinds={number: axis.kind for number, axis in enumerate(axes) if axis.kind is not None},
-        effort=options.effort,
-        order="plan",
-    )
+        comm, tuple(axis.count for axis in axes), dtype=options.dtype, grid=options.process_grid,
+        method=method, info=hints(options), kinds=kinds, effort=options.effort, order="plan",
+    )  # fmt: skip
 
 
 class Equation:
@@ -327,39 +308,22 @@ def _opened(options: Options, level: Level, comm: MPI.Intracomm, stack: ExitStac
             error = metrics["relative error"] = _error(comm, level.axes, found, equation.exact)
             verdicts = [Verdict(error, level.allowed)]
             if options.verify:
-                apart = _alone(comm, options, level, where, found)
-                verdicts.append(Verdict(apart, level.rounding))
+                alone = partial(_alone, options, level.axes)
+                verdicts.append(Verdict(error_of_blocks(comm, where, found, alone), level.rounding))
             return worst(verdicts)
 
         return Variant(solve, check, free=plan.destroy, metrics=metrics, extra=extra,
-                       used=used_method(plan, labels[METHOD]))  # fmt: skip
+                       used=used_method(plan))  # fmt: skip
 
     return make
 
 
-def _alone(
-    comm: MPI.Intracomm,
-    options: Options,
-    level: Level,
-    mine: tuple[slice, ...],
-    block: NDArray[Any] | None,
-) -> float:
-    """Collective. How far a solution is from that of rank 0 alone, relative to the largest value.
-
-    ``block``: of the solution, which this rank has in ``mine``.
-    """
-    blocks = comm.gather((mine, block)) or []
-
-    def difference() -> float:
-        alone = options.but(grid=["auto"])
-        with planned(MPI.COMM_SELF, alone, level.axes, BASELINE) as plan:
-            equation = Equation(plan, level.axes, options.eigenvalues)
-            equation.solver(plan)()
-            whole = np.array(equation.solution)
-        differences = [np.max(np.abs(each - whole[at]), initial=0.0) for at, each in blocks]
-        return float(np.max(differences)) / float(np.max(np.abs(equation.exact)))
-
-    return float(from_rank_0(comm, difference))
+def _alone(options: Options, axes: Sequence[Axis]) -> tuple[NDArray[Any], float]:
+    """Local. A solution of this rank alone, and the largest value that is known."""
+    with planned(MPI.COMM_SELF, options.but(grid=["auto"]), axes, BASELINE) as plan:
+        equation = Equation(plan, axes, options.eigenvalues)
+        equation.solver(plan)()
+        return np.array(equation.solution), float(np.max(np.abs(equation.exact)))
 
 
 def _error(

@@ -21,7 +21,7 @@ from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0, user_e
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.solvers.options import PRECONDITIONERS, SOLVERS
+from onesided.apps.solvers.options import HERMITIAN, PRECONDITIONERS, TOLD, UNPRECONDITIONED
 from onesided.apps.solvers.vectors import check_output, in_file_order, vector, write_solution
 from onesided.apps.tools.rowblock import maker_of_file
 from onesided.apps.tools.spmv import halo_setup
@@ -37,9 +37,7 @@ Solve = Callable[[], Solution[Any]]
 
 
 def run_methods(
-    comm: MPI.Intracomm,
-    options: Options,
-    report: Report,
+    comm: MPI.Intracomm, options: Options, report: Report,
     prepared: Callable[[DistMatrix], tuple[Solve, Callable[[], object]]],
     verdict: Callable[[DistMatrix, Solution[Any]], Verdict | None],
     ended: Callable[[DistMatrix, Solution[Any]], object],
@@ -91,9 +89,8 @@ def run_methods(
                 done()
                 matrix.Free()
 
-            used = "" if matrix.method == method else matrix.method
-            return Variant(run, check, first=nothing, free=free, used=used, metrics=metrics,
-                           set_up=halo_setup(comm, matrix))
+            return Variant(run, check, first=nothing, free=free, used=matrix.method,
+                           metrics=metrics, set_up=halo_setup(comm, matrix))
 
         return make
 
@@ -117,22 +114,21 @@ REMARK = (
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where the solver did not converge."""
-    solver, precond = SOLVERS[options.solver], PRECONDITIONERS[options.precond]
-    if precond is not None and not solver.preconditioned:
+    precond = PRECONDITIONERS[options.precond]
+    if precond and options.solver in UNPRECONDITIONED:
         raise CommandError(f"--solver {options.solver} takes no preconditioner")
     report = Report("solve", options.settings(), {}, remarks=[REMARK])
     sides: dict[int, NDArray[Any]] = {}
 
     def prepared(matrix: DistMatrix) -> tuple[Solve, Callable[[], object]]:
         side = sides[id(matrix)] = vector(comm, matrix, options.rhs)
-        how: dict[str, Any] = {"rtol": options.rtol, "atol": options.atol}
-        how["maxiter"] = options.maxiter
+        how: dict[str, Any] = {name: getattr(options, name) for name in ("rtol", "atol", "maxiter")}
         if options.restart is not None:
             how["x0"] = vector(comm, matrix, options.restart)
-        if precond is not None:
-            told = {"hermitian": solver.hermitian} if precond.hermitian else {}
-            how["M"] = getattr(sparse, precond.name)(matrix, **told)
-        call: Callable[..., Solution[Any]] = getattr(sparse, solver.name)
+        if precond:
+            told = {"hermitian": options.solver in HERMITIAN} if options.precond in TOLD else {}
+            how["M"] = getattr(sparse, precond)(matrix, **told)
+        call: Callable[..., Solution[Any]] = getattr(sparse, options.solver.replace("-", "_"))
         precondition = how.get("M")
         done = precondition.Free if isinstance(precondition, Scoped) else nothing
         return partial(call, matrix, side, **how), done
@@ -148,10 +144,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 
 def _verdict(
-    comm: MPI.Intracomm,
-    options: Options,
-    matrix: DistMatrix,
-    solution: Solution[Any],
+    comm: MPI.Intracomm, options: Options, matrix: DistMatrix, solution: Solution[Any],
     side: NDArray[Any],
 ) -> Verdict:
     """Collective. The residual computed anew, relative to what it may be."""
@@ -172,10 +165,7 @@ def _verdict(
 
 
 def _by_scipy(
-    comm: MPI.Intracomm,
-    matrix: DistMatrix,
-    x: NDArray[Any],
-    side: NDArray[Any],
+    comm: MPI.Intracomm, matrix: DistMatrix, x: NDArray[Any], side: NDArray[Any],
     least_squares: bool,
 ) -> float:
     """Collective. The relative residual by the whole matrix on rank 0."""

@@ -6,7 +6,6 @@ solvers work in the order of the matrix, which a partition may have permuted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,24 +40,16 @@ def _partition(comm: MPI.Intracomm, length: int) -> Partition:
     return Partition.from_lengths(np.array(comm.allgather(length), np.int64))
 
 
-def _ones(rows: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
-    return np.ones(rows[1] - rows[0], dtype)
-
-
-NAMED: Mapping[str, Callable[[tuple[int, int], np.dtype[Any]], NDArray[Any]]] = {
-    "ones": _ones,
-    "random": start_block,
-}
-
-
 def vector(comm: MPI.Intracomm, matrix: DistMatrix, source: str) -> NDArray[Any]:
     """Collective. ``ones``, ``random``, or a file's vector, as this rank's block in matrix order.
 
     :class:`CommandError` where a file cannot be read, or holds another number of entries.
     """
     rows = file_rows(matrix)
-    if source in NAMED:
-        block = NAMED[source](rows, matrix.dtype)
+    if source == "ones":
+        block = np.ones(rows[1] - rows[0], matrix.dtype)
+    elif source == "random":
+        block = start_block(rows, matrix.dtype)
     else:
         with user_errors():
             block = read_vector(comm, source, _partition(comm, rows[1] - rows[0])).array
