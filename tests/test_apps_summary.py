@@ -205,18 +205,18 @@ ROWS = [
 
 
 def test_a_table_fits_and_says_what_it_left_out():
-    table, left_out = row_table("", ROWS, 80)
+    table, left_out = row_table(ROWS, 80)
     assert left_out == []
     assert [column.header for column in table.columns][:2] == ["bytes", "method"]
-    _, left_out = row_table("", ROWS, 60)
+    _, left_out = row_table(ROWS, 60)
     assert left_out[:2] == ["GB/s", "±"]
 
 
 def test_sizes_stand_across_with_ratios_to_the_baseline():
-    (table,) = across_table("", ROWS, "bytes", 80)
+    (table,) = across_table(ROWS, "bytes", 80)
     assert [column.header for column in table.columns] == ["method", "8 B", "1 KiB"]
     assert [list(column.cells) for column in table.columns][1] == ["2.00 s", "0.50±0.00"]
-    assert len(list(across_table("", ROWS, "bytes", 20))) == 2
+    assert len(list(across_table(ROWS, "bytes", 20))) == 2
 
 
 @pytest.mark.parametrize("kind", ["columns", "csv", "markdown"])

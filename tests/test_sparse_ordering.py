@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from onesided.apps.tools.trace_mesh import LEAST_REACH, Curves, Refinement, refined, uniform
+from onesided.apps.tools.trace_mesh import LEAST_REACH, Refinement, refined, uniform
 from onesided.collectives import UnsupportedError
 from onesided.sparse.grids import stencil7
 from onesided.sparse.orderings import numbering
@@ -46,7 +46,7 @@ def test_metis_is_not_given_more_than_it_can_count(metis):
 
 
 def mesh_of(coarse, fine, seed):
-    refinement = Refinement(Curves(seed), coarse, fine, LEAST_REACH)
+    refinement = Refinement(seed, coarse, fine)
     return refinement, refined(refinement, uniform(refinement, 0), 0)
 
 
@@ -72,7 +72,7 @@ def test_triangulations_are_refined_along_the_curves(levels, ratio):
     refinement, triangles = mesh_of(*levels, 4)
     corners = triangles.apex, triangles.first, triangles.last
     middle = np.mean(corners, axis=0) / refinement.extent
-    distance = refinement.curves.distance(middle[:, 0], middle[:, 1])
+    distance = refinement.distance(middle[:, 0], middle[:, 1])
     leg = triangles.first - triangles.apex
     side = np.sqrt(2 * np.sum((leg / refinement.extent) ** 2, axis=1))
     assert side.max() >= ratio * side.min()
@@ -83,7 +83,7 @@ def test_triangulations_are_refined_along_the_curves(levels, ratio):
 
 def test_a_smaller_reach_would_leave_vertices_inside_sides():
     """So the least reach is not larger than it must be by much."""
-    refinement = Refinement(Curves(1), 2, 14, 0.3 * LEAST_REACH)
+    refinement = Refinement(1, 2, 14, 0.3 * LEAST_REACH)
     triangles = refined(refinement, uniform(refinement, 0), 0)
     edges, counts = np.unique(triangles.edges(), return_counts=True)
     ends = np.stack([edges >> 32, edges & 0xFFFFFFFF])

@@ -74,7 +74,7 @@ def _opened(shape: tuple[int, ...], comm: MPI.Intracomm, stack: ExitStack) -> Ma
             kind, axes = Typed if name == TYPED else ByHand, len(shape)
             phases = along_axes(axes) if name == ALONG else at_once(axes, axes)
             hand = kind(cart, np.zeros_like(grid.zeros()), phases)
-            return ready([hand.array], hand.exchange, hand.free)
+            return ready([hand.array], hand.exchange, hand.Free)
         groups = [
             [grid.zeros() for _ in range(count)]
             for count in {ONE: [1], JOINT: [FIELDS], APART: [1] * FIELDS}[name]
@@ -87,33 +87,24 @@ def _opened(shape: tuple[int, ...], comm: MPI.Intracomm, stack: ExitStack) -> Ma
         return ready([field for group in groups for field in group], exchange, nothing)
 
     def ready(fields: list[NDArray[Any]], exchange: Call, free: Call) -> Variant:
-        check = partial(_verdict, comm, grid, fields, exchange)
+        check = partial(_verdict, grid, fields, exchange)
         return Variant(exchange, check, warm_up=WARM, free=free, set_up=False)
 
     return make
 
 
-def _verdict(
-    comm: MPI.Intracomm, grid: Grid, fields: Sequence[NDArray[Any]], exchange: Call
-) -> Verdict:
-    """Collective. The largest share of ghosts that are wrong on a rank."""
-    return Verdict(comm.allreduce(_wrong(comm, grid, fields, exchange), op=MPI.MAX), 0.0)
-
-
-def _wrong(
-    comm: MPI.Intracomm, grid: Grid, fields: Sequence[NDArray[Any]], exchange: Call
-) -> float:
-    """Collective in the sense of MPI. The share of ghosts, and of all else, that is wrong."""
+def _verdict(grid: Grid, fields: Sequence[NDArray[Any]], exchange: Call) -> Verdict:
+    """Collective. The largest share of a block, ghosts and all else, that is wrong on a rank."""
     found = 0.0
     for turn in range(3):
         for number, field in enumerate(fields):
             field[...] = -1.0
             field[grid.owned] = _numbers(grid, turn + number)[grid.owned]
-        comm.Barrier()
+        grid.comm.Barrier()
         exchange()
         for number, field in enumerate(fields):
             found = max(found, float(np.mean(field != _numbers(grid, turn + number))))
-    return found
+    return Verdict(grid.comm.allreduce(found, op=MPI.MAX), 0.0)
 
 
 def _numbers(grid: Grid, more: int) -> NDArray[np.float64]:

@@ -59,19 +59,17 @@ class _Reduction:
 
     def __init__(self, comm: MPI.Intracomm, name: str, method: str, info: Mapping[str, str]):
         self.rank, self.size = comm.rank, comm.size
-        parts = name.startswith("Reduce_scatter")
-        self.sent = np.empty(ENTRIES * (comm.size if parts else 1), np.int64)
+        scatters = name.startswith("Reduce_scatter")
+        self.sent = np.empty(ENTRIES * (comm.size if scatters else 1), np.int64)
         self.got = np.empty(ENTRIES, np.int64)
+        self.first = ENTRIES * comm.rank if scatters else 0
         self.ranks = {
-            "Scan": range(comm.rank + 1),
-            "Exscan": range(comm.rank),
+            "Scan": range(comm.rank + 1), "Exscan": range(comm.rank),
             "Reduce": range(comm.size if comm.rank == 0 else 0),
-        }.get(name, range(comm.size))
-        self.first = ENTRIES * comm.rank if parts else 0
+        }.get(name, range(comm.size))  # fmt: skip
         counts = [[ENTRIES] * comm.size] if name == "Reduce_scatter" else []
         make = getattr(collectives, f"{name}_init")
-        given = (comm, self.sent, self.got, *counts)
-        self.request: Request = make(*given, method=method, info=info)
+        self.request: Request = make(comm, self.sent, self.got, *counts, method=method, info=info)
 
     def _data(self, turn: int, rank: int) -> NDArray[np.int64]:
         return (turn * self.size + rank + 1) * 1000 + np.arange(self.sent.size)
@@ -125,32 +123,17 @@ def try_method(
                 refused.append(f"{name}: {words(error)}")
                 continue
             used.append(trial.request.method)
-            if failed := comm.allreduce(_failed(trial)):
+            failed = 0
+            for turn in range(ROUNDS):
+                try:
+                    trial.round(turn)
+                except AssertionError:  # on this rank
+                    failed += 1
+            if failed := comm.allreduce(failed):
                 wrong.append(f"{name}: wrong data in {failed} of {ROUNDS * comm.size} rounds")
             trial.free()
     return Trial(operation, method, bool(used) and not wrong, bool(used),
                  ", ".join(dict.fromkeys(used)), "; ".join(wrong or refused))  # fmt: skip
-
-
-def _failed(trial: testing.Trial | _Reduction) -> int:
-    """Collective. In how many rounds this rank has received what is wrong."""
-    failed = 0
-    for turn in range(ROUNDS):
-        try:
-            trial.round(turn)
-        except AssertionError:
-            failed += 1
-    return failed
-
-
-def thorough(comm: MPI.Intracomm, method: str, info: Mapping[str, str]) -> str:
-    """Collective. What is wrong with the exchanges of a method in all kinds of memory, long and
-    short, with types that have holes and in place; empty where nothing is."""
-    try:
-        testing.check_transport(comm, method, info)
-    except AssertionError as error:
-        return str(error)
-    return ""
 
 
 @contextmanager
@@ -186,8 +169,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         for kind, name in asked:
             trial = try_method(comm, name, info, kind)
             if options.thorough and trial.works and kind == EXCHANGE:
-                reason = thorough(comm, name, info)
-                trial = replace(trial, works=not reason, reason=reason or trial.reason)
+                try:
+                    testing.check_transport(comm, name, info)
+                except AssertionError as error:  # on all ranks
+                    trial = replace(trial, works=False, reason=str(error))
             trials.append(trial)
             tick()
 
@@ -195,9 +180,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         show(console(), found, trials, defects)
         if options.json is not None:
             write_json(options.json, {
-                "command": "doctor",
-                "settings": options.settings(),
-                "machine": found,
+                "command": "doctor", "settings": options.settings(), "machine": found,
                 "defects": [{"defect": each.what, "here": each.here} for each in defects],
                 "methods": [asdict(trial) for trial in trials],
             })
@@ -211,13 +194,11 @@ def facts(comm: MPI.Intracomm) -> dict[str, Any]:
     mine = interpreter(), ", ".join(available()), entries.parser(), shared_memory()
     interpreters, kernels, parsers, memories = zip(*comm.allgather(mine), strict=True)
     return {
-        **machine.facts(comm),
-        "interpreters": sorted(set(interpreters)),
-        "layout": str(machine.Layout.of(comm)),
-        "kernels": "; ".join(sorted(set(kernels))),
+        **machine.facts(comm), "layout": str(machine.Layout.of(comm)),
+        "interpreters": sorted(set(interpreters)), "kernels": "; ".join(sorted(set(kernels))),
         "shared_memory": min(filter(None, memories), key=lambda each: each["free"], default=None),
         "parser": "; ".join(sorted(set(parsers))),
-    }
+    }  # fmt: skip
 
 
 def shared_memory() -> dict[str, int] | None:

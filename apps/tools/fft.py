@@ -24,18 +24,11 @@ from numpy.typing import NDArray
 from onesided.apps.bench.selection import BASELINE, chosen, hints
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.timing import (
-    WARM,
-    Stopwatch,
-    Variant,
-    WatchedComm,
-    clocked,
-    unchecked,
-)
+from onesided.apps.bench.timing import WARM, Stopwatch, Variant, WatchedComm, clocked, unchecked
 from onesided.apps.cli.failures import from_rank_0, words
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import METHOD, Report, byte_count
-from onesided.apps.cli.statistics import Verdict, conclusion
+from onesided.apps.cli.report import METHOD, Report
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.fftw_mpi import FftwMpi
 from onesided.collectives import UnsupportedError, sums
 from onesided.pencilfft import PFFT, forget_wisdom, newDistArray
@@ -55,46 +48,34 @@ class FourierCheck:
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        plan: PFFT,
-        source: NDArray[Any],
+        self, comm: MPI.Intracomm, plan: PFFT, source: NDArray[Any],
         arrays: Callable[..., Any] = newDistArray,
     ) -> None:
         """Collective. ``arrays`` makes those of a plan, which may be one of mpi4py-fft."""
         self._comm, self._source, self._arrays = comm, source, arrays
-        shape = plan.global_shape(False)
+        shape, dtype = plan.global_shape(False), plan.dtype(False)
         count = int(np.prod(shape))
-        total = count * plan.dtype(False).itemsize
-        epsilon = float(np.finfo(plan.dtype(False)).eps)
-        self._tolerance = float(SLACK * epsilon * max(1.0, np.log2(count)))
-        self._gathers = total <= GATHER_LIMIT
+        self._tolerance = float(SLACK * np.finfo(dtype).eps * max(1.0, np.log2(count)))
+        self.gathers = count * dtype.itemsize <= GATHER_LIMIT
         self._reference: Any = None
-        limit = byte_count(GATHER_LIMIT)
-        if self._gathers:
+        if self.gathers:
             whole = gathered(comm, source, plan.local_slice(False), shape)
             if whole is not None:
-                is_complex = whole.dtype.kind == "c"
-                transform: Any = scipy.fft.fftn if is_complex else scipy.fft.rfftn
+                transform: Any = scipy.fft.fftn if dtype.kind == "c" else scipy.fft.rfftn
                 self._reference = transform(whole, norm="forward")
-            self.against = f"scipy.fft on the gathered array (it has at most {limit}), and back"
-        else:
-            self.against = (
-                f"Parseval's identity, a plane wave (the array has over {limit}), and back"
-            )
 
     def __call__(self, plan: PFFT) -> Verdict:
         """Collective. Transform, compare, transform back, compare."""
         spectrum = self._arrays(plan, True, val=np.nan)
         plan.forward(self._source, spectrum, normalize=True)
-        if self._gathers:
+        if self.gathers:
             error = self._against_scipy(plan, spectrum)
         else:
             error = max(self._parseval(plan, spectrum), self._plane_wave(plan))
         back = self._arrays(plan, False, val=np.nan)
         plan.backward(spectrum, back, normalize=False)
-        error = _worst(error, self._distance(back, self._source))
-        return Verdict(error, self._tolerance)
+        error = np.maximum(error, self._distance(back, self._source))  # one that is no number stays
+        return Verdict(float(error), self._tolerance)
 
     def _against_scipy(self, plan: PFFT, spectrum: NDArray[Any]) -> float:
         shape = plan.global_shape(True)
@@ -148,11 +129,6 @@ class FourierCheck:
         return float(sums(self._comm).of(value)[0])
 
 
-def _worst(one: float, other: float) -> float:
-    """Local. The larger, or not a number if one is."""
-    return float(np.maximum(one, other))
-
-
 def _local_index(index: tuple[int, ...], block: tuple[slice, ...]) -> tuple[int, ...] | None:
     """Local. A global index within a block, None where it lies elsewhere."""
     if all(part.start <= i < part.stop for i, part in zip(index, block, strict=True)):
@@ -175,6 +151,22 @@ def gathered(
         comm.Recv(part, source=rank, tag=0)
         whole[places[rank]] = part
     return whole
+
+
+def error_of_blocks(
+    comm: MPI.Intracomm, where: tuple[slice, ...], block: NDArray[Any],
+    whole: Callable[[], tuple[NDArray[Any], float]],
+) -> float:
+    """Collective. How far blocks of all ranks lie off an array that rank 0 makes, relative to a
+    size that it tells."""
+    blocks = comm.gather((where, block)) or []
+
+    def error() -> float:
+        expected, size = whole()
+        differences = [np.max(np.abs(each - expected[at]), initial=0.0) for at, each in blocks]
+        return float(np.max(differences)) / size
+
+    return from_rank_0(comm, error)
 
 
 SEED = 20240229
@@ -213,23 +205,15 @@ def exchanged_bytes(comm: MPI.Intracomm, plan: PFFT) -> int:
     return int(comm.allreduce(mine, op=MPI.MAX))
 
 
-def used_method(plan: PFFT, method: str) -> str:
-    """Local. What a method chose on this rank; nothing where it is one of those that choose."""
-    used = list(dict.fromkeys(transpose.method for transpose in plan.transposes))
-    return "" if used in ([], [method]) else ", ".join(used)
+def used_method(plan: PFFT) -> str:
+    """Local. The methods of its transposes on this rank."""
+    return ", ".join(dict.fromkeys(transpose.method for transpose in plan.transposes))
 
 
 def transform_case(
-    options: Options,
-    shape: Sequence[int],
-    methods: Sequence[str],
-    *,
-    orders: Sequence[str] = ("C",),
-    opponents: Sequence[str] = (),
-    verify: bool = True,
-    setups: int = 1,
-    apart: bool = False,
-    labels: Labels | None = None,
+    options: Options, shape: Sequence[int], methods: Sequence[str], *,
+    orders: Sequence[str] = ("C",), opponents: Sequence[str] = (), verify: bool = True,
+    setups: int = 1, apart: bool = False, labels: Labels | None = None,
 ) -> Case:
     """Local. Transforms forward and backward of an array.
 
@@ -247,15 +231,11 @@ def transform_case(
     if FFTW_MPI in opponents:
         variants.append({METHOD: FFTW_MPI})
     size = {"shape": "x".join(map(str, shape)), "dtype": options.dtype}
+    opened = partial(_opened, options, tuple(shape), verify, apart, bool(opponents))
     return Case(
-        size if labels is None else labels,
-        variants,
-        partial(_opened, options, tuple(shape), verify, apart, bool(opponents)),
-        against=(BASELINE, FFTW_MPI),
-        setups=setups,
-        rest="compute" if apart else "",
-        told=_best_kernel,
-    )
+        size if labels is None else labels, variants, opened, against=(BASELINE, FFTW_MPI),
+        setups=setups, rest="compute" if apart else "", told=_best_kernel,
+    )  # fmt: skip
 
 
 def _opened(
@@ -283,15 +263,15 @@ def _opened(
             return shared[order]
 
         (source, spectrum, back, check), extra = clocked(comm, arrays)
-        parts = {name: Stopwatch() for name in ((COMMUNICATION,) if apart else DIRECTIONS)}
-        calls = partial(plan.forward, source, spectrum), partial(plan.backward, spectrum, back)
+        forward, back_again = (partial(plan.forward, source, spectrum),
+                               partial(plan.backward, spectrum, back))
+        both, parts = _both(forward, back_again, apart)
         if apart:
             for transpose in plan.transposes:
                 parts[COMMUNICATION].watch(transpose, *MOVING)
         return Variant(
-            _both(calls, () if apart else tuple(parts.values())),
-            unchecked("without --verify") if check is None else partial(check, plan),
-            warm_up=WARM, free=plan.destroy, used=used_method(plan, name), parts=parts,
+            both, unchecked("without --verify") if check is None else partial(check, plan),
+            warm_up=WARM, free=plan.destroy, used=used_method(plan), parts=parts,
             extra=extra, metrics={
                 "bytes": exchanged_bytes(comm, plan), "kernel": plan.backend,
                 "grid": "x".join(str(sub.size) for sub in plan.subcomm),
@@ -310,18 +290,22 @@ def _opened(
 
 
 def _both(
-    calls: tuple[Callable[[], object], Callable[[], object]], watches: Sequence[Stopwatch]
-) -> Callable[[], object]:
-    """Local. One after the other, each under its watch if there is one."""
-    first, second = calls
-    if watches:
-        first, second = (watch.timed(call) for watch, call in zip(watches, calls, strict=True))
+    forward: Callable[[], object], backward: Callable[[], object], apart: bool
+) -> tuple[Callable[[], object], dict[str, Stopwatch]]:
+    """Local. One after the other, with a watch for each of the directions; ``apart``: with one for
+    communication, under which the caller puts what it watches."""
+    if apart:
+        watches = {COMMUNICATION: Stopwatch()}
+    else:
+        watches = {name: Stopwatch() for name in DIRECTIONS}
+        forward, backward = (watch.timed(call) for watch, call in
+                             zip(watches.values(), (forward, backward), strict=True))
 
     def both() -> None:
-        first()
-        second()
+        forward()
+        backward()
 
-    return both
+    return both, watches
 
 
 def _peer(
@@ -347,18 +331,15 @@ def _peer(
     except Exception as error:  # alike on all ranks: a dtype or a shape that it has not
         why = f"it has not {options.dtype} of this shape ({words(error)})"
         raise UnsupportedError(why) from error
-    parts = {name: Stopwatch() for name in ((COMMUNICATION,) if apart else DIRECTIONS)}
+    both, parts = _both(plan.forward, plan.backward, apart)
     if apart:
         for transfer in plan.transfer:
             transfer.comm = WatchedComm(transfer.comm, parts[COMMUNICATION])
-    call = _both((plan.forward, plan.backward), () if apart else tuple(parts.values()))
-    return Variant(call, partial(check, plan), warm_up=WARM, free=plan.destroy, parts=parts,
+    return Variant(both, partial(check, plan), warm_up=WARM, free=plan.destroy, parts=parts,
                    extra=extra, metrics={"kernel": kernel})  # fmt: skip
 
 
-def _fftw_mpi(
-    comm: MPI.Intracomm, options: Options, shape: Sequence[int], shared: Any
-) -> Variant:
+def _fftw_mpi(comm: MPI.Intracomm, options: Options, shape: Sequence[int], shared: Any) -> Variant:
     """Collective. FFTW-MPI, where this is what its program can do: a real array in slabs.
 
     Its times are by its own clock, which does not see the question and the answer.
@@ -404,34 +385,30 @@ REMARK = (
     "per second of the whole iteration. Set-up: making and freeing the plan."
 )
 AGAINST = "scipy.fft where the array fits on one rank, else known transforms; and back"
+SHAPES = ([64] * 3, [128] * 3, [256] * 3)
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
-    return _end(comm, options, "fft", [options.shape], {}, options.verify)
+    return _end(comm, options, "fft", [options.shape], verify=options.verify)
 
 
 def run_bench(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command ``bench fft``."""
     opponents = [OPPONENTS[word] for word in options.against]
-    more = {"orders": options.order, "opponents": opponents, "setups": options.repeats}
-    return _end(comm, options, "bench fft", options.shape or SHAPES, more, True)
-
-
-SHAPES = ([64] * 3, [128] * 3, [256] * 3)
+    return _end(comm, options, "bench fft", options.shape or SHAPES, orders=options.order,
+                opponents=opponents, setups=options.repeats)  # fmt: skip
 
 
 def _end(
     comm: MPI.Intracomm, options: Options, command: str, shapes: Sequence[Sequence[int]],
-    more: dict[str, Any], verify: bool,
+    **more: Any,
 ) -> int:
-    """Collective. Time all transforms, and tell."""  # fmt: skip
+    """Collective. Time all transforms, and tell."""
     pattern = {"ranks": comm.size, "shapes": [list(shape) for shape in shapes]}
     report = Report(command, options.settings(), pattern, remarks=[REMARK], by="shape")
     names = chosen(options.comm)
-    cases = [transform_case(options, shape, names, verify=verify, **more) for shape in shapes]
+    cases = [transform_case(options, shape, names, **more) for shape in shapes]
     sweep(comm, options, report, cases, "transforming")
-    verdicts = [row.verdict for row in report.rows if row.verdict is not None]
-    if verdicts:
-        report.remarks.append(conclusion(verdicts, AGAINST))
+    report.conclude(AGAINST)
     return report.end(comm, options)

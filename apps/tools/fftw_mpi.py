@@ -7,7 +7,7 @@ MPI library, and runs as a job of its own: see :mod:`onesided.apps.bench.foreign
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from mpi4py import MPI
@@ -37,13 +37,17 @@ class FftwMpi(Foreign):
 
 
 def build(folder: Path, arguments: Sequence[str]) -> Program:
-    """Local. Build the program in ``folder``; :class:`ForeignError` tells what every way lacked."""
-    found = list(compilers())
-    if not found:
-        raise ForeignError("no mpicc on PATH, other than this environment's own")
-    failures = []
-    for compiler, launcher in found:
-        program = folder / "fftw_mpi"
+    """Local. Build the program in ``folder`` with the first of MPI's C compilers on PATH that has
+    FFTW, and a launcher beside it; :class:`ForeignError` tells what every one lacked.
+
+    Those of a virtual environment are left out: the MPIs of the package index have no FFTW, and a
+    library built for another MPI may link.
+    """
+    failures, program = [], folder / "fftw_mpi"
+    for compiler in foreign_programs(*COMPILERS):
+        launcher = compiler.with_name(compiler.name.replace("mpicc", "mpiexec"))
+        if not os.access(launcher, os.X_OK):
+            continue
         try:
             done = finished([str(compiler), "-O2", str(SOURCE), "-o", str(program), *LIBRARIES])
         except ForeignError as error:
@@ -52,18 +56,9 @@ def build(folder: Path, arguments: Sequence[str]) -> Program:
         if done.returncode == 0:
             return Program(launcher, [str(program), *arguments])
         failures.append(f"{compiler.name}: {_first_error(done.stderr)}")
+    if not failures:
+        raise ForeignError("no mpicc on PATH, other than this environment's own")
     raise ForeignError("FFTW-MPI (fftw3-mpi.h, libfftw3_mpi) is not there: " + "; ".join(failures))
-
-
-def compilers() -> Iterator[tuple[Path, Path]]:
-    """Local. MPI's C compilers on PATH, each with its launcher; not those of a virtual environment.
-
-    The MPIs of the package index have no FFTW, and a library built for another MPI may link.
-    """
-    for compiler in foreign_programs(*COMPILERS):
-        launcher = compiler.with_name(compiler.name.replace("mpicc", "mpiexec"))
-        if os.access(launcher, os.X_OK):
-            yield compiler, launcher
 
 
 def _first_error(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,44 +28,18 @@ from onesided.sparse.partition import Partition
 ROUNDING = 1e-13  # of sums of products
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A family of matrices: how a rank's rows are made, and how they are written."""
-
-    make: Callable[[MPI.Intracomm, Options], Any]
-    form: Form
-    words: Callable[[Options], str]
-
-
-def _mesh(comm: MPI.Intracomm, options: Options) -> Any:
-    return trace_mesh(comm, edge(options), options.seed)
-
-
 def _grid(
-    stencil: Callable[[int, tuple[int, int]], Any]
-) -> Callable[[MPI.Intracomm, Options], Any]:
-    def make(comm: MPI.Intracomm, options: Options) -> Any:
-        points = edge(options)
-        return stencil(points, Partition.even(points**3, comm.size).range(comm.rank))
-
-    return make
+    stencil: Callable[[int, tuple[int, int]], Any], comm: MPI.Intracomm, points: int, seed: int
+) -> Any:
+    return stencil(points, Partition.even(points**3, comm.size).range(comm.rank))
 
 
-def _cube(options: Options) -> str:
-    return f"{' x '.join([str(edge(options))] * 3)} grid"
-
-
-KINDS = {
-    "grid7": Kind(_grid(stencil7), Form(symmetric=True), lambda o: f"7-point {_cube(o)}"),
-    "grid27": Kind(_grid(stencil27), Form(symmetric=True), lambda o: f"27-point {_cube(o)}"),
-    "mesh": Kind(
-        _mesh,
-        Form(symmetric=True, pattern=True),
-        lambda o: (
-            f"dual graph of a triangulation refined along curves, {edge(o)} triangles, "
-            f"seed {o.seed}"
-        ),
-    ),
+#: By the name of a kind what makes a rank's rows of a size and a seed, and what they are.
+KINDS: dict[str, tuple[Callable[[MPI.Intracomm, int, int], Any], str]] = {
+    "grid7": (partial(_grid, stencil7), "7-point {0} x {0} x {0} grid"),
+    "grid27": (partial(_grid, stencil27), "27-point {0} x {0} x {0} grid"),
+    "mesh": (trace_mesh,
+             "dual graph of a triangulation refined along curves, {0} triangles, seed {1}"),
 }
 
 
@@ -85,19 +58,20 @@ WRITERS: dict[str, Callable[..., object]] = {".mtx": write_matrixmarket, ".h5": 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; 1 where a file that is read again has another matrix."""
-    kind = KINDS[options.kind]
+    (make, text), size = KINDS[options.kind], edge(options)
     endings = [ending for ending in WRITERS if options.output.endswith(ending)]
     if not endings:
         raise CommandError(f"{options.output}: its name must end with {' or '.join(WRITERS)}")
-    words = kind.words(options)
+    words = text.format(size, options.seed)
     comments = [
         f"Generated, not from any application: {words}",
-        f"onesided generate {options.kind} --shape {edge(options)} --seed {options.seed}",
+        f"onesided generate {options.kind} --shape {size} --seed {options.seed}",
     ]
     with user_errors():
-        rows, making = clocked(comm, partial(kind.make, comm, options))
+        rows, making = clocked(comm, partial(make, comm, size, options.seed))
+        form = Form(symmetric=True, pattern=options.kind == "mesh")
         write_rows = partial(WRITERS[endings[0]], comm, options.output, rows)
-        _, writing = clocked(comm, partial(write_rows, form=kind.form, comments=comments))
+        _, writing = clocked(comm, partial(write_rows, form=form, comments=comments))
     shape = comm.allreduce(rows.shape[0]), rows.shape[1]
     nonzeros = comm.allreduce(rows.nnz)
     pattern = {"matrix": words, "shape": list(shape), "nonzeros": nonzeros, "ranks": comm.size}

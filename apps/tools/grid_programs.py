@@ -165,6 +165,7 @@ def migration(shape: tuple[int, ...], comm: MPI.Intracomm, stack: ExitStack) -> 
 #: Levels whose blocks have so few cells along an axis are one rank's.
 FEWEST = 8
 SMOOTHINGS = 2
+COARSEST = 20  # of the last level
 
 
 class Level:
@@ -227,15 +228,15 @@ class Cycle:
 
     def __init__(self, comm: MPI.Intracomm, shape: tuple[int, ...], ours: bool) -> None:
         """Collective."""
-        self._comm, self._ours, self._h = comm, ours, 1.0
+        self._comm, self._ours = comm, ours
         self._grids: list[Grid] = []
-        self.levels: list[Level] = []
         self._hands: list[ByHand] = []
-        dims = None
+        self.levels: list[Level] = []
+        dims, h = None, 1.0
         while not self._grids or all(n % (2 * d) == 0 and n // d >= 2 * FEWEST
                                      for n, d in zip(shape, dims or shape, strict=True)):
             if self._grids:
-                shape = tuple(n // 2 for n in shape)
+                shape, h = tuple(n // 2 for n in shape), 2 * h
             grid = Grid(comm, shape, boundary="antireflect", ghosts="faces", dims=dims,
                         reorder=False)  # fmt: skip
             dims = grid.dims
@@ -244,136 +245,115 @@ class Cycle:
             self._grids.append(grid)
             walls = [(at == 0, at == n - 1) for at, n in zip(grid.coords, dims, strict=True)]
             u, f = (grid.zeros() if ours else np.zeros_like(grid.zeros()) for _ in range(2))
-            self.levels.append(Level(u, f, 2.0 ** (len(self._grids) - 1), walls))
+            self.levels.append(Level(u, f, h, walls))
             if not ours:
                 self._hands.append(ByHand(self._cart, u, at_once(len(dims), 1)))
-        self._root_grid = Grid(
-            comm, shape, sizes=[[shape[0]] + [0] * (comm.size - 1), *([n] for n in shape[1:])])
-        self._alone: list[Level] = []
-        self._top = self._root_grid.zeros() if ours else np.zeros([n + 2 for n in shape])
-        self._answer = self._root_grid.zeros() if ours else np.zeros_like(self._top)
-        h = 2.0 ** (len(self._grids) - 1)
-        while comm.rank == 0:
-            u = np.zeros([n + 2 for n in shape])
-            self._alone.append(Level(u, np.zeros_like(u), h, [(True, True)] * len(shape)))
-            if any(n % 2 or n < 4 for n in shape):
-                break
-            shape, h = tuple(n // 2 for n in shape), 2 * h
-        self._messages: list[tuple[Any, Any]] = [] if ours else self._to_root()
         rng = np.random.default_rng(1)
         self.levels[0].f[self.levels[0].own] = rng.random(self._grids[0].shape)[self._grids[0].box]
+        self._root = Grid(
+            comm, shape, sizes=[[shape[0]] + [0] * (comm.size - 1), *([n] for n in shape[1:])])
+        walls = [(True, True)] * len(shape)
+        u, f = (self._root.zeros() if ours else np.zeros([n + 2 for n in shape]) for _ in range(2))
+        self.levels.append(Level(u, f, h, walls))
+        while comm.rank == 0 and all(n % 2 == 0 and n >= 4 for n in shape):
+            shape, h = tuple(n // 2 for n in shape), 2 * h
+            u, f = (np.zeros([n + 2 for n in shape]) for _ in range(2))
+            self.levels.append(Level(u, f, h, walls))
+        #: By rank, its block of the coarsest grid, and where that is in the array of rank 0.
+        self._blocks: list[tuple[NDArray[Any], Any]] = []
+        self._there: list[MPI.Prequest] = []
+        self._back: list[MPI.Prequest] = []
+        if not ours:
+            self._connect_root(grid)
+
+    def _connect_root(self, grid: Grid) -> None:
+        """Local. Persistent messages of blocks to rank 0, and back."""
+        comm = self._comm
+        for rank in range(comm.size) if comm.rank == 0 else [comm.rank]:
+            box = grid.part(rank, grid.shape)
+            block = np.zeros([part.stop - part.start for part in box])
+            self._blocks.append((block, tuple(slice(p.start + 1, p.stop + 1) for p in box)))
+            if rank:
+                from_root = comm.rank == 0
+                peer = rank if from_root else 0
+                sends, receives = ((self._back, self._there) if from_root
+                                   else (self._there, self._back))
+                sends.append(comm.Send_init(block, peer, 7))
+                receives.append(comm.Recv_init(block, peer, 7))
 
     def run(self) -> None:
         """Collective in the sense of MPI. A cycle."""
         self._down(0)
 
     def _down(self, number: int) -> None:
-        level = self.levels[number]
-        for _ in range(SMOOTHINGS):
-            self._update(number)
-            level.smooth()
+        """Collective over the ranks that have this level."""
+        level, shared = self.levels[number], len(self._grids)
         if number == len(self.levels) - 1:
-            self._solve_alone(level)
+            self._smooth(number, COARSEST)
+            return
+        self._smooth(number, SMOOTHINGS)
+        self._update(number)
+        level.r[level.own] = level.defect()
+        below = self.levels[number + 1]
+        if number == shared - 1:
+            self._to_root(level, below)
+        elif number < shared and self._ours:
+            grid, other = self._grids[number : number + 2]
+            grid.coarsen(level.r, other, below.f)
         else:
-            self._update(number)
-            below = self.levels[number + 1]
-            level.r[level.own] = level.defect()
-            if self._ours:
-                grid, other = self._grids[number : number + 2]
-                grid.coarsen(level.r, other, below.f)
-            else:
-                mean_of(level.r[level.own], below.f[below.own])
-            below.u[...] = 0
+            mean_of(level.r[level.own], below.f[below.own])
+        below.u[...] = 0
+        if number != shared - 1 or self._comm.rank == 0:
             self._down(number + 1)
-            if self._ours:
-                other.refine(below.u, grid, level.r, order=0)
-                level.u[level.own] += level.r[level.own]
-            else:
-                for part in parts(level.u[level.own]):
-                    part += below.u[below.own]
-        for _ in range(SMOOTHINGS):
+        if number == shared - 1:
+            self._from_root(level, below)
+            level.u[level.own] += level.r[level.own]
+        elif number < shared and self._ours:
+            other.refine(below.u, grid, level.r, order=0)
+            level.u[level.own] += level.r[level.own]
+        else:
+            for part in parts(level.u[level.own]):
+                part += below.u[below.own]
+        self._smooth(number, SMOOTHINGS)
+
+    def _smooth(self, number: int, times: int) -> None:
+        for _ in range(times):
             self._update(number)
-            level.smooth()
+            self.levels[number].smooth()
 
     def _update(self, number: int) -> None:
-        level = self.levels[number]
-        if self._ours:
+        """Ghosts of other ranks, and beyond the walls."""
+        level, shared = self.levels[number], number < len(self._grids)
+        if shared and self._ours:
             self._grids[number].update(level.u)
             return
-        self._hands[number].exchange()
+        if shared:
+            self._hands[number].exchange()
         level.ghosts()
 
-    # -- the levels of rank 0 ---------------------------------------------------------------------
-
-    def _solve_alone(self, level: Level) -> None:
-        """Collective. The defect goes to rank 0, which answers with what is to be added."""
-        self._update(len(self.levels) - 1)
-        level.r[level.own] = level.defect()
+    def _to_root(self, level: Level, below: Level) -> None:
+        """Collective. The defect goes to rank 0."""
         if self._ours:
-            self._grids[-1].redistribute(level.r, self._root_grid, self._top)
-        else:
-            self._gather(level)
+            self._grids[-1].redistribute(level.r, self._root, below.f)
+            return
+        self._blocks[0][0][...] = level.r[level.own]
+        MPI.Prequest.Startall(self._there)
+        MPI.Request.Waitall(self._there)
         if self._comm.rank == 0:
-            first = self._alone[0]
-            first.f[...] = self._top
-            first.u[...] = 0
-            self._cycle_alone(0)
-            self._answer[...] = first.u
+            for block, there in self._blocks:
+                below.f[there] = block
+
+    def _from_root(self, level: Level, below: Level) -> None:
+        """Collective. Rank 0 answers with what is to be added."""
         if self._ours:
-            self._root_grid.redistribute(self._answer, self._grids[-1], level.r)
-        else:
-            self._scatter(level)
-        level.u[level.own] += level.r[level.own]
-
-    def _cycle_alone(self, number: int) -> None:
-        """Local."""
-        level, last = self._alone[number], number == len(self._alone) - 1
-        for turn in range(2 * SMOOTHINGS if not last else 20):
-            if turn == SMOOTHINGS and not last:
-                below = self._alone[number + 1]
-                level.ghosts()
-                mean_of(level.defect(), below.f[below.own])
-                below.u[...] = 0
-                self._cycle_alone(number + 1)
-                for part in parts(level.u[level.own]):
-                    part += below.u[below.own]
-            level.ghosts()
-            level.smooth()
-
-    def _to_root(self) -> list[tuple[Any, Any]]:
-        """Local. By rank, a block of the coarsest grid with persistent messages there and back."""
-        grid, made = self._grids[-1], []
-        for rank in range(self._comm.size) if self._comm.rank == 0 else [self._comm.rank]:
-            box = grid.part(rank, grid.shape)
-            block = np.zeros([part.stop - part.start for part in box])
-            make = ((self._comm.Recv_init, self._comm.Send_init) if self._comm.rank == 0
-                    else (self._comm.Send_init, self._comm.Recv_init))
-            peer = rank if self._comm.rank == 0 else 0
-            there = tuple(slice(part.start + 1, part.stop + 1) for part in box)
-            pair = () if rank == 0 else (make[0](block, peer, 7), make[1](block, peer, 8))
-            made.append(((block, there), pair))
-        return made
-
-    def _gather(self, level: Level) -> None:
-        first = [pair[0] for _, pair in self._messages if pair]
-        if self._comm.rank:
-            self._messages[0][0][0][...] = level.r[level.own]
-        MPI.Prequest.Startall(first)
+            self._root.redistribute(below.u, self._grids[-1], level.r)
+            return
         if self._comm.rank == 0:
-            self._messages[0][0][0][...] = level.r[level.own]
-        MPI.Request.Waitall(first)
-        if self._comm.rank == 0:
-            for (block, there), _ in self._messages:
-                self._top[there] = block
-
-    def _scatter(self, level: Level) -> None:
-        back = [pair[1] for _, pair in self._messages if pair]
-        if self._comm.rank == 0:
-            for (block, there), _ in self._messages:
-                block[...] = self._answer[there]
-        MPI.Prequest.Startall(back)
-        MPI.Request.Waitall(back)
-        level.r[level.own] = self._messages[0][0][0]
+            for block, there in self._blocks:
+                block[...] = below.u[there]
+        MPI.Prequest.Startall(self._back)
+        MPI.Request.Waitall(self._back)
+        level.r[level.own] = self._blocks[0][0]
 
     def norm(self) -> float:
         """Collective. Of the defect on the finest grid."""
@@ -387,11 +367,10 @@ class Cycle:
     def free(self) -> None:
         """Collective."""
         for hand in self._hands:
-            hand.free()
-        for _, pair in self._messages:
-            for request in pair:
-                request.Free()
-        self._root_grid.Free()
+            hand.Free()
+        for request in (*self._there, *self._back):
+            request.Free()
+        self._root.Free()
         for grid in reversed(self._grids):
             grid.Free()
         self._cart.Free()

@@ -24,8 +24,7 @@ def tune(parser: argparse.ArgumentParser) -> None:
     run_options(parser, None, rows=False)
     take(parser, "sizes", SIZES, "that every rank sends, in equal blocks to all")
     parser.add_argument("--show", action="store_true",
-                        help="measure nothing: show what is known, and what auto would take",
-                        )  # fmt: skip
+                        help="measure nothing: show what is known, and what auto would take")
     take(parser, "afresh", note="remove the file of what was measured, first")
 
 
@@ -34,8 +33,7 @@ def generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "kind", metavar="KIND", choices=("grid7", "grid27", "mesh"),
         help="grid7 or grid27 (a cube of points with 6 or 26 neighbors each), or mesh (the dual "
-        "graph of a triangulation refined along curves)",
-    )  # fmt: skip
+        "graph of a triangulation refined along curves)")
     note = "points along an edge of a cube, N**3 rows; triangles of a mesh, N rows"
     take(parser, "shape", note=note, required=True)
     take(parser, "seed", "0", "the curves of a mesh")
@@ -56,8 +54,7 @@ def spmv(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided spmv``."""
     parser.add_argument(
         "file", metavar="FILE", type=InputFile, nargs="?",
-        help="Matrix Market, Harwell-Boeing, npz or HDF5 (default: the matrix of the package)",
-    )  # fmt: skip
+        help="Matrix Market, Harwell-Boeing, npz or HDF5 (default: the matrix of the package)")
     take(parser, "partition", "rows")
     run_options(parser, "auto")
     timed(parser, "200")
@@ -70,8 +67,7 @@ def doctor(parser: argparse.ArgumentParser) -> None:
     run_options(parser, "all", rows=False)
     parser.add_argument(
         "--thorough", action="store_true",
-        help="exchanges in all kinds of memory, long ones, types with holes, and in place",
-    )  # fmt: skip
+        help="exchanges in all kinds of memory, long ones, types with holes, and in place")
 
 
 FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
@@ -89,11 +85,10 @@ def bench_fft(parser: argparse.ArgumentParser) -> None:
     take(parser, "repeats", "5", "set-ups, which are timed")
     parser.add_argument(
         "--order", choices=("C", "plan"), nargs="+", default=["C"],
-        help="memory order of the spectrum: that of C, or the plan's own (default C)",
-    )  # fmt: skip
+        help="memory order of the spectrum: that of C, or the plan's own (default C)")
     opponents = ("mpi4py-fft", "fftw-mpi")
     parser.add_argument("--against", choices=opponents, nargs="+", default=[*opponents],
-                        help="with what to compare (default both)")  # fmt: skip
+                        help="with what to compare (default both)")
     take(parser, "picture", note=FIGURES)
 
 
@@ -123,12 +118,10 @@ def bench_programs(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench programs``."""
     parser.add_argument(
         "files", metavar="FILE", type=InputFile, nargs="*",
-        help="programs (default: those that come with the package, for pySDC and pylops-mpi)",
-    )  # fmt: skip
+        help="programs (default: those that come with the package, for pySDC and pylops-mpi)")
     parser.add_argument(
         "--set", metavar="NAME=VALUE", type=info_entry, action="append", default=[],
-        help="what the line NAME = ... of a program says instead, e.g. N=64; may be repeated",
-    )  # fmt: skip
+        help="what the line NAME = ... of a program says instead, e.g. N=64; may be repeated")
     run_options(parser, None, info=False)
     timed(parser, "20", "600")
     take(parser, "picture", note=FIGURES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -92,42 +92,25 @@ class Petsc(Foreign):
             raise ForeignError(f"its product has a relative error of {error:.1e}")
 
 
-def question(count: int, lead: float) -> str:
-    """Local. Asks for the seconds of a product, ``count`` in a row after ``lead`` seconds."""
-    return f"product {count} {lead}"
-
-
-def cg_question(steps: int, lead: float) -> str:
-    """Local. Asks for the seconds of so many iterations of conjugate gradients for b = x."""
-    return f"cg {steps} {lead}"
-
-
-def residual_question() -> str:
-    """Local. Asks how far the residual of the last ones lies off their recurrence's."""
-    return "residual 1 0"
+def question(kind: str, count: int = 1, lead: float = 0.0) -> str:
+    """Local. Asks, after ``lead`` seconds, for those of one "product" of ``count`` in a row, of so
+    many iterations of "cg" for b = x, or how far their "residual" lies off their recurrence's."""
+    return f"{kind} {count} {lead}"
 
 
 def installed() -> Installation:
-    """Local. The first that works; :class:`ForeignError` tells what every Python lacked."""
+    """Local. The first that works, of every python3 on PATH but our own, and of the builds of
+    PETSc that Debian's default link may not name; :class:`ForeignError` tells what each lacked."""
     failures: dict[str, str] = {}
-    for python in pythons():
-        for variables in _ways():
+    builds = [{}, *({"PETSC_DIR": str(path)} for path in sorted(Path(DEBIAN).glob("*/*")))]
+    for python in foreign_programs("python3"):
+        for variables in builds:
             try:
                 return _probed(python, variables)
             except ForeignError as error:
                 failures[f"{python}: {error}"] = ""
     tried = "; ".join(failures) or "no python3 on PATH, other than this environment's own"
     raise ForeignError(f"petsc4py with real scalars, and mpi4py beside it, are not there: {tried}")
-
-
-def pythons() -> Iterator[Path]:
-    """Local. Every python3 on PATH but that of our own virtual environment."""
-    return foreign_programs("python3")
-
-
-def _ways() -> list[dict[str, str]]:
-    """Nothing, then the places where Debian keeps builds that its default link may not name."""
-    return [{}, *({"PETSC_DIR": str(path)} for path in sorted(Path(DEBIAN).glob("*/*")))]
 
 
 def _probed(python: Path, variables: Mapping[str, str]) -> Installation:
@@ -156,9 +139,8 @@ def _launcher(compiler: str, library: str) -> Path:
 def _check(comm: MPI.Intracomm, block: RowBlock) -> None:
     """Collective. PETSc's common build has real scalars and 32-bit indices."""
     if block.entries.dtype != np.float64:
-        raise ForeignError(
-            f"it is compared with float64 alone, the matrix is {block.entries.dtype}"
-        )
+        kind = block.entries.dtype
+        raise ForeignError(f"it is compared with float64 alone, the matrix is {kind}")
     if comm.allreduce(max(block.entries.nnz, *block.shape), op=MPI.MAX) > LARGEST:
         raise ForeignError("its indices have 32 bits")
 
@@ -168,15 +150,12 @@ def _save(comm: MPI.Intracomm, block: RowBlock, x: NDArray[Any], folder: Path) -
     start, stop = columns = block.columns.range(comm.rank)
     with agreed(comm):
         np.savez(
-            folder / f"{comm.rank}.npz",
+            folder / f"{comm.rank}.npz", data=block.entries.data, x=x[start:stop],
             indptr=block.entries.indptr.astype(np.int32, copy=False),
             indices=block.entries.indices.astype(np.int32, copy=False),
-            data=block.entries.data,
-            shape=np.array(block.shape),
-            rows=np.array(block.rows.range(comm.rank)),
+            shape=np.array(block.shape), rows=np.array(block.rows.range(comm.rank)),
             columns=np.array(columns),
-            x=x[start:stop],
-        )
+        )  # fmt: skip
 
 
 def _error(block: RowBlock, x: NDArray[Any], first: int, norm: float, total: float) -> float:

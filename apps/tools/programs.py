@@ -122,7 +122,7 @@ def _difference(theirs: Path, ours: Path) -> float | None:
         if not one.files:
             return None
         sizes = {name: float(np.abs(one[name]).max(initial=0.0)) for name in one.files}
-        least = SMALL * max(sizes.values(), default=0.0) or 1.0
+        least = SMALL * max(sizes.values()) or 1.0
         worst = 0.0
         for name, size in sizes.items():
             if one[name].shape != other[name].shape:

@@ -13,23 +13,24 @@ from onesided.apps.cli.progress import on_rank_0, reading
 from onesided.sparse import DistMatrix, Partition, read
 from onesided.sparse.halo import Info
 
+Maker = Callable[[str], DistMatrix]
 
-class Maker:
-    """Collective. One matrix for every method that it is called with.
+
+def maker(make: Maker, info: Info) -> Maker:
+    """Local. What makes one matrix for every method that it is called with, Collective.
 
     All multiply in the memory of the first one, so that methods differ by nothing else. Where the
     first one cannot be made its error is raised, and the next is the first.
     """
+    first: list[DistMatrix] = []
 
-    def __init__(self, make: Callable[[str], DistMatrix], info: Info) -> None:
-        self._make, self._info = make, info
-        self._first: DistMatrix | None = None
+    def of(method: str) -> DistMatrix:
+        if first:
+            return first[0].with_method(method, info=info)
+        first.append(make(method))
+        return first[0]
 
-    def __call__(self, method: str) -> DistMatrix:
-        if self._first is not None:
-            return self._first.with_method(method, info=self._info)
-        self._first = self._make(method)
-        return self._first
+    return of
 
 
 def maker_of_file(comm: MPI.Intracomm, path: str | Path, info: Info, partition: str) -> Maker:
@@ -38,10 +39,9 @@ def maker_of_file(comm: MPI.Intracomm, path: str | Path, info: Info, partition: 
 
     def make(method: str) -> DistMatrix:
         with reading(on_rank_0(comm), f"reading {Path(path).name}") as advance:
-            return read(comm, path, method=method, info=info, partition=partition,
-                        progress=advance)  # fmt: skip
+            return read(comm, path, method=method, info=info, partition=partition, progress=advance)
 
-    return Maker(make, info)
+    return maker(make, info)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,18 +69,9 @@ class RowBlock:
         """Local. Of the whole matrix."""
         return self.rows.size, self.columns.size
 
-    def nnz(self, comm: MPI.Intracomm) -> int:
-        """Collective. Entries stored on all ranks."""
-        return int(comm.allreduce(self.entries.nnz))
-
-    def nbytes(self, comm: MPI.Intracomm) -> int:
-        """Collective. The arrays of all ranks together."""
-        mine = self.entries
-        return int(comm.allreduce(mine.data.nbytes + mine.indices.nbytes + mine.indptr.nbytes))
-
-    def maker(self, comm: MPI.Intracomm, info: Info) -> Callable[[str], DistMatrix]:
-        """Local. What makes the matrix with a method, Collective; see :class:`Maker`."""
+    def maker(self, comm: MPI.Intracomm, info: Info) -> Maker:
+        """Local. What makes the matrix with a method, Collective; see :func:`maker`."""
         entries, rows, columns = self.entries, self.rows, self.columns
-        return Maker(
+        return maker(
             lambda method: DistMatrix(comm, entries, rows, columns, method=method, info=info), info
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from importlib.resources import as_file, files
@@ -28,7 +28,7 @@ from onesided.apps.bench.timing import MOST_REPEATS, STEADY, WARM, Variant, unch
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report
-from onesided.apps.cli.statistics import Verdict, conclusion
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.figures import Plot, save
 from onesided.apps.tools.petsc import Petsc, question
 from onesided.apps.tools.rowblock import RowBlock, maker_of_file
@@ -42,30 +42,21 @@ REMARK = (
     "An iteration is one product. GB/s: bytes of the matrix, its indices and the vectors that all "
     "ranks read and write, per second. Set-up: initializing and freeing the halo's request."
 )
+AGAINST = "SciPy's product on rank 0"
 TRIALS = 3  # products of PETSc that tell how long one takes
 FOLDER = "ONESIDED_MATRICES"  # the variable that names a folder of matrices
 GRIDS, MESH = (64, 100), 1_000_000  # points along an edge; triangles
 
 
 
-def product_case(
-    labels: Labels, methods: Sequence[str], opened: Callable[..., Any], *, steady: bool = True
-) -> Case:
-    """Local. ``opened``: Collective, gives what makes a variant. ``steady``: products in a row."""
-    variants = [{METHOD: name} for name in methods]
-    return Case(labels, variants, opened, against=(BASELINE, SCIPY, PETSC),
-                region=STEADY if steady else 0.0)  # fmt: skip
-
-
-def ready(
-    comm: MPI.Intracomm, matrix: DistMatrix, method: str, whole: Any, *, checked: bool
-) -> Variant:
+def ready(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any, *, checked: bool) -> Variant:
     """Collective. Products of a matrix, which ends with it; ``whole``: of SciPy, on rank 0."""
     x = vector(*matrix.col_range, matrix.dtype)
+    y = np.empty(matrix.row_range[1] - matrix.row_range[0], matrix.dtype)
     check = partial(against_scipy, comm, matrix, whole) if checked else unchecked("not asked for")
     return Variant(
-        product(matrix, x), check, warm_up=WARM if checked else 0.0, free=matrix.Free,
-        used="" if matrix.method == method else matrix.method, set_up=halo_setup(comm, matrix),
+        partial(matrix.dot, x, y), check, warm_up=WARM if checked else 0.0, free=matrix.Free,
+        used=matrix.method, set_up=halo_setup(comm, matrix),
         metrics={"bytes": traffic(matrix), "kernel": matrix.kernel_name},
     )  # fmt: skip
 
@@ -75,15 +66,13 @@ def ready(
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
-    names = chosen(options.comm)
-    if options.file is not None:
-        return _run(comm, options, names, Path(options.file))
-    with as_file(shipped()) as path:
-        return _run(comm, options, names, path)
+    with ExitStack() as stack:
+        path = Path(options.file or stack.enter_context(as_file(shipped())))
+        return _run(comm, options, path)
 
 
-def _run(comm: MPI.Intracomm, options: Options, names: list[str], path: Path) -> int:
-    info = hints(options)
+def _run(comm: MPI.Intracomm, options: Options, path: Path) -> int:
+    names, info = chosen(options.comm), hints(options)
     report = Report("spmv", options.settings(), {}, remarks=[REMARK])
 
     def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
@@ -98,14 +87,13 @@ def _run(comm: MPI.Intracomm, options: Options, names: list[str], path: Path) ->
                     sent = matrix.report().sent.tolist()
                     title = f"{path.name} on {comm.size} ranks: bytes of a product, who to whom"
                     by_rank_0(comm, partial(save, options.picture, [Plot(title, matrix=sent)]))
-            return ready(comm, matrix, labels[METHOD], whole, checked=options.verify)
+            return ready(comm, matrix, whole, checked=options.verify)
 
         return make
 
-    sweep(comm, options, report, [product_case({}, names, opened, steady=False)], "multiplying")
-    if options.verify:
-        verdicts = [row.verdict for row in report.rows if row.verdict is not None]
-        report.remarks.append(conclusion(verdicts, "SciPy's product on rank 0"))
+    case = Case({}, [{METHOD: name} for name in names], opened)
+    sweep(comm, options, report, [case], "multiplying")
+    report.conclude(AGAINST)
     return report.end(comm, options.but(picture=None))
 
 
@@ -126,12 +114,12 @@ def run_bench(comm: MPI.Intracomm, options: Options) -> int:
     found = matrices(comm, options)
     files = [make.keywords["path"] for make in found.values() if "path" in make.keywords]
     cases = [
-        product_case({"matrix": name}, names, partial(_opened, make, options))
+        Case({"matrix": name}, [{METHOD: each} for each in names], partial(_opened, make, options),
+             against=(BASELINE, SCIPY, PETSC), region=STEADY)
         for name, make in found.items()
-    ]
+    ]  # fmt: skip
     sweep(comm, options, report, cases, "multiplying", files)
-    verdicts = [row.verdict for row in report.rows if row.verdict is not None]
-    report.remarks.append(conclusion(verdicts, "SciPy's product on rank 0"))
+    report.conclude(AGAINST)
     return report.end(comm, options)
 
 
@@ -181,30 +169,27 @@ def _opened(
             if not held:
                 raise UnsupportedError("no matrix could be made")
             every = vector(0, block.shape[1], block.entries.dtype)
-            return _serial(held["whole"], every) if name == SCIPY else _petsc(comm, block, every)
+            if name == PETSC:
+                return _petsc(comm, block, every)
+            why = unchecked("SciPy is what others are checked against")
+            return Variant(partial(operator.matmul, held["whole"], every), why, on_root=True,
+                           warm_up=WARM, set_up=False)  # fmt: skip
         matrix = maker(name)
         if not held:
             held["whole"] = matrix.gather()
-        return ready(comm, matrix, name, held["whole"], checked=True)
+        return ready(comm, matrix, held["whole"], checked=True)
 
     return make
-
-
-def _serial(whole: Any, every: NDArray[Any]) -> Variant:
-    """Local. SciPy's product, on rank 0, which has the matrix."""
-    why = unchecked("SciPy is what others are checked against")
-    return Variant(partial(operator.matmul, whole, every), why, on_root=True, warm_up=WARM,
-                   set_up=False)  # fmt: skip
 
 
 def _petsc(comm: MPI.Intracomm, block: RowBlock, every: NDArray[Any]) -> Variant:
     """Collective. PETSc's, by its own clock, which does not see the question and the answer."""
     job = Petsc(comm, block, every)
-    trial = question(1, 0.0)
+    trial = question("product")
     for _ in range(TRIALS):
         by_rank_0(comm, partial(job.run, trial))
     count = round(STEADY / max(min(job.times(trial, TRIALS)), 1e-9))
-    asked = question(max(1, min(MOST_REPEATS, count)), WARM)
+    asked = question("product", max(1, min(MOST_REPEATS, count)), WARM)
     why = unchecked("its product has been compared with SciPy's of the same rows")
     facts = {name: job.facts[name] for name in ("type", "version", "types")}
     return Variant(partial(job.run, asked), why, on_root=True, own=partial(job.times, asked),
@@ -244,12 +229,6 @@ def shipped() -> Any:
 # -- what both have -------------------------------------------------------------------------------
 
 
-def product(matrix: DistMatrix, x: NDArray[Any]) -> Callable[[], object]:
-    """Local. The call that is timed: a product into memory that is there."""
-    y = np.empty(matrix.row_range[1] - matrix.row_range[0], matrix.dtype)
-    return lambda: matrix.dot(x, y)
-
-
 def halo_setup(comm: MPI.Intracomm, matrix: DistMatrix) -> float:
     """Collective. Seconds that initializing the halo's request took on the slowest rank."""
     return float(comm.allreduce(matrix.halo.request.setup_time, op=MPI.MAX))
@@ -276,6 +255,14 @@ def against_scipy(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any) -> Verdic
     return Verdict(error, TOLERANCE * float(np.finfo(matrix.dtype).eps))
 
 
+#: What SciPy reads, by how a name ends.
+SCIPY_READERS: Mapping[str, Callable[[Path], Any]] = {
+    r"\.(mtx|mm)(\.gz)?\Z": scipy.io.mmread,
+    r"\.(rua|rb|hb)\Z": scipy.io.hb_read,
+    r"\.npz\Z": scipy.sparse.load_npz,
+}
+
+
 def _by_scipy(comm: MPI.Intracomm, path: Path) -> Any:
     """Collective. The matrix of a file, read by SciPy on rank 0; :class:`CommandError` for a
     format that SciPy has not, or not all of."""
@@ -287,13 +274,6 @@ def _by_scipy(comm: MPI.Intracomm, path: Path) -> Any:
                 return scipy.sparse.csr_array(scipy_read(path))
         known = "Matrix Market, Rutherford-Boeing (.rua) and .npz"
         raise ValueError(f"{path.name}: --verify reads the file with SciPy, which has {known}")
-
-
-SCIPY_READERS: Mapping[str, Callable[[Path], Any]] = {
-    r"\.(mtx|mm)(\.gz)?\Z": scipy.io.mmread,
-    r"\.(rua|rb|hb)\Z": scipy.io.hb_read,
-    r"\.npz\Z": scipy.sparse.load_npz,
-}
 
 
 def _error(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any, phase: float) -> float:
@@ -321,14 +301,10 @@ def _product(matrix: DistMatrix, phase: float) -> NDArray[Any]:
 
 
 def _pattern(comm: MPI.Intracomm, matrix: DistMatrix, shown: str) -> dict[str, Any]:
-    ghosts = len(matrix.pattern.ghosts)
     return {
-        "file": shown,
-        "shape": list(matrix.shape),
-        "nonzeros": matrix.nnz,
-        "dtype": matrix.dtype.name,
-        "ranks": comm.size,
+        "file": shown, "shape": list(matrix.shape), "nonzeros": matrix.nnz,
+        "dtype": matrix.dtype.name, "ranks": comm.size,
         "rows": comm.allgather(matrix.row_range[1] - matrix.row_range[0]),
-        "ghosts": comm.allgather(ghosts),
+        "ghosts": comm.allgather(len(matrix.pattern.ghosts)),
         "neighbors": comm.allgather(matrix.halo.neighbors),
-    }
+    }  # fmt: skip

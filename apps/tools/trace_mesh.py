@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from mpi4py import MPI
@@ -15,37 +15,32 @@ from onesided.sparse.partition import Partition, index_dtype
 
 LEAST_REACH = 1.25
 _CURVES = 4
+_CIRCLES = (0.2, 0.2, 0.08), (0.8, 0.8, 0.3)  # the least and the largest centers, and radii
 
 Points = NDArray[np.int32]
 
 
-class Curves:
-    """Circles in the unit square that a seed has chosen."""
-
-    def __init__(self, seed: int) -> None:
-        random = np.random.Generator(np.random.PCG64(seed))
-        self._circles = random.uniform((0.2, 0.2, 0.08), (0.8, 0.8, 0.3), (_CURVES, 3))
-
-    def distance(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The distance of points to the nearest curve."""
-        nearest = np.full(x.shape, np.inf)
-        for center_x, center_y, radius in self._circles:
-            offset = np.sqrt((x - center_x) ** 2 + (y - center_y) ** 2)
-            np.minimum(nearest, np.abs(offset - radius), out=nearest)
-        return nearest
-
-
 @dataclass(frozen=True)
 class Refinement:
-    """Levels of halving: everywhere up to ``coarse``, and up to ``fine`` near the curves.
+    """Levels of halving: everywhere up to ``coarse``, and up to ``fine`` near circles in the unit
+    square that a ``seed`` has chosen.
 
     Vertices are integers, 0 to ``extent`` along both axes.
     """
 
-    curves: Curves
+    seed: int
     coarse: int
     fine: int
-    reach: float
+    reach: float = LEAST_REACH
+
+    def distance(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The distance of points to the nearest circle."""
+        random = np.random.Generator(np.random.PCG64(self.seed))
+        nearest = np.full(x.shape, np.inf)
+        for center_x, center_y, radius in random.uniform(*_CIRCLES, (_CURVES, 3)):
+            offset = np.sqrt((x - center_x) ** 2 + (y - center_y) ** 2)
+            np.minimum(nearest, np.abs(offset - radius), out=nearest)
+        return nearest
 
     @property
     def extent(self) -> int:
@@ -62,7 +57,7 @@ class Refinement:
             return np.ones(len(first), bool)
         middle = (first + second) / (2.0 * self.extent)
         reach = self.reach * self.side(level)
-        near: NDArray[np.bool_] = self.curves.distance(middle[:, 0], middle[:, 1]) <= reach
+        near: NDArray[np.bool_] = self.distance(middle[:, 0], middle[:, 1]) <= reach
         return near
 
 
@@ -83,9 +78,8 @@ class Triangles:
         return len(self.root)
 
     def __getitem__(self, chosen: slice | NDArray[np.intp]) -> Triangles:
-        return Triangles(
-            self.apex[chosen], self.first[chosen], self.last[chosen], self.root[chosen]
-        )
+        arrays = self.apex, self.first, self.last, self.root
+        return Triangles(*(each[chosen] for each in arrays))
 
     def edges(self) -> NDArray[np.int64]:
         """A number for each of the three sides of each triangle, the same for a common side."""
@@ -104,20 +98,15 @@ class Triangles:
         return wide
 
 
-def whole_square(extent: int) -> Triangles:
-    """The two triangles of level 0."""
-    corners = np.array([[0, 0], [extent, extent]], np.int32)
-    apex = np.array([[0, extent], [extent, 0]], np.int32)
-    return Triangles(apex, corners, corners[::-1].copy(), np.zeros(2, np.int32))
-
-
 def uniform(refinement: Refinement, level: int) -> Triangles:
-    """All triangles of a level up to the coarsest, each its own root."""
-    triangles = whole_square(refinement.extent)
+    """All triangles of a level up to the coarsest, each its own root; two are of level 0."""
+    side = refinement.extent
+    corners = np.array([[0, 0], [side, side]], np.int32)
+    apex = np.array([[0, side], [side, 0]], np.int32)
+    triangles = Triangles(apex, corners, corners[::-1].copy(), np.zeros(2, np.int32))
     for _ in range(level):
         triangles = triangles.split(np.ones(len(triangles), bool))
-    root = np.arange(len(triangles), dtype=np.int32)
-    return Triangles(triangles.apex, triangles.first, triangles.last, root)
+    return replace(triangles, root=np.arange(len(triangles), dtype=np.int32))
 
 
 def refined(refinement: Refinement, triangles: Triangles, level: int) -> Triangles:
@@ -145,11 +134,11 @@ def trace_mesh(comm: MPI.Intracomm, size: int, seed: int = 0) -> sparse.csr_arra
     """Collective. This rank's rows of the dual graph of ``size`` triangles of a triangulation.
 
     The triangulation of a square is refined along circles chosen by the seed, and cut off after so
-    many triangles of a curve through all of them. A row is a
-    triangle, its entries, all 1.0, are the up to three others at its sides; the matrix is
-    symmetric with an empty diagonal. Rows are numbered along a space-filling curve and in even
-    blocks (``Partition.even(size, comm.size)``), columns are global. The matrix depends on size
-    and seed alone. No rank holds more than its rows and some 10^5 triangles.
+    many triangles of a curve through all of them. A row is a triangle, its entries, all 1.0, are
+    the up to three others at its sides; the matrix is symmetric with an empty diagonal. Rows are
+    numbered along a space-filling curve and in even blocks (``Partition.even(size, comm.size)``),
+    columns are global. The matrix depends on size and seed alone. No rank holds more than its rows
+    and some 10^5 triangles.
 
     Raises the same error on every rank: ``ValueError`` for a size outside 1 to 2^31 or a seed
     below 0, ``MismatchError`` where ranks pass different ones.
@@ -157,10 +146,10 @@ def trace_mesh(comm: MPI.Intracomm, size: int, seed: int = 0) -> sparse.csr_arra
     with agreed(comm, f"trace_mesh with size={size}, seed={seed}"):
         if not 1 <= size <= _LARGEST or seed < 0:
             raise ValueError(f"a mesh of {size} triangles with seed {seed}")
-    curves, coarse = Curves(seed), max(size.bit_length() - _BELOW, 0)
+    coarse = max(size.bit_length() - _BELOW, 0)
     while True:
         fine = coarse + min(coarse, _LEVELS)
-        roots = _Roots.of(comm, Refinement(curves, coarse, fine, LEAST_REACH))
+        roots = _Roots.of(comm, Refinement(seed, coarse, fine))
         if roots.size >= size:
             break
         coarse += 1

@@ -7,7 +7,6 @@ is not measured again. The file is that of rank 0 (``ONESIDED_TUNING``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -25,8 +24,6 @@ from onesided.collectives import Alltoallv_init, Bcast_init, empty, free
 from onesided.collectives.tuning import race
 from onesided.collectives.tuning.decisions import VARIABLE, Record, Tuning, machine, open_tuning
 
-AUTO = "auto"
-
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command."""
@@ -38,9 +35,11 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     def tell() -> None:
         show(console(), tuning)
         if options.json is not None:
+            known = tuning.records().get(machine(), {})
             write_json(options.json, {
                 "command": "tune", "settings": options.settings(), "versions": versions(),
-                "machine": place, "measured_on": machine(), "records": _records(tuning),
+                "machine": place, "measured_on": machine(),
+                "records": {situation: each.as_json() for situation, each in known.items()},
             })
 
     by_rank_0(comm, tell)
@@ -59,33 +58,19 @@ def _file(*, afresh: bool) -> Tuning:
 
 def _measure(comm: MPI.Intracomm, options: Options) -> None:
     """Collective. Let ``auto`` decide in every situation; requests are freed at once."""
-    steps: list[Callable[[MPI.Intracomm, int, dict[str, str]], None]] = [
-        _into_slots, _into_window_memory, _broadcast
-    ]
-    info = dict(options.info)
-    turns = len(options.sizes) * len(steps)
+    how: dict[str, Any] = {"method": "auto", "info": dict(options.info)}
     race.SECONDS = race.SECONDS_FAR = race.AHEAD_OF_TIME
-    with progress(comm, options, "measuring", turns) as tick, user_errors():
+    with progress(comm, options, "measuring", 3 * len(options.sizes)) as tick, user_errors():
         for nbytes in options.sizes:
-            for step in steps:
-                step(comm, nbytes, info)
-                tick()
-
-
-def _into_slots(comm: MPI.Intracomm, nbytes: int, info: dict[str, str]) -> None:
-    sent = np.zeros(max(1, round(nbytes / comm.size)) * comm.size, np.uint8)
-    Alltoallv_init(comm, sent, None, method=AUTO, info=info).Free()
-
-
-def _into_window_memory(comm: MPI.Intracomm, nbytes: int, info: dict[str, str]) -> None:
-    sent = np.zeros(max(1, round(nbytes / comm.size)) * comm.size, np.uint8)
-    received = empty(comm, sent.size, np.uint8)
-    Alltoallv_init(comm, sent, received, method=AUTO, info=info).Free()
-    free(received)
-
-
-def _broadcast(comm: MPI.Intracomm, nbytes: int, info: dict[str, str]) -> None:
-    Bcast_init(comm, np.zeros(nbytes, np.uint8), method=AUTO, info=info).Free()
+            sent = np.zeros(max(1, round(nbytes / comm.size)) * comm.size, np.uint8)
+            Alltoallv_init(comm, sent, None, **how).Free()
+            tick()
+            received = empty(comm, sent.size, np.uint8)
+            Alltoallv_init(comm, sent, received, **how).Free()
+            free(received)
+            tick()
+            Bcast_init(comm, np.zeros(nbytes, np.uint8), **how).Free()
+            tick()
 
 
 def show(out: Console, tuning: Tuning) -> None:
@@ -108,8 +93,3 @@ def _table(situation: str, record: Record) -> Table:
     for name, reason in record.refused.items():
         table.add_row(name, "", "", reason)
     return table
-
-
-def _records(tuning: Tuning) -> dict[str, Any]:
-    known = tuning.records().get(machine(), {})
-    return {situation: record.as_json() for situation, record in known.items()}
