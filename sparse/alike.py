@@ -100,17 +100,17 @@ def places(
     return row.astype(kind, copy=False), col.astype(kind, copy=False)
 
 
-def row_numbers(rows: Any, size: int) -> NDArray[np.int64]:
-    """Local. Row numbers as an array; those below zero count from the end."""
+def row_numbers(rows: Any, size: int, name: str = "row") -> NDArray[np.int64]:
+    """Local. Numbers of rows, or columns, as an array; those below zero count from the end."""
     if isinstance(rows, slice):
         return np.arange(*rows.indices(size))
     wanted = np.atleast_1d(np.asarray(rows))
     if wanted.ndim != 1 or (len(wanted) and wanted.dtype.kind not in "iu"):
         raise TypeError(f"A[rows] takes a number, a slice or an array of numbers, not {rows!r:.60}")
-    wanted = wanted.astype(np.int64)
     bad = np.flatnonzero((wanted < -size) | (wanted >= size))
     if len(bad):
-        raise IndexError(f"row {wanted[bad[0]]}, there are {size}")
+        raise IndexError(f"{name} {wanted[bad[0]]}, there are {size}")
+    wanted = wanted.astype(np.int64)
     return np.where(wanted < 0, wanted + size, wanted)
 
 

@@ -166,13 +166,11 @@ class Assembler:
             array = array.reshape(-1).astype(self.matrix.dtype)
         came = self._route.send(array)
         count = len(self.matrix.values)
+        sums = np.empty(count, self.matrix.dtype)
+        sums.real = np.bincount(self._at, came.real, count)
         if came.dtype.kind == "c":
-            sums = np.bincount(self._at, came.real, count) + 1j * np.bincount(
-                self._at, came.imag, count
-            )
-        else:
-            sums = np.bincount(self._at, came, count)
-        self.matrix.set_values(sums.astype(self.matrix.dtype))
+            sums.imag = np.bincount(self._at, came.imag, count)
+        self.matrix.set_values(sums)
         return self.matrix
 
     def _take(self) -> NDArray[Any]:
@@ -242,7 +240,7 @@ def from_blocks(
         comm, rows, partition, columns, method=method, info=info, dtype=choices.dtype,
         kernel=choices.kernel,
     )  # fmt: skip
-    made.ordering = ordering
+    made.keep_ordering(ordering)
     return made
 
 

@@ -104,9 +104,7 @@ def kron(A: DistMatrix, B: Any) -> DistMatrix:
         Partition(each.starts * size)
         for each, size in zip((A.row_partition, A.col_partition), whole.shape, strict=True)
     )
-    made = A.derived(rows, own, columns)
-    made.ordering = None
-    return made
+    return A.derived(rows, own, columns, ordered=False)
 
 
 def block_array(blocks: Sequence[Sequence[DistMatrix | None]], **how: Any) -> DistMatrix:

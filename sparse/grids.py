@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from operator import index
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,7 @@ def stencil7(n: int | Sequence[int], rows: tuple[int, int] | None = None) -> spa
 def _stencil(
     n: int | Sequence[int], rows: tuple[int, int] | None, steps: NDArray[np.int64]
 ) -> sparse.csr_array:
-    shape = (n, n, n) if isinstance(n, int | np.integer) else tuple(n)
+    shape = (index(n),) * 3 if isinstance(n, int | np.integer) else tuple(map(index, n))
     words = f"{n}**3" if isinstance(n, int | np.integer) else " x ".join(map(str, shape))
     size = prod(shape)
     start, stop = (0, size) if rows is None else rows

@@ -34,8 +34,8 @@ class Linear(ABC):
     what all ranks pass, by one small ``Allreduce``, and raises the same error on every rank; so
     does every product in debug mode (``ONESIDED_DEBUG=1``). Later ones cost nothing but a look at
     the operands of this rank: what is wrong with them raises there, and the others wait for it, as
-    do those whose form is known where another rank comes with a new one. ``multiply`` looks at
-    nothing.
+    do those whose form is known where another rank comes with a new one. The dtype of an empty
+    block counts as that of any other. ``multiply`` looks at nothing.
 
     Examples
     --------
@@ -120,6 +120,10 @@ class Linear(ABC):
         if type(x) is np.ndarray:
             return self.dot(x)
         return self._times(x) if isinstance(x, Linear) else self.dot(x)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        """Local. ``TypeError``: NumPy would take it for a number, and multiply by it."""
+        raise TypeError(f"a {type(self).__name__} is no array; A.gather() has a matrix's entries")
 
     def __rmatmul__(self, x: Any) -> Any:
         """Local. ``TypeError``: vectors stand on the right."""
@@ -253,6 +257,8 @@ class Linear(ABC):
     ) -> NDArray[Any]:
         if out is None:
             return np.empty(shape, dtype)
+        if not isinstance(out, np.ndarray):
+            raise TypeError(f"out is {type(out).__name__}, not an array")
         if out.shape != shape or out.dtype != dtype or not out.flags.c_contiguous:
             raise ValueError(
                 f"out must be contiguous, of shape {shape} and {dtype}; it has shape "

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from mpi4py import MPI
@@ -33,7 +34,7 @@ from onesided.sparse.kernels.registry import KERNELS, check, product, usual
 from onesided.sparse.kernels.rows import Csr, add_product
 from onesided.sparse.linear import Linear
 from onesided.sparse.moving import of_all
-from onesided.sparse.orderings.ordering import Ordering
+from onesided.sparse.orderings.ordering import Ordering, same_ordering
 from onesided.sparse.partition import Integers, Partition, split_columns
 from onesided.sparse.product import Product, program
 from onesided.sparse.report import MatrixReport, report
@@ -53,7 +54,8 @@ class DistMatrix(Linear, Scoped):
     made once: then x must be so on every rank; ``dtype=`` at creation avoids the copy.
 
     With an ``ordering`` all of what is told by rank and row is in the permuted numbering: blocks,
-    ``gather``, ``diagonal``, ``A[rows]`` and the whole vectors of ``as_linear_operator``.
+    ``gather``, ``diagonal``, ``A[rows]`` and the whole vectors of ``as_linear_operator``. So are
+    the columns of ``A.T.copy()`` where A is not square, also in a file that it is written to.
 
     What is made of matrices (``A.copy()``, ``2 * A``, ``A + B``, ``A @ B``, ``A.T @ A``) has the
     method and kernel of A, requests of its own, and is to be freed as A is.
@@ -106,7 +108,8 @@ class DistMatrix(Linear, Scoped):
                 rows = rows.copy()
                 rows.sum_duplicates()
         self.dtype = values_dtype(comm, rows.data, dtype)
-        with agreed(comm):
+        starts = np.concatenate([row_partition.starts, col_partition.starts])
+        with agreed(comm, f"DistMatrix of partitions {crc32(starts.tobytes()):x}"):
             columns = split_columns(rows.indices, col_partition, comm.rank)
             data = np.ascontiguousarray(rows.data, self.dtype)
             indptr = rows.indptr.astype(columns.indices.dtype, copy=False)
@@ -116,7 +119,7 @@ class DistMatrix(Linear, Scoped):
         self.nnz = int(comm.allreduce(len(data)))
         self.ordering: Ordering | None = None
         self._freed = False
-        self._rows, self._shares = local, False
+        self._rows = local
         self._transposed: TransposedProduct | None = None
         self.pattern = HaloPattern.of(comm, columns, col_partition)
         self._plan(method, info)
@@ -144,14 +147,14 @@ class DistMatrix(Linear, Scoped):
         """Collective. This matrix with halos of another method.
 
         Entries, local products and the ordering are shared, in the same memory: only requests are
-        made. Each of the two has its own ``Free``; the ordering goes with this one. Scaling either
-        leaves the other as it is. Errors as of ``Alltoallw_init``, and ``RequestError`` where this
-        matrix has been freed, on every rank.
+        made. Each of the two has its own ``Free``. Scaling either leaves the other as it is. Errors
+        as of ``Alltoallw_init``, and ``RequestError`` where this matrix has been freed, on every
+        rank.
         """
         with agreed(self.comm, f"with_method({method!r})"):
             self._check_alive()
         made = copy(self)
-        made._shares = True
+        made.keep_ordering(self.ordering)
         made._plan(method, info)
         return made
 
@@ -191,7 +194,7 @@ class DistMatrix(Linear, Scoped):
         if y is None:
             if not isinstance(x, Linear | DistVector) and np.ndim(x) == 0:
                 return self * x
-            return self._joined("A.multiply(B)", x, lambda a, b: a.multiply(b))
+            return self._joined("A.multiply(B)", x, moving.multiplied_entries)
         k = 1
         if x.ndim == 2:
             k = x.shape[1]
@@ -343,8 +346,9 @@ class DistMatrix(Linear, Scoped):
             local = Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
         rows = moving.product(self.comm, stored.as_scipy(local, data), pattern, b)
         made = self.derived(rows, self.row_partition, other.col_partition)
-        if isinstance(other, Adjoint) and other.transposed and other.matrix is self:
-            made.ordering = self.ordering  # rows and columns are numbered as the rows here
+        turned = isinstance(other, Adjoint) and other.transposed and other.matrix is self
+        if turned and made.ordering is None:
+            made.keep_ordering(self.ordering)  # rows and columns are numbered as the rows here
         return made
 
     def galerkin(self, P: DistMatrix) -> DistMatrix:
@@ -371,10 +375,19 @@ class DistMatrix(Linear, Scoped):
         a = stored.as_scipy(self._rows, self._rows.data)
         return moving.transposed(self.comm, a, self.pattern, self.row_range[0], self.shape[0])
 
-    def derived(self, rows: sparse.csr_array, own: Partition, columns: Partition) -> DistMatrix:
+    def keep_ordering(self, ordering: Ordering | None) -> None:
+        """Local. The rows are numbered in this way; the last matrix of an ordering frees it."""
+        self.ordering = ordering
+        if ordering is not None:
+            ordering.matrices += 1
+
+    def derived(
+        self, rows: sparse.csr_array, own: Partition, columns: Partition, ordered: bool = True
+    ) -> DistMatrix:
         """Collective. A matrix of these rows and partitions, made as this one was.
 
-        It has the ordering where rows, and columns of a square matrix, are numbered as here.
+        It has the ordering where rows, and columns of a square matrix, are numbered as here,
+        if ``ordered``.
         """
         made = DistMatrix(
             self.comm, rows, own, columns, method=self.method, info=self._info,
@@ -382,9 +395,8 @@ class DistMatrix(Linear, Scoped):
         )  # fmt: skip
         alike = np.array_equal(own.starts, self.row_partition.starts)
         square = own.size == columns.size
-        if alike and (not square or self.shape[0] == self.shape[1]):
-            made.ordering = self.ordering
-        made._shares = True
+        if ordered and alike and (not square or self.shape[0] == self.shape[1]):
+            made.keep_ordering(self.ordering)
         return made
 
     def _with(self, values: Callable[[], NDArray[Any]]) -> DistMatrix:
@@ -393,7 +405,8 @@ class DistMatrix(Linear, Scoped):
             self._check_alive()
             made = copy(self)
             data = values()
-            made.dtype, made._shares, made.version = data.dtype, True, 0
+            made.dtype, made.version = data.dtype, 0
+        made.keep_ordering(self.ordering)
         made._plan(self.method, self._info)
         made._replace(data)
         return made
@@ -427,6 +440,10 @@ class DistMatrix(Linear, Scoped):
                         f"{what} of matrices of shapes {self.shape} and {other.shape}, with "
                         f"{name} partitions {mine.tolist()} and {theirs.tolist()}"
                     )
+            whose = other.matrix if isinstance(other, Adjoint) else other
+            square = self.shape[0] == self.shape[1]  # else its rows are another's columns
+            if (whose is other or square) and not same_ordering(self.ordering, whose.ordering):
+                raise ValueError(f"{what} of matrices whose rows are in different orders")
         theirs = other.local_rows()
         with agreed(self.comm):
             rows = sparse.csr_array(join(self.local_rows(), theirs))
@@ -454,7 +471,7 @@ class DistMatrix(Linear, Scoped):
             if isinstance(rows, tuple):
                 if len(rows) != 2:
                     raise TypeError(f"A[rows, cols] takes two, not {len(rows)}")
-                rows, cols = rows[0], row_numbers(rows[1], self.shape[1])
+                rows, cols = rows[0], row_numbers(rows[1], self.shape[1], "column")
             wanted = row_numbers(rows, self.shape[0])
         found = self._fetched(wanted)
         return found if cols is None else sparse.csr_array(found[:, cols])
@@ -691,16 +708,20 @@ class DistMatrix(Linear, Scoped):
             raise RequestError("the matrix has been freed")
 
     def Free(self) -> None:
-        """Collective. Free the requests of all halos and of the ordering, if there is one.
+        """Collective. Free the requests of all halos; the last matrix of an ordering frees that.
 
         A second time has no effect.
         """
+        if self._freed:
+            return
         halos: list[Halo | ReverseHalo] = [*self._halos.values(), *self._reverse_halos.values()]
         for halo in halos:
             halo.Free()
         for wide in self._promoted.values():
             wide.Free()
-        if self.ordering is not None and not self._shares:
-            self.ordering.Free()
+        if self.ordering is not None:
+            self.ordering.matrices -= 1
+            if not self.ordering.matrices:
+                self.ordering.Free()
         self.kept = {}
         self._freed = True

@@ -128,15 +128,19 @@ class LocalColumns:
         return self.n_own + len(self.ghosts)
 
 
+def check_columns(indices: Integers, count: int) -> None:
+    """``ValueError`` for a column that is not there."""
+    if indices.size and (indices.min() < 0 or indices.max() >= count):
+        first, last = indices.min(), indices.max()
+        raise ValueError(f"columns {first} to {last} in a matrix of {count} columns")
+
+
 def split_columns(indices: Integers, columns: Partition, part: int) -> LocalColumns:
     """Split global columns into those that ``part`` owns and ghosts, and renumber them.
 
     Raises ``ValueError`` for an index that no part owns.
     """
-    if indices.size and (indices.min() < 0 or indices.max() >= columns.size):
-        raise ValueError(
-            f"columns {indices.min()} to {indices.max()} in a matrix of {columns.size} columns"
-        )
+    check_columns(indices, columns.size)
     start, stop = columns.range(part)
     n_own = stop - start
     foreign = np.flatnonzero((indices < start) | (indices >= stop))

@@ -61,31 +61,29 @@ def transposed_product(
     comm: MPI.Intracomm, a: sparse.csr_array, pattern: HaloPattern, b: sparse.csr_array
 ) -> sparse.csr_array:
     """Collective. This rank's rows of A.T B, by the columns of A that it owns."""
-    here = multiplied(sparse.csr_array(a.T), b)
-    n_own = pattern.n_own
-    beyond = here[n_own:]
-    came = _moved(comm, beyond, pattern.recv_counts, pattern.send_counts)
-    own = sparse.csr_array(here[:n_own])
-    if not came.nnz:
-        own.sort_indices()
-        return own
-    columns = np.concatenate([np.arange(n_own), n_own + np.arange(len(pattern.send_index))])
-    place = np.concatenate([np.arange(n_own), pattern.send_index])
-    ones = np.ones(len(place), b.dtype.type(0).real.dtype)
-    sums = sparse.coo_array((ones, (place, columns)), shape=(n_own, len(place)))
-    found = multiplied(sparse.csr_array(sums), stacked(own, came))
-    found.sort_indices()
-    return found
+    return _of_owners(comm, multiplied(sparse.csr_array(a.T), b), pattern)
 
 
 def transposed(
     comm: MPI.Intracomm, a: sparse.csr_array, pattern: HaloPattern, start: int, n_rows: int
 ) -> sparse.csr_array:
     """Collective. This rank's rows of A.T; ``a`` are those of A from ``start`` on, of n_rows."""
-    kind, own = index_dtype(n_rows), a.shape[0]
-    numbers = np.arange(start, start + own, dtype=kind)
-    unit = np.ones(own, a.dtype), numbers, np.arange(own + 1, dtype=kind)
-    return transposed_product(comm, a, pattern, sparse.csr_array(unit, shape=(own, n_rows)))
+    here = sparse.csr_array(a.T)
+    parts = here.data, here.indices.astype(index_dtype(n_rows)) + start, here.indptr
+    return _of_owners(comm, sparse.csr_array(parts, shape=(here.shape[0], n_rows)), pattern)
+
+
+def _of_owners(
+    comm: MPI.Intracomm, rows: sparse.csr_array, pattern: HaloPattern
+) -> sparse.csr_array:
+    """Collective. The sums of rows that ranks have, each for its own columns and its ghosts."""
+    n_own = pattern.n_own
+    came = _moved(comm, rows[n_own:], pattern.recv_counts, pattern.send_counts)
+    whole = stacked(rows[:n_own], came)
+    place = np.concatenate([np.arange(n_own), pattern.send_index])
+    row = np.repeat(place, np.diff(whole.indptr))
+    shape = n_own, rows.shape[1]
+    return sparse.csr_array(sparse.coo_array((whole.data, (row, whole.indices)), shape=shape))
 
 
 def multiplied(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
@@ -125,6 +123,18 @@ def added(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
     cols = np.concatenate([a.indices, b.indices])
     values = np.concatenate([a.data, b.data])
     return sparse.csr_array(sparse.coo_array((values, (row, cols)), shape=a.shape))
+
+
+def multiplied_entries(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
+    """Local. The products of entries on the places of both: SciPy's leaves out zeros."""
+    both = []
+    for one, other in ((a, b), (b, a)):
+        number = sparse.csr_array((np.arange(1, one.nnz + 1), one.indices, one.indptr), one.shape)
+        place = sparse.csr_array((np.ones(other.nnz, int), other.indices, other.indptr), a.shape)
+        both.append(sparse.csr_array(number.multiply(place)))
+    at, there = (each.data - 1 for each in both)
+    values = a.data[at] * b.data[there]
+    return sparse.csr_array((values, both[0].indices, both[0].indptr), shape=a.shape)
 
 
 def taken(rows: sparse.csr_array, index: NDArray[Any]) -> sparse.csr_array:

@@ -67,7 +67,8 @@ def gathered(comm: MPI.Intracomm, rows: sparse.csr_array, root: int) -> sparse.c
 
 def norm(comm: MPI.Intracomm, rows: Csr, pattern: HaloPattern, ord: Any) -> float:
     """Collective. "fro", 1, inf or "max", the same bits on every rank."""
-    sizes = np.abs(rows.data).astype(np.float64)
+    wide = np.result_type(rows.data, np.float64)  # in which no absolute value overflows too early
+    sizes = np.abs(rows.data.astype(wide, copy=False))
     if ord == np.inf:
         row = np.repeat(np.arange(len(rows)), np.diff(rows.indptr))
         sizes = _summed(row, sizes, len(rows))

@@ -126,11 +126,14 @@ class DistVector:
         return self.like(self.array.astype(dtype))
 
     def axpy(self, factor: Any, other: DistVector) -> None:
-        """Local. self += factor * other, without a temporary where both are contiguous and of one
-        dtype of products."""
+        """Local. self += factor * other, where a factor is a number, or one for each vector;
+        without a temporary where both are contiguous and of one dtype of products."""
         block = self._block(other)
         mine, dtype = self.array, self.array.dtype
-        simple = dtype == block.dtype and dtype.char in "fdFD" and mine.size > 0
+        if not np.can_cast(np.result_type(factor, block), dtype, "same_kind"):
+            raise TypeError(f"{factor!r:.40} times {block.dtype} is added to a vector of {dtype}")
+        simple = np.ndim(factor) == 0 and dtype == block.dtype and dtype.char in "fdFD"
+        simple = simple and mine.size > 0 and mine.flags.writeable
         if simple and mine.flags.c_contiguous and block.flags.c_contiguous:
             from scipy.linalg.blas import get_blas_funcs  # slow to import
 
@@ -150,13 +153,15 @@ class DistVector:
 
     def dot(self, other: DistVector) -> Any:
         """Collective. The sum of ``self * other``, nothing conjugated; one number per vector."""
-        return self._total(_columns_dot(self.array, self._block(other)))
+        return self._total(_columns_dot(self.array, self._vector(other)))
 
     def vdot(self, other: DistVector) -> Any:
         """Collective. The sum of ``conj(self) * other``; one number per vector."""
-        return self._total(_columns_dot(self.array.conj(), self._block(other)))
+        return self._total(_columns_dot(self.array.conj(), self._vector(other)))
 
-    __matmul__ = dot
+    def __matmul__(self, other: DistVector) -> Any:
+        """Collective. As :meth:`dot`; a matrix on the right says what it takes."""
+        return self.dot(other) if isinstance(other, DistVector) else NotImplemented
 
     def min(self) -> Any:
         """Collective. The smallest entry; one number per vector."""
@@ -260,9 +265,15 @@ class DistVector:
             if other.array.shape != self.array.shape:
                 raise ValueError(f"vectors of shapes {self.shape} and {other.shape}")
             return other.array
-        if np.ndim(other) > 0:
+        if np.ndim(other) > 0 or np.result_type(other).kind not in "biufc":
             raise TypeError(f"a number or a DistVector expected, not {type(other).__name__}")
         return other
+
+    def _vector(self, other: Any) -> Any:
+        """The other vector's block; ``TypeError`` for what is none."""
+        if not isinstance(other, DistVector):
+            raise TypeError(f"a DistVector expected, not {type(other).__name__}")
+        return self._block(other)
 
     def _with(self, operation: Callable[..., Any], *operands: Any) -> DistVector:
         return self.like(operation(*(self._block(operand) for operand in operands)))

@@ -13,7 +13,7 @@ from onesided.collectives import Alltoallv_init, RequestError, agreed
 from onesided.sparse.halo import Info
 from onesided.sparse.moving import blocks_of, counterparts, moved, shared_dtype
 from onesided.sparse.orderings.numbering import GRAPH_BYTES, How, numbering
-from onesided.sparse.partition import Partition, index_dtype, split_columns
+from onesided.sparse.partition import Partition, check_columns, index_dtype, split_columns
 from onesided.sparse.triplets import Triplets, route
 from onesided.sparse.vector import DistVector
 
@@ -27,7 +27,7 @@ class Ordering:
 
     Blocks are of shape ``(n,)`` or ``(n, k)``. The first time that a dtype and a ``k`` are used a
     persistent request is planned, which :meth:`Free` frees. ``comm`` is borrowed and must outlive
-    the ordering.
+    the ordering. ``matrices``: how many have it; the last one of them frees it.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Ordering:
         self.comm, self.original, self.partition = comm, original, partition
         self.numbers = numbers
         self._method, self._info = method, info
-        self._freed = False
+        self._freed, self.matrices = False, 0
         self._moves: dict[tuple[str, np.dtype[Any], tuple[int, ...]], _Move] = {}
         with agreed(comm, "Ordering"):
             _check_numbers(comm, original, partition, numbers)
@@ -172,6 +172,14 @@ class _Move:
         out[self._put] = self.request.Wait().reshape(self._shape)
 
 
+def same_ordering(one: Ordering | None, other: Ordering | None) -> bool:
+    """Local. Whether this rank's rows have the same numbers by both; None: their own ones."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one.original.starts, other.original.starts) and np.array_equal(
+        one.numbers, other.numbers)
+
+
 def partitioned(
     comm: MPI.Intracomm,
     rows: sparse.csr_array,
@@ -212,6 +220,7 @@ def partitioned(
     with agreed(comm, "partitioned"):
         if getattr(rows, "format", None) != "csr" or rows.ndim != 2:
             raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")
+        check_columns(rows.indices, rows.shape[1])
     given = blocks_of(comm, rows.shape)
     dtype = shared_dtype(comm, rows.dtype, bool(rows.nnz))
     private = comm.Dup()

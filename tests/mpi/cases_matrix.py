@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.sparse import linalg
 
 from onesided.collectives import MethodError, MismatchError, RequestError, UnsupportedError, methods
-from onesided.sparse import DistMatrix, DistVector, Partition, from_rows, from_scipy
+from onesided.sparse import DistMatrix, DistVector, Partition, diags, from_rows, from_scipy
 from onesided.sparse import partition as partition_module
 from onesided.sparse.kernels.registry import available
 
@@ -350,6 +350,19 @@ def case_what_the_caller_gave_and_got_is_not_the_matrix(comm, seed):
         assert np.shares_memory(matrix.values, given.data)
 
 
+@parameters(dtype=["f4", "f8", "c8", "c16"])
+def case_zeros_and_large_numbers_are_kept(comm, dtype):
+    """Places whose value is zero stay, and no absolute value overflows before the norm does."""
+    size = 4 * comm.size + 1
+    largest = np.finfo(dtype).max / 2
+    value = largest * (1 + 1j) if np.dtype(dtype).kind == "c" else largest
+    with diags(comm, [np.asarray(value, dtype), 0.0], [0, 1], shape=(size, size), dtype=dtype) as A:
+        for made in (A, A.multiply(A.T.T), A.T.copy(), A - A):
+            assert made.nnz == A.nnz, made
+        if dtype == "c8":
+            assert np.isclose(A.norm("max"), abs(complex(value)), rtol=1e-6)
+
+
 def case_free(comm):
     matrix = from_rows(comm, sparse.eye_array(3, format="csr") * 2, method="p2p")
     transposed, x = matrix.T, np.ones(3)
@@ -473,7 +486,13 @@ def case_bad_input_is_refused_on_every_rank(comm):
     odd = mine[:, :7] if last else mine
     whole = good if comm.rank == 0 else None
     many = Partition.even(12, comm.size + 1)
+    beyond = mine.copy()
+    if last:
+        beyond.indices[-1] = 12
     for call, kind, words in (
+        (lambda: DistMatrix(comm, beyond, even, even), ValueError, "to 12 in a matrix of 12"),
+        *((lambda how=how: from_rows(comm, beyond, partition=how), ValueError, "to 12 in")
+          for how in ("rows", "rcm", Partition(np.array([0] + [12] * comm.size)))),
         (lambda: from_scipy(comm, np.eye(3), method="p2p"), TypeError, "ndarray"),
         (lambda: from_scipy(comm, None, method="p2p"), TypeError, "NoneType"),
         (lambda: from_scipy(comm, good, root=comm.size), ValueError, "root"),
@@ -488,6 +507,9 @@ def case_bad_input_is_refused_on_every_rank(comm):
         agreed(comm, kind, call, words)
     if comm.size > 1:
         agreed(comm, ValueError, lambda: from_rows(comm, odd, method="p2p"), "7")
+        unlike = Partition(np.array([0, 1 + comm.rank, *[12] * (comm.size - 1)]))
+        for how in ({"columns": unlike}, {"columns": unlike, "partition": "rcm"}):
+            raises(MismatchError, lambda how=how: from_rows(comm, mine, **how), "partitions")
         for wrong in ({"root": comm.rank % 2}, {"dtype": "f4" if comm.rank else "f8"}):
             raises(MismatchError, lambda wrong=wrong: from_scipy(comm, good, **wrong), "from_scipy")
     with from_scipy(comm, good, method="p2p") as matrix:
@@ -501,8 +523,16 @@ def case_bad_input_is_refused_on_every_rank(comm):
             (lambda: matrix.scale_columns(longer), ValueError, "factors"),
             (lambda: matrix.scale_columns(turned), TypeError, "complex"),
             (lambda: matrix.gather(root=comm.size), ValueError, "root"),
+            (lambda: matrix[0, 12], IndexError, "column 12, there are 12"),
+            (lambda: matrix[[12, 0]], IndexError, "row 12, there are 12"),
+            (lambda: matrix[np.array([1 << 63], np.uint64)], IndexError, f"row {1 << 63}, "),
         ):
             agreed(comm, kind, call, words)
+        vector = DistVector(comm, matrix.col_partition, factors)
+        for call in (lambda: vector @ matrix, lambda: vector.dot(matrix), lambda: vector.vdot(2.0),
+                     lambda: factors.dot(matrix), lambda: np.dot(factors, matrix),
+                     lambda: vector + matrix, lambda: matrix.dot(factors, out=[0.0])):
+            raises(TypeError, call)  # on every rank, without a word between them
         if comm.size > 1:
             raises(MismatchError, lambda: matrix.scale(1 + comm.rank), "scale by")
         assert np.all(matrix.diagonal() == 1)
@@ -524,6 +554,18 @@ def case_a_norm_is_as_large_as_its_vector(comm, value):
     assert np.isclose(norm, factor * value, rtol=1e-14, atol=0, equal_nan=True), norm
 
 
+@parameters(dtype=["f4", "f8", "c8", "c16", "i8"], k=[None, 3])
+def case_axpy_adds_a_number_or_one_for_each_vector(comm, dtype, k, seed):
+    even = Partition.even(4 * comm.size + 1, comm.size)
+    shape = (len(range(*even.range(comm.rank))), *([] if k is None else [k]))
+    x, y = (DistVector(comm, even, np.random.default_rng(seed + n).integers(1, 9, shape)
+                       .astype(dtype)) for n in range(2))
+    for factor in (2, *([] if k is None else [np.array([1, 0, -3])])):
+        expected = y.array + factor * x.array
+        y.axpy(factor, x)
+        assert np.array_equal(y.array, expected), factor
+
+
 def case_vectors_that_do_not_fit(comm):
     even = Partition.even(12, comm.size)
     mine = len(range(*even.range(comm.rank)))
@@ -537,6 +579,10 @@ def case_vectors_that_do_not_fit(comm):
     raises(ValueError, lambda: x + DistVector.zeros(comm, other), "partitions")
     raises(TypeError, lambda: x + np.ones(mine), "DistVector")
     raises(TypeError, lambda: np.ones(mine) + x, "DistVector")
+    still = DistVector(comm, even, np.zeros(mine))
+    still.array.flags.writeable = False
+    raises(ValueError, lambda: still.axpy(2.0, x), "read-only")
+    raises(TypeError, lambda: x.axpy(2j, x), "2j times float64 is added to a vector of float64")
     raises(ValueError, lambda: x.norm(3), "order 3")
     raises(ValueError, lambda: x.gather(comm.size), "root")
 

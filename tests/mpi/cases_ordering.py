@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from onesided.apps.tools import trace_mesh as mesh_module
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import MismatchError, RequestError, ResourceError, UnsupportedError
-from onesided.sparse import DistMatrix, Partition, read
+from onesided.sparse import DistMatrix, Partition, from_scipy, read, write
 from onesided.sparse.files.marketwriter import Form, write_matrixmarket
 from onesided.sparse.grids import stencil7
 from onesided.sparse.orderings import numbering as metis_module
@@ -292,6 +292,32 @@ def case_bad_vectors_are_refused_on_every_rank(comm, seed):
     assert np.array_equal(block, 9 - np.arange(start, stop))
     ordering.Free()
     raises(RequestError, lambda: ordering.forward(x), "freed")
+
+
+@parameters(made=["copy", "with_method", "-A", "A + A", "A @ A", "T.copy"])
+def case_what_is_made_of_a_matrix_keeps_its_order(comm, made):
+    """The last matrix of an ordering frees it; matrices of other orders are not mixed with it."""
+    size = 5 * comm.size
+    whole = sparse.csr_array(np.arange(size * size, dtype=float).reshape(size, size))
+    given = whole if comm.rank == 0 else None
+    A = from_scipy(comm, given, partition=np.arange(size) % comm.size, method="p2p")
+    B = {"copy": A.copy, "with_method": lambda: A.with_method("mpi"), "-A": lambda: -A,
+         "A + A": lambda: A + A, "A @ A": lambda: A @ A, "T.copy": A.T.copy}[made]()
+    if comm.size > 1:
+        with from_scipy(comm, given, partition=A.row_partition, method="p2p") as plain:
+            agreed(comm, ValueError, lambda: A + plain, "different orders")
+    A.Free()
+    with file_of(comm, b"", "B.mtx") as path:
+        write(B, path)
+        with read(comm, path) as found:
+            got = found.gather()
+    ordering = B.ordering
+    assert ordering is None or not ordering._freed
+    B.Free()
+    assert ordering is None or ordering._freed
+    expected = {"-A": -whole, "A + A": whole + whole, "A @ A": whole @ whole, "T.copy": whole.T}
+    if got is not None:
+        assert abs(got - expected.get(made, whole)).max() == 0
 
 
 def case_numbers_that_are_no_permutation(comm):
