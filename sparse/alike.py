@@ -141,6 +141,17 @@ def block(name: str, vector: Any, length: int, dtype: np.dtype[Any]) -> NDArray[
     return given
 
 
+def changed_block(name: str, vector: Any, length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Local. This rank's block of a vector that is changed by numbers of this dtype."""
+    given = vector.array if isinstance(vector, DistVector) else vector
+    fits = isinstance(given, np.ndarray) and given.shape == (length,)
+    if not fits or not given.flags.writeable:
+        raise ValueError(f"{name} is no array of this rank's {length} entries to be written to")
+    if not np.can_cast(dtype, given.dtype, casting="same_kind"):
+        raise TypeError(f"{name} is {given.dtype}, the matrix {dtype}")
+    return given
+
+
 def columns(
     comm: MPI.Intracomm, name: str, vectors: Any, length: int, dtype: np.dtype[Any]
 ) -> NDArray[Any]:

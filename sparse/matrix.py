@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from onesided.sparse import rows as moving
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, TransposedProduct
 from onesided.sparse.alike import (
+    changed_block,
     check_rows,
     common_dtype,
     entries_dtype,
@@ -31,11 +33,11 @@ from onesided.sparse.alike import (
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.compiled import compiled
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
-from onesided.sparse.kernels.rows import Csr, add_product
+from onesided.sparse.kernels.rows import add_product
 from onesided.sparse.linear import Linear
 from onesided.sparse.moving import of_all
 from onesided.sparse.orderings.ordering import Ordering, same_ordering
-from onesided.sparse.partition import Integers, Partition, split_columns
+from onesided.sparse.partition import Partition, split_columns
 from onesided.sparse.product import Product, program
 from onesided.sparse.report import MatrixReport, report
 from onesided.sparse.triplets import sent_to
@@ -112,8 +114,7 @@ class DistMatrix(Linear, Scoped):
         with agreed(comm, f"DistMatrix of partitions {crc32(starts.tobytes()):x}"):
             columns = split_columns(rows.indices, col_partition, comm.rank)
             data = np.ascontiguousarray(rows.data, self.dtype)
-            indptr = rows.indptr.astype(columns.indices.dtype, copy=False)
-            local = Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
+            local = stored.by_columns(columns, rows.indptr, data)
         self._lay_out(comm, row_partition, col_partition)
         self.version = 0
         self.nnz = int(comm.allreduce(len(data)))
@@ -132,7 +133,7 @@ class DistMatrix(Linear, Scoped):
 
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
-        self._method, self._info = method, info
+        self._how: dict[str, Any] = {"method": method, "info": info}
         self._agreed, self._plain = set(), ()  # of a copy the first product is compared, too
         self._views: dict[tuple[bool, bool], Adjoint] = {}
         self._promoted: dict[np.dtype[Any], DistMatrix] = {}
@@ -151,9 +152,8 @@ class DistMatrix(Linear, Scoped):
         as of ``Alltoallw_init``, and ``RequestError`` where this matrix has been freed, on every
         rank.
         """
-        with agreed(self.comm, f"with_method({method!r})"):
-            self._check_alive()
-        made = copy(self)
+        with self._agreed_use(f"with_method({method!r})"):
+            made = copy(self)
         made.keep_ordering(self.ordering)
         made._plan(method, info)
         return made
@@ -236,14 +236,12 @@ class DistMatrix(Linear, Scoped):
 
     def _halo(self, k: int) -> Halo:
         """Collective. The halo of k vectors, planned now and kept."""
-        how: dict[str, Any] = {"method": self._method, "info": self._info}
-        self._halos[k] = Halo(self.comm, self.pattern, self.dtype, k, **how)
+        self._halos[k] = Halo(self.comm, self.pattern, self.dtype, k, **self._how)
         return self._halos[k]
 
     def _reverse_halo(self, k: int) -> ReverseHalo:
         """Collective. The way back of the ghosts of k vectors, planned now and kept."""
-        how: dict[str, Any] = {"method": self._method, "info": self._info}
-        self._reverse_halos[k] = ReverseHalo(self.comm, self.pattern, self.dtype, k, **how)
+        self._reverse_halos[k] = ReverseHalo(self.comm, self.pattern, self.dtype, k, **self._how)
         return self._reverse_halos[k]
 
     def as_linear_operator(self) -> Any:
@@ -299,16 +297,14 @@ class DistMatrix(Linear, Scoped):
 
     def shifted(self, value: complex) -> DistMatrix:
         """Collective. A + value I; every place of the diagonal is stored. A square matrix only."""
-        with agreed(self.comm, f"shifted({value!r})"):
-            self._check_alive()
+        with self._agreed_use(f"shifted({value!r})"):
             if self.shape[0] != self.shape[1]:
                 raise ValueError(f"A + s I needs a square matrix; this one is {self.shape}")
-            start, stop = self.row_range
-            places = np.arange(stop - start), np.arange(start, stop)
-            shape = stop - start, self.shape[1]
-            kind = np.result_type(self.dtype, value)
-            ones = np.full(stop - start, value, kind)
-            rows = moving.added(self.local_rows(), sparse.csr_array((ones, places), shape=shape))
+            rows = self.local_rows()
+            diagonal = np.full(self._n_rows, value, np.result_type(self.dtype, value))
+            numbers = self.row_range[0] + np.arange(self._n_rows)
+            parts = diagonal, numbers, np.arange(self._n_rows + 1)
+            rows = moving.added(rows, sparse.csr_array(parts, shape=rows.shape))
         return self.derived(rows, self.row_partition, self.col_partition)
 
     def times(self, other: Linear, transposed: bool, conjugated: bool) -> DistMatrix:
@@ -318,8 +314,7 @@ class DistMatrix(Linear, Scoped):
         where shapes do not fit, or for A.T B the partitions of the rows.
         """
         inner = self.row_partition if transposed else self.col_partition
-        with agreed(self.comm, "the product of two matrices"):
-            self._check_alive()
+        with self._agreed_use("the product of two matrices"):
             if not isinstance(other, DistMatrix | Adjoint):
                 super()._times(other)
             if inner.size != other.shape[0]:
@@ -342,8 +337,7 @@ class DistMatrix(Linear, Scoped):
             wide = stored.global_rows(local, pattern, self.col_partition, self.comm.rank)
             columns = split_columns(wide.indices, other.row_partition, self.comm.rank)
             pattern = HaloPattern.of(self.comm, columns, other.row_partition)
-            indptr = local.indptr.astype(columns.indices.dtype)
-            local = Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
+            local = stored.by_columns(columns, local.indptr, data)
         rows = moving.product(self.comm, stored.as_scipy(local, data), pattern, b)
         made = self.derived(rows, self.row_partition, other.col_partition)
         turned = isinstance(other, Adjoint) and other.transposed and other.matrix is self
@@ -354,8 +348,7 @@ class DistMatrix(Linear, Scoped):
     def galerkin(self, P: DistMatrix) -> DistMatrix:
         """Collective. P.H A P, without the matrix A P: the matrix of a coarser space whose vectors
         the columns of P are. ``ValueError`` on every rank where P's rows are not A's columns."""
-        with agreed(self.comm, "galerkin"):
-            self._check_alive()
+        with self._agreed_use("galerkin"):
             self.check_square("P.H A P")
             if not np.array_equal(P.row_partition.starts, self.col_partition.starts):
                 raise ValueError(f"P.H A P with matrices of shapes {P.shape} and {self.shape}")
@@ -390,8 +383,8 @@ class DistMatrix(Linear, Scoped):
         if ``ordered``.
         """
         made = DistMatrix(
-            self.comm, rows, own, columns, method=self.method, info=self._info,
-            kernel=self.kernel_name,
+            self.comm, rows, own, columns, kernel=self.kernel_name,
+            **{**self._how, "method": self.method},
         )  # fmt: skip
         alike = np.array_equal(own.starts, self.row_partition.starts)
         square = own.size == columns.size
@@ -401,13 +394,12 @@ class DistMatrix(Linear, Scoped):
 
     def _with(self, values: Callable[[], NDArray[Any]]) -> DistMatrix:
         """Collective. A matrix of the same pattern; only requests and kernels are made."""
-        with agreed(self.comm, "a copy of a matrix"):
-            self._check_alive()
+        with self._agreed_use("a copy of a matrix"):
             made = copy(self)
             data = values()
             made.dtype, made.version = data.dtype, 0
         made.keep_ordering(self.ordering)
-        made._plan(self.method, self._info)
+        made._plan(self.method, self._how["info"])
         made._replace(data)
         return made
 
@@ -428,8 +420,7 @@ class DistMatrix(Linear, Scoped):
         self, what: str, other: Any, join: Callable[[sparse.csr_array, sparse.csr_array], Any]
     ) -> DistMatrix:
         """Collective. What two matrices of the same partitions are by their rows."""
-        with agreed(self.comm, what):
-            self._check_alive()
+        with self._agreed_use(what):
             if not isinstance(other, DistMatrix | Adjoint):
                 hint = "; A.shifted(s) is A + s I" if np.ndim(other) == 0 else ""
                 raise TypeError(f"{what} takes a DistMatrix, not {type(other).__name__}{hint}")
@@ -466,19 +457,14 @@ class DistMatrix(Linear, Scoped):
         every one of the columns. ``IndexError`` on every rank for a number that is out of range.
         """
         cols: Any = None
-        with agreed(self.comm, "A[rows]"):
-            self._check_alive()
+        with self._agreed_use("A[rows]"):
             if isinstance(rows, tuple):
                 if len(rows) != 2:
                     raise TypeError(f"A[rows, cols] takes two, not {len(rows)}")
                 rows, cols = rows[0], row_numbers(rows[1], self.shape[1], "column")
             wanted = row_numbers(rows, self.shape[0])
-        found = self._fetched(wanted)
+        found = moving.fetched(self.comm, wanted, self.row_partition, self.local_rows())
         return found if cols is None else sparse.csr_array(found[:, cols])
-
-    def _fetched(self, wanted: Integers) -> sparse.csr_array:
-        """Collective. Rows by their global numbers."""
-        return moving.fetched(self.comm, wanted, self.row_partition, self.local_rows())
 
     @property
     def values(self) -> NDArray[Any]:
@@ -495,8 +481,7 @@ class DistMatrix(Linear, Scoped):
         of the next solver that uses them. Raises the same error on every rank: ``ValueError`` where
         lengths or places differ, ``TypeError`` where they are complex and the matrix real.
         """
-        with agreed(self.comm, "set_values"):
-            self._check_alive()
+        with self._agreed_use("set_values"):
             if sparse.issparse(values):
                 rows: Any = values
                 mine, given = self.local_rows(), sparse.csr_array(rows)
@@ -515,8 +500,7 @@ class DistMatrix(Linear, Scoped):
         The same bits on every rank. The Frobenius norm is scaled: it neither overflows nor
         vanishes before the result does. ``ValueError`` for another ``ord``.
         """
-        with agreed(self.comm, f"norm({ord!r})"):
-            self._check_alive()
+        with self._agreed_use(f"norm({ord!r})"):
             if ord not in ("fro", "max", 1, np.inf):
                 raise ValueError(f"norm of order {ord!r}; there are 'fro', 1, inf and 'max'")
         return stored.norm(self.comm, self._rows, self.pattern, ord)
@@ -565,8 +549,7 @@ class DistMatrix(Linear, Scoped):
         ``axis=0``: one sum per column (``col_range``), ``axis=1``: one per row (``row_range``).
         The sum of all has the same bits on every rank.
         """
-        with agreed(self.comm, f"sum with axis={axis}"):
-            self._check_alive()
+        with self._agreed_use(f"sum with axis={axis}"):
             if axis not in (None, 0, 1, -1, -2):
                 raise ValueError(f"no axis {axis} in a matrix")
         if axis is None:
@@ -584,8 +567,7 @@ class DistMatrix(Linear, Scoped):
 
         ``TypeError`` on every rank for a complex number with a real matrix.
         """
-        with agreed(self.comm, f"scale by {factor!r}"):
-            self._check_alive()
+        with self._agreed_use(f"scale by {factor!r}"):
             value = self._factors(factor, ())
         self._replace(self._rows.data * value)
 
@@ -595,8 +577,7 @@ class DistMatrix(Linear, Scoped):
         Raises the same error on every rank where a block does not fit, or is complex and the
         matrix real.
         """
-        with agreed(self.comm, "scale_rows"):
-            self._check_alive()
+        with self._agreed_use("scale_rows"):
             factors = self._factors(block, (self._n_rows,))
         self._replace(self._rows.data * np.repeat(factors, np.diff(self._rows.indptr)))
 
@@ -605,8 +586,7 @@ class DistMatrix(Linear, Scoped):
 
         Errors as in :meth:`scale_rows`.
         """
-        with agreed(self.comm, "scale_columns"):
-            self._check_alive()
+        with self._agreed_use("scale_columns"):
             factors = self._factors(block, (self._n_cols,))
         local = np.concatenate([factors, self.halo.update(factors)])
         self._replace(self._rows.data * local[self._rows.indices])
@@ -618,8 +598,7 @@ class DistMatrix(Linear, Scoped):
         (``A.shifted(0)`` has them all), or a length differs, ``TypeError`` where values are complex
         and the matrix real.
         """
-        with agreed(self.comm, "set_diagonal"):
-            self._check_alive()
+        with self._agreed_use("set_diagonal"):
             self.check_square("set_diagonal")
             every = np.ones(self._n_rows, np.bool_)
             places = stored.diagonal_places(self._rows, self.row_range[0], every)
@@ -645,8 +624,7 @@ class DistMatrix(Linear, Scoped):
         all), one of x and b is given alone, or a block does not fit, ``TypeError`` where numbers
         are complex and the matrix real.
         """
-        with agreed(self.comm, ("zero_rows", diagonal, x is None, b is None, columns)):
-            self._check_alive()
+        with self._agreed_use(("zero_rows", diagonal, x is None, b is None, columns)):
             self.check_square("zero_rows")
             wanted = row_numbers(rows, self.shape[0])
             value = self._factors(diagonal, ())
@@ -654,13 +632,7 @@ class DistMatrix(Linear, Scoped):
                 raise ValueError("zero_rows takes x and b together")
             if x is not None:
                 known = self._factors(x, (self._n_rows,))
-                right: Any = b.array if isinstance(b, DistVector) else b
-                fits = isinstance(right, np.ndarray) and right.shape == (self._n_rows,)
-                if not fits or not right.flags.writeable:
-                    raise ValueError(f"b is no array of this rank's {self._n_rows} entries to "
-                                     "be written to")
-                if not np.can_cast(self.dtype, right.dtype, casting="same_kind"):
-                    raise TypeError(f"b is {right.dtype}, the matrix {self.dtype}")
+                right = changed_block("b", b, self._n_rows, self.dtype)
         (came,) = sent_to(self.comm, self.row_partition.owners(wanted), [wanted])
         mine = np.zeros(self._n_rows, np.bool_)
         mine[came - self.row_range[0]] = True
@@ -702,6 +674,13 @@ class DistMatrix(Linear, Scoped):
         self.version += 1
         for kind, wide in self._promoted.items():
             wide._replace(data.astype(kind))
+
+    @contextmanager
+    def _agreed_use(self, what: object) -> Iterator[None]:
+        """Collective. As ``agreed``, of a matrix that has not been freed."""
+        with agreed(self.comm, what):
+            self._check_alive()
+            yield
 
     def _check_alive(self) -> None:
         if self._freed:

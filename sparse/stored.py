@@ -14,7 +14,7 @@ from scipy import sparse
 from onesided.sparse import moving
 from onesided.sparse.halo import HaloPattern
 from onesided.sparse.kernels.rows import Csr
-from onesided.sparse.partition import Integers, Partition, index_dtype
+from onesided.sparse.partition import Integers, LocalColumns, Partition, index_dtype
 
 
 def global_rows(
@@ -26,6 +26,12 @@ def global_rows(
     numbers = np.concatenate([np.arange(start, stop, dtype=kind), pattern.ghosts.astype(kind)])
     parts = rows.data.copy(), numbers[rows.indices], rows.indptr.astype(kind)
     return sparse.csr_array(parts, shape=(len(rows), columns.size))
+
+
+def by_columns(columns: LocalColumns, indptr: Integers, data: NDArray[Any]) -> Csr:
+    """Local. Rows whose columns have been renumbered."""
+    indptr = indptr.astype(columns.indices.dtype, copy=False)
+    return Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
 
 
 def own_columns(rows: Csr, n_own: int) -> sparse.csr_array:
