@@ -156,11 +156,11 @@ $(DOCS)/ready: pyproject.toml
 	$(DOCS)/$(PIP) -e ".[$(MPI),docs]"
 	touch $@
 
-# mpi4py-fft, with which the FFT is compared, and MKL, the fastest kernel here, may be missing
+# mpi4py-fft, with which the FFT is compared, what builds on it, and MKL, the fastest kernel here, may be missing
 $(BENCH)/ready: $(SOURCES)
 	$(PYTHON) -m venv $(BENCH)
 	rm -rf build
-	$(call install,$(BENCH)/$(PIP),fast,mkl gzip md compare)
+	$(call install,$(BENCH)/$(PIP),fast,mkl gzip md compare programs)
 	touch $@
 
 # an editable install: files are seen as they are, new folders need a new install

@@ -118,7 +118,7 @@ def bench_programs(parser: argparse.ArgumentParser) -> None:
     """Local. Options of ``onesided bench programs``."""
     parser.add_argument(
         "files", metavar="FILE", type=InputFile, nargs="*",
-        help="programs (default: those that come with the package, for pySDC and pylops-mpi)")
+        help="programs (default: those that come with the package)")
     parser.add_argument(
         "--set", metavar="NAME=VALUE", type=info_entry, action="append", default=[],
         help="what the line NAME = ... of a program says instead, e.g. N=64; may be repeated")
