@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import agreed, sums
 from onesided.collectives.reduction.operation import FEW
-from onesided.sparse.moving import gathered, scattered, shared_dtype, shared_width
+from onesided.sparse.moving import gathered, of_all, scattered, shared_dtype, shared_width
 from onesided.sparse.partition import Partition
 
 
@@ -174,7 +174,7 @@ class DistVector:
         first = getattr(limits, start)
         if kind.kind == "f":
             first = np.inf if start == "max" else -np.inf
-        return of(self._gathered(of(self.array, axis=0, initial=first)), axis=0)
+        return of(of_all(self.comm, of(self.array, axis=0, initial=first)), axis=0)
 
     def sum(self) -> Any:
         """Collective. The sum of the entries; one number per vector."""
@@ -198,7 +198,7 @@ class DistVector:
                 square = self._total(_columns_dot(sizes, sizes))
             if np.all((square > limits.tiny / limits.eps**2) & (square < np.inf)):
                 return np.sqrt(square)[()]
-        largest = self._gathered(sizes.max(axis=0, initial=0)).max(axis=0)
+        largest = of_all(self.comm, sizes.max(axis=0, initial=0)).max(axis=0)
         if ord == np.inf:
             return largest[()]
         usable = (largest > 0) & np.isfinite(largest)
@@ -240,12 +240,6 @@ class DistVector:
         reduction = sums(self.comm, max(FEW, part.size), part.dtype)
         total = np.array(reduction.of(*part), part.dtype)
         return total if np.ndim(mine) else total[0]
-
-    def _gathered(self, mine: Any) -> NDArray[Any]:
-        part = np.ascontiguousarray(mine)
-        parts = np.empty((self.comm.size, *np.shape(mine)), part.dtype)
-        self.comm.Allgather(part, parts)
-        return parts
 
     # -- arithmetic ------------------------------------------------------------------------------
 

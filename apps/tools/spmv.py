@@ -330,5 +330,5 @@ def _pattern(comm: MPI.Intracomm, matrix: DistMatrix, shown: str) -> dict[str, A
         "ranks": comm.size,
         "rows": comm.allgather(matrix.row_range[1] - matrix.row_range[0]),
         "ghosts": comm.allgather(ghosts),
-        "neighbors": comm.allgather(matrix.halo.neighbors),
+        "neighbors": comm.allgather(matrix.pattern.neighbors),
     }

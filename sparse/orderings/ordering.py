@@ -9,8 +9,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.collectives import Alltoallv_init, RequestError, agreed
-from onesided.sparse.halo import Info
+from onesided.collectives import RequestError, agreed
+from onesided.sparse.halo import Halo, HaloPattern, Info
 from onesided.sparse.moving import blocks_of, counterparts, moved, shared_dtype
 from onesided.sparse.orderings.numbering import GRAPH_BYTES, How, numbering
 from onesided.sparse.partition import Partition, index_dtype, split_columns
@@ -53,19 +53,23 @@ class Ordering:
         self.numbers = numbers
         self._method, self._info = method, info
         self._freed = False
-        self._moves: dict[tuple[str, np.dtype[Any], tuple[int, ...]], _Move] = {}
+        self._halos: dict[tuple[str, np.dtype[Any], int], Halo] = {}
         with agreed(comm, "Ordering"):
             _check_numbers(comm, original, partition, numbers)
-        self._given = np.argsort(numbers).astype(np.intp)
-        ascending = numbers[self._given]
-        self._sent = np.diff(np.searchsorted(ascending, partition.starts)).astype(np.int64)
-        self._came = counterparts(comm, self._sent)
-        places = moved(comm, ascending, self._sent, self._came)
-        self._kept = (places - partition.range(comm.rank)[0]).astype(np.intp)
+        given: NDArray[Any] = np.argsort(numbers)
+        ascending = numbers[given]
+        sent = np.diff(np.searchsorted(ascending, partition.starts)).astype(np.int64)
+        came = counterparts(comm, sent)
+        kept = moved(comm, ascending, sent, came) - partition.range(comm.rank)[0]
         with agreed(comm):
             length = int(partition.lengths()[comm.rank])
-            if not np.array_equal(np.sort(self._kept), np.arange(length)):
+            if not np.array_equal(np.sort(kept), np.arange(length)):
                 raise ValueError(f"rank {comm.rank} gets rows that are not its {length} rows")
+        # every entry is a ghost of the rank that it goes to, at the place where it belongs there
+        self._patterns = {
+            "forward": HaloPattern(len(given), kept, given, sent, came),
+            "backward": HaloPattern(len(kept), given, kept, came, sent),
+        }
 
     @property
     def original_range(self) -> tuple[int, int]:
@@ -75,10 +79,10 @@ class Ordering:
     def forward(self, x: Any, out: Any = None) -> Any:
         """Collective. From this rank's block in the original order to that in the matrix's order.
 
-        A DistVector gives one.
-        ``out`` (of x's dtype, with the result's shape) is filled and returned if given. Raises on
-        every rank: ``ValueError`` where a shape or ``out`` does not fit on one of them,
-        ``MismatchError`` where dtypes or k differ, ``RequestError`` after ``Free``.
+        A DistVector gives one. ``out`` (of x's dtype, with the result's shape) is filled and
+        returned if given. Raises on every rank: ``ValueError`` where a shape or ``out`` does not
+        fit on one of them, ``MismatchError`` where dtypes or k differ, ``RequestError`` after
+        ``Free``.
         """
         return self._moved("forward", x, out)
 
@@ -115,61 +119,26 @@ class Ordering:
                 out = np.empty(shape, x.dtype)
             elif out.shape != shape or out.dtype != x.dtype or not out.flags.writeable:
                 raise ValueError(f"out is not writeable, {shape}, {x.dtype}: {out.shape}")
-        self._move(way, x)(x, out)
+        halo = self._halo(way, x)
+        ghosts = halo.update(x.reshape(-1) if halo.k == 1 else x)
+        out[halo.pattern.ghosts] = ghosts.reshape(out.shape)
         return out if vector is None else vector.like(out, target)
 
-    def _move(self, way: str, x: NDArray[Any]) -> _Move:
+    def _halo(self, way: str, x: NDArray[Any]) -> Halo:
         """Collective where it is the first of its kind. How such vectors move."""
-        key = way, x.dtype, x.shape[1:]
-        if key not in self._moves:
-            there = self._given, self._sent, self._kept
-            back = self._kept, self._came, self._given
-            take, counts, put = there if way == "forward" else back
-            self._moves[key] = _Move(
-                self.comm, take, counts, put, x, method=self._method, info=self._info
-            )
-        return self._moves[key]
+        k = 1 if x.ndim == 1 else x.shape[1]
+        key = way, x.dtype, k
+        if key not in self._halos:
+            how: dict[str, Any] = {"method": self._method, "info": self._info}
+            self._halos[key] = Halo(self.comm, self._patterns[way], x.dtype, k, **how)
+        return self._halos[key]
 
     def Free(self) -> None:
         """Collective. Free the requests; a second time has no effect."""
-        for move in self._moves.values():
-            move.request.Free()
-        self._moves.clear()
+        for halo in self._halos.values():
+            halo.Free()
+        self._halos.clear()
         self._freed = True
-
-
-class _Move:
-    """One persistent request that takes entries here and puts them there."""
-
-    def __init__(
-        self,
-        comm: MPI.Intracomm,
-        take: NDArray[np.intp],
-        counts: NDArray[np.int64],
-        put: NDArray[np.intp],
-        like: NDArray[Any],
-        *,
-        method: str,
-        info: Info,
-    ) -> None:
-        """Collective. Plan for blocks with the dtype and the ``k`` of ``like``."""
-        self._take, self._put = take, put
-        self._shape = (len(put), *like.shape[1:])
-        self._sent = np.zeros((len(take), *like.shape[1:]), like.dtype)
-        width = int(np.prod(like.shape[1:], dtype=np.int64))
-        self.request = Alltoallv_init(
-            comm,
-            [self._sent.reshape(-1), (counts * width).tolist()],
-            None,
-            method=method,
-            info=info,
-        )
-
-    def __call__(self, x: NDArray[Any], out: NDArray[Any]) -> None:
-        """Collective. Fill ``out`` by the entries of ``x`` of all ranks."""
-        np.take(x, self._take, axis=0, out=self._sent, mode="clip")
-        self.request.Start()
-        out[self._put] = self.request.Wait().reshape(self._shape)
 
 
 def partitioned(
@@ -258,10 +227,9 @@ def _renumbered(
     """Collective. The new indices of these columns; those of ghosts are asked of their owners."""
     with agreed(comm):
         local = split_columns(columns, given, comm.rank)
-    asked = counterparts(comm, local.ghost_counts)
-    questions = moved(comm, local.ghosts, local.ghost_counts, asked)
-    answers = numbers[questions - given.range(comm.rank)[0]]
-    ghosts = moved(comm, answers, asked, local.ghost_counts)
+    pattern = HaloPattern.of(comm, local, given)
+    answers = numbers[pattern.send_index]
+    ghosts = moved(comm, answers, pattern.send_counts, pattern.recv_counts)
     new: NDArray[np.int64] = np.concatenate([numbers, ghosts])[local.indices]
     return new
 
