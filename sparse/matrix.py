@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,7 @@ from onesided.sparse.kernels.rows import Csr, add_product
 from onesided.sparse.linear import Linear
 from onesided.sparse.moving import of_all
 from onesided.sparse.orderings.ordering import Ordering
-from onesided.sparse.partition import Integers, Partition, split_columns
+from onesided.sparse.partition import Partition, split_columns
 from onesided.sparse.product import Product, program
 from onesided.sparse.report import MatrixReport, report
 from onesided.sparse.triplets import sent_to
@@ -129,7 +130,7 @@ class DistMatrix(Linear, Scoped):
 
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
-        self._method, self._info = method, info
+        self._how: dict[str, Any] = {"method": method, "info": info}
         self._agreed, self._plain = set(), ()  # of a copy the first product is compared, too
         self._views: dict[tuple[bool, bool], Adjoint] = {}
         self._promoted: dict[np.dtype[Any], DistMatrix] = {}
@@ -148,9 +149,8 @@ class DistMatrix(Linear, Scoped):
         leaves the other as it is. Errors as of ``Alltoallw_init``, and ``RequestError`` where this
         matrix has been freed, on every rank.
         """
-        with agreed(self.comm, f"with_method({method!r})"):
-            self._check_alive()
-        made = copy(self)
+        with self._together(f"with_method({method!r})"):
+            made = copy(self)
         made._shares = True
         made._plan(method, info)
         return made
@@ -233,14 +233,12 @@ class DistMatrix(Linear, Scoped):
 
     def _halo(self, k: int) -> Halo:
         """Collective. The halo of k vectors, planned now and kept."""
-        how: dict[str, Any] = {"method": self._method, "info": self._info}
-        self._halos[k] = Halo(self.comm, self.pattern, self.dtype, k, **how)
+        self._halos[k] = Halo(self.comm, self.pattern, self.dtype, k, **self._how)
         return self._halos[k]
 
     def _reverse_halo(self, k: int) -> ReverseHalo:
         """Collective. The way back of the ghosts of k vectors, planned now and kept."""
-        how: dict[str, Any] = {"method": self._method, "info": self._info}
-        self._reverse_halos[k] = ReverseHalo(self.comm, self.pattern, self.dtype, k, **how)
+        self._reverse_halos[k] = ReverseHalo(self.comm, self.pattern, self.dtype, k, **self._how)
         return self._reverse_halos[k]
 
     def as_linear_operator(self) -> Any:
@@ -296,8 +294,7 @@ class DistMatrix(Linear, Scoped):
 
     def shifted(self, value: complex) -> DistMatrix:
         """Collective. A + value I; every place of the diagonal is stored. A square matrix only."""
-        with agreed(self.comm, f"shifted({value!r})"):
-            self._check_alive()
+        with self._together(f"shifted({value!r})"):
             if self.shape[0] != self.shape[1]:
                 raise ValueError(f"A + s I needs a square matrix; this one is {self.shape}")
             start, stop = self.row_range
@@ -315,8 +312,7 @@ class DistMatrix(Linear, Scoped):
         where shapes do not fit, or for A.T B the partitions of the rows.
         """
         inner = self.row_partition if transposed else self.col_partition
-        with agreed(self.comm, "the product of two matrices"):
-            self._check_alive()
+        with self._together("the product of two matrices"):
             if not isinstance(other, DistMatrix | Adjoint):
                 super()._times(other)
             if inner.size != other.shape[0]:
@@ -350,8 +346,7 @@ class DistMatrix(Linear, Scoped):
     def galerkin(self, P: DistMatrix) -> DistMatrix:
         """Collective. P.H A P, without the matrix A P: the matrix of a coarser space whose vectors
         the columns of P are. ``ValueError`` on every rank where P's rows are not A's columns."""
-        with agreed(self.comm, "galerkin"):
-            self._check_alive()
+        with self._together("galerkin"):
             self.check_square("P.H A P")
             if not np.array_equal(P.row_partition.starts, self.col_partition.starts):
                 raise ValueError(f"P.H A P with matrices of shapes {P.shape} and {self.shape}")
@@ -367,9 +362,8 @@ class DistMatrix(Linear, Scoped):
 
     def transposed_rows(self) -> sparse.csr_array:
         """Collective. This rank's rows of A.T, with global columns."""
-        self._check_alive()
-        a = stored.as_scipy(self._rows, self._rows.data)
-        return moving.transposed(self.comm, a, self.pattern, self.row_range[0], self.shape[0])
+        start, n_rows = self.row_range[0], self.shape[0]
+        return moving.transposed(self.comm, self.local(), self.pattern, start, n_rows)
 
     def derived(self, rows: sparse.csr_array, own: Partition, columns: Partition) -> DistMatrix:
         """Collective. A matrix of these rows and partitions, made as this one was.
@@ -377,7 +371,7 @@ class DistMatrix(Linear, Scoped):
         It has the ordering where rows, and columns of a square matrix, are numbered as here.
         """
         made = DistMatrix(
-            self.comm, rows, own, columns, method=self.method, info=self._info,
+            self.comm, rows, own, columns, method=self.method, info=self._how["info"],
             kernel=self.kernel_name,
         )  # fmt: skip
         alike = np.array_equal(own.starts, self.row_partition.starts)
@@ -389,12 +383,11 @@ class DistMatrix(Linear, Scoped):
 
     def _with(self, values: Callable[[], NDArray[Any]]) -> DistMatrix:
         """Collective. A matrix of the same pattern; only requests and kernels are made."""
-        with agreed(self.comm, "a copy of a matrix"):
-            self._check_alive()
+        with self._together("a copy of a matrix"):
             made = copy(self)
             data = values()
             made.dtype, made._shares, made.version = data.dtype, True, 0
-        made._plan(self.method, self._info)
+        made._plan(self.method, self._how["info"])
         made._replace(data)
         return made
 
@@ -415,8 +408,7 @@ class DistMatrix(Linear, Scoped):
         self, what: str, other: Any, join: Callable[[sparse.csr_array, sparse.csr_array], Any]
     ) -> DistMatrix:
         """Collective. What two matrices of the same partitions are by their rows."""
-        with agreed(self.comm, what):
-            self._check_alive()
+        with self._together(what):
             if not isinstance(other, DistMatrix | Adjoint):
                 hint = "; A.shifted(s) is A + s I" if np.ndim(other) == 0 else ""
                 raise TypeError(f"{what} takes a DistMatrix, not {type(other).__name__}{hint}")
@@ -449,19 +441,14 @@ class DistMatrix(Linear, Scoped):
         every one of the columns. ``IndexError`` on every rank for a number that is out of range.
         """
         cols: Any = None
-        with agreed(self.comm, "A[rows]"):
-            self._check_alive()
+        with self._together("A[rows]"):
             if isinstance(rows, tuple):
                 if len(rows) != 2:
                     raise TypeError(f"A[rows, cols] takes two, not {len(rows)}")
                 rows, cols = rows[0], row_numbers(rows[1], self.shape[1])
             wanted = row_numbers(rows, self.shape[0])
-        found = self._fetched(wanted)
+        found = moving.fetched(self.comm, wanted, self.row_partition, self.local_rows())
         return found if cols is None else sparse.csr_array(found[:, cols])
-
-    def _fetched(self, wanted: Integers) -> sparse.csr_array:
-        """Collective. Rows by their global numbers."""
-        return moving.fetched(self.comm, wanted, self.row_partition, self.local_rows())
 
     @property
     def values(self) -> NDArray[Any]:
@@ -478,8 +465,7 @@ class DistMatrix(Linear, Scoped):
         of the next solver that uses them. Raises the same error on every rank: ``ValueError`` where
         lengths or places differ, ``TypeError`` where they are complex and the matrix real.
         """
-        with agreed(self.comm, "set_values"):
-            self._check_alive()
+        with self._together("set_values"):
             if sparse.issparse(values):
                 rows: Any = values
                 mine, given = self.local_rows(), sparse.csr_array(rows)
@@ -498,8 +484,7 @@ class DistMatrix(Linear, Scoped):
         The same bits on every rank. The Frobenius norm is scaled: it neither overflows nor
         vanishes before the result does. ``ValueError`` for another ``ord``.
         """
-        with agreed(self.comm, f"norm({ord!r})"):
-            self._check_alive()
+        with self._together(f"norm({ord!r})"):
             if ord not in ("fro", "max", 1, np.inf):
                 raise ValueError(f"norm of order {ord!r}; there are 'fro', 1, inf and 'max'")
         return stored.norm(self.comm, self._rows, self.pattern, ord)
@@ -548,8 +533,7 @@ class DistMatrix(Linear, Scoped):
         ``axis=0``: one sum per column (``col_range``), ``axis=1``: one per row (``row_range``).
         The sum of all has the same bits on every rank.
         """
-        with agreed(self.comm, f"sum with axis={axis}"):
-            self._check_alive()
+        with self._together(f"sum with axis={axis}"):
             if axis not in (None, 0, 1, -1, -2):
                 raise ValueError(f"no axis {axis} in a matrix")
         if axis is None:
@@ -567,8 +551,7 @@ class DistMatrix(Linear, Scoped):
 
         ``TypeError`` on every rank for a complex number with a real matrix.
         """
-        with agreed(self.comm, f"scale by {factor!r}"):
-            self._check_alive()
+        with self._together(f"scale by {factor!r}"):
             value = self._factors(factor, ())
         self._replace(self._rows.data * value)
 
@@ -578,8 +561,7 @@ class DistMatrix(Linear, Scoped):
         Raises the same error on every rank where a block does not fit, or is complex and the
         matrix real.
         """
-        with agreed(self.comm, "scale_rows"):
-            self._check_alive()
+        with self._together("scale_rows"):
             factors = self._factors(block, (self._n_rows,))
         self._replace(self._rows.data * np.repeat(factors, np.diff(self._rows.indptr)))
 
@@ -588,8 +570,7 @@ class DistMatrix(Linear, Scoped):
 
         Errors as in :meth:`scale_rows`.
         """
-        with agreed(self.comm, "scale_columns"):
-            self._check_alive()
+        with self._together("scale_columns"):
             factors = self._factors(block, (self._n_cols,))
         local = np.concatenate([factors, self.halo.update(factors)])
         self._replace(self._rows.data * local[self._rows.indices])
@@ -601,8 +582,7 @@ class DistMatrix(Linear, Scoped):
         (``A.shifted(0)`` has them all), or a length differs, ``TypeError`` where values are complex
         and the matrix real.
         """
-        with agreed(self.comm, "set_diagonal"):
-            self._check_alive()
+        with self._together("set_diagonal"):
             self.check_square("set_diagonal")
             every = np.ones(self._n_rows, np.bool_)
             places = stored.diagonal_places(self._rows, self.row_range[0], every)
@@ -628,8 +608,7 @@ class DistMatrix(Linear, Scoped):
         all), one of x and b is given alone, or a block does not fit, ``TypeError`` where numbers
         are complex and the matrix real.
         """
-        with agreed(self.comm, ("zero_rows", diagonal, x is None, b is None, columns)):
-            self._check_alive()
+        with self._together(("zero_rows", diagonal, x is None, b is None, columns)):
             self.check_square("zero_rows")
             wanted = row_numbers(rows, self.shape[0])
             value = self._factors(diagonal, ())
@@ -648,14 +627,14 @@ class DistMatrix(Linear, Scoped):
         mine = np.zeros(self._n_rows, np.bool_)
         mine[came - self.row_range[0]] = True
         ghosts = self.halo.update(mine.astype(self.dtype)) != 0
-        marked = stored.Marked(self._rows, mine, np.concatenate([mine, ghosts]))
+        marked = np.concatenate([mine, ghosts])
         with agreed(self.comm):
             stored.diagonal_places(self._rows, self.row_range[0], mine)
-            data = marked.without(value, columns)
+            data = stored.without(self._rows, marked, value, columns)
         if b is not None:
             if columns:
                 both = np.concatenate([known, self.halo.update(known)])
-                right -= marked.lifted(both).astype(right.dtype)
+                right -= stored.lifted(self._rows, marked, both).astype(right.dtype)
             right[mine] = value * known[mine]
         self._replace(data)
 
@@ -685,6 +664,13 @@ class DistMatrix(Linear, Scoped):
         self.version += 1
         for kind, wide in self._promoted.items():
             wide._replace(data.astype(kind))
+
+    @contextmanager
+    def _together(self, what: object) -> Iterator[None]:
+        """Collective. As ``agreed``; ``RequestError`` after ``Free``."""
+        with agreed(self.comm, what):
+            self._check_alive()
+            yield
 
     def _check_alive(self) -> None:
         if self._freed:

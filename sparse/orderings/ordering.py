@@ -51,7 +51,7 @@ class Ordering:
         """Collective. Raises ``ValueError`` on every rank where numbers are no permutation."""
         self.comm, self.original, self.partition = comm, original, partition
         self.numbers = numbers
-        self._method, self._info = method, info
+        self._how: dict[str, Any] = {"method": method, "info": info}
         self._freed = False
         self._halos: dict[tuple[str, np.dtype[Any], int], Halo] = {}
         with agreed(comm, "Ordering"):
@@ -129,8 +129,7 @@ class Ordering:
         k = 1 if x.ndim == 1 else x.shape[1]
         key = way, x.dtype, k
         if key not in self._halos:
-            how: dict[str, Any] = {"method": self._method, "info": self._info}
-            self._halos[key] = Halo(self.comm, self._patterns[way], x.dtype, k, **how)
+            self._halos[key] = Halo(self.comm, self._patterns[way], x.dtype, k, **self._how)
         return self._halos[key]
 
     def Free(self) -> None:
@@ -185,18 +184,16 @@ def partitioned(
     dtype = shared_dtype(comm, rows.dtype, bool(rows.nnz))
     private = comm.Dup()
     try:
-        new = numbering(private, rows, given, how, budget)
-        if new.numbers is None and np.array_equal(new.partition.starts, given.starts):
+        partition, numbers = numbering(private, rows, given, how, budget)
+        if numbers is None and np.array_equal(partition.starts, given.starts):
             return rows, given, None
-        moved = _moved_rows(
-            private, rows.astype(dtype, copy=False), given, new.partition, new.numbers
-        )
+        rows = _moved_rows(private, rows.astype(dtype, copy=False), given, partition, numbers)
     finally:
         private.Free()
-    if new.numbers is None:
-        return moved, new.partition, None
-    ordering = Ordering(comm, given, new.partition, new.numbers, method=method, info=info)
-    return moved, new.partition, ordering
+    if numbers is None:
+        return rows, partition, None
+    ordering = Ordering(comm, given, partition, numbers, method=method, info=info)
+    return rows, partition, ordering
 
 
 def _moved_rows(
@@ -238,10 +235,8 @@ def _check_numbers(
     comm: MPI.Intracomm, original: Partition, partition: Partition, numbers: NDArray[np.int64]
 ) -> None:
     """Local. Each of this rank's original rows has one index that exists."""
-    if original.parts != comm.size or partition.parts != comm.size:
-        raise ValueError(
-            f"partitions of {original.parts} and {partition.parts} parts on {comm.size} ranks"
-        )
+    original.check_parts(comm.size)
+    partition.check_parts(comm.size)
     length = int(original.lengths()[comm.rank])
     if numbers.shape != (length,):
         raise ValueError(f"numbers of shape {numbers.shape} for {length} rows")
