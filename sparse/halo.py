@@ -49,9 +49,11 @@ class HaloPattern:
     @classmethod
     def of(cls, comm: MPI.Intracomm, columns: LocalColumns, partition: Partition) -> HaloPattern:
         """Collective. Ask the owners of the ghosts."""
-        send_counts, needed = _requested(comm, columns)
+        counts = columns.ghost_counts
+        send_counts = counterparts(comm, counts)
+        needed = moved(comm, columns.ghosts, counts, send_counts)
         index = (needed - partition.range(comm.rank)[0]).astype(np.intp)
-        return cls(columns.n_own, columns.ghosts, index, send_counts, columns.ghost_counts)
+        return cls(columns.n_own, columns.ghosts, index, send_counts, counts)
 
     @property
     def n_local(self) -> int:
@@ -121,28 +123,24 @@ class Halo:
     ) -> None:
         """Collective. Initialize the request; its errors are agreed, a lack of memory, too."""
         self.pattern, self.k = pattern, k
-        self.send_counts, self.recv_counts = pattern.send_counts, pattern.recv_counts
-        self.send_index = pattern.send_index
         with agreed(comm):
-            index = np.ascontiguousarray(self.send_index, np.int64)
+            index = np.ascontiguousarray(pattern.send_index, np.int64)
             entries = np.zeros(shaped(len(index), k), dtype)
         self.request: Request = Alltoallw_init(
             comm,
-            [entries, _boxes(self.send_counts)],
-            [(shaped(len(pattern.ghosts), k), dtype), _boxes(self.recv_counts)],
+            [entries, _boxes(pattern.send_counts)],
+            [(shaped(len(pattern.ghosts), k), dtype), _boxes(pattern.recv_counts)],
             method=method,
             info=info,
             rows=index,
         )
         self.sendbuf, index = self.request.packed
         self._pack = Gather(index)
-        self._direct = self.request.direct and _worth_storing(self.sendbuf, self.send_counts)
+        # less is packed once, and copied out of the cache, sooner than by a call per neighbor
+        neighbors = int(np.count_nonzero(pattern.send_counts))
+        least = max(DIRECT_BYTES, neighbors * DIRECT_BLOCK_BYTES, 1)
+        self._direct = self.request.direct and self.sendbuf.nbytes >= least
         self._routes: dict[int, list[tuple[NDArray[np.intp], NDArray[Any]]]] = {}
-
-    @property
-    def neighbors(self) -> int:
-        """Local. Number of ranks that this one sends to or receives from."""
-        return self.pattern.neighbors
 
     def start(self, x: NDArray[Any]) -> None:
         """Local. Pack the entries of ``x`` (owned, of the halo's dtype) and start the request.
@@ -171,8 +169,9 @@ class Halo:
         outlets = self.request.outlets
         key = id(outlets)  # of one slot; the request keeps it
         if key not in self._routes:
+            index = self.pattern.send_index
             self._routes[key] = [
-                (self.send_index[box[0]], place) for _, box, place in outlets[0] if len(place)
+                (index[box[0]], place) for _, box, place in outlets[0] if len(place)
             ]
         return self._routes[key]
 
@@ -237,27 +236,9 @@ class ReverseHalo:
         self.request.Free()
 
 
-def _requested(
-    comm: MPI.Intracomm, columns: LocalColumns
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Collective. How many entries each rank needs from this one, and their global indices."""
-    send_counts = counterparts(comm, columns.ghost_counts)
-    return send_counts, moved(comm, columns.ghosts, columns.ghost_counts, send_counts)
-
-
 def shaped(n: int, k: int) -> tuple[int, ...]:
     """Local. The shape of n rows of one vector, or of k."""
     return (n,) if k == 1 else (n, k)
-
-
-def _worth_storing(sendbuf: NDArray[Any], counts: NDArray[np.int64]) -> bool:
-    """Local. Whether packing into each neighbor's memory is faster than packing once, and a copy.
-
-    A copy of what is in the cache takes less time than opening a round and a call per neighbor.
-    """
-    neighbors = int(np.count_nonzero(counts))
-    least = max(DIRECT_BYTES, neighbors * DIRECT_BLOCK_BYTES, 1)
-    return bool(sendbuf.nbytes >= least)
 
 
 def _boxes(counts: NDArray[np.int64]) -> list[tuple[slice] | None]:

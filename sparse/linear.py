@@ -326,11 +326,8 @@ class LinearOperator(Linear):
         """
         kind = np.dtype(dtype)
         with agreed(comm, ("LinearOperator", kind.str, multiply_adjoint is None)):
-            for partition in (row_partition, col_partition):
-                if partition.parts != comm.size:
-                    raise ValueError(
-                        f"a partition of {partition.parts} parts on {comm.size} ranks"
-                    )
+            row_partition.check_parts(comm.size)
+            col_partition.check_parts(comm.size)
             for function in (multiply, multiply_adjoint):
                 if function is not None and not callable(function):
                     raise TypeError(f"{function!r} cannot be called")

@@ -152,7 +152,7 @@ class DistMatrix(Linear, Scoped):
         as of ``Alltoallw_init``, and ``RequestError`` where this matrix has been freed, on every
         rank.
         """
-        with self._agreed_use(f"with_method({method!r})"):
+        with self._together(f"with_method({method!r})"):
             made = copy(self)
         made.keep_ordering(self.ordering)
         made._plan(method, info)
@@ -297,7 +297,7 @@ class DistMatrix(Linear, Scoped):
 
     def shifted(self, value: complex) -> DistMatrix:
         """Collective. A + value I; every place of the diagonal is stored. A square matrix only."""
-        with self._agreed_use(f"shifted({value!r})"):
+        with self._together(f"shifted({value!r})"):
             if self.shape[0] != self.shape[1]:
                 raise ValueError(f"A + s I needs a square matrix; this one is {self.shape}")
             rows = self.local_rows()
@@ -314,7 +314,7 @@ class DistMatrix(Linear, Scoped):
         where shapes do not fit, or for A.T B the partitions of the rows.
         """
         inner = self.row_partition if transposed else self.col_partition
-        with self._agreed_use("the product of two matrices"):
+        with self._together("the product of two matrices"):
             if not isinstance(other, DistMatrix | Adjoint):
                 super()._times(other)
             if inner.size != other.shape[0]:
@@ -348,7 +348,7 @@ class DistMatrix(Linear, Scoped):
     def galerkin(self, P: DistMatrix) -> DistMatrix:
         """Collective. P.H A P, without the matrix A P: the matrix of a coarser space whose vectors
         the columns of P are. ``ValueError`` on every rank where P's rows are not A's columns."""
-        with self._agreed_use("galerkin"):
+        with self._together("galerkin"):
             self.check_square("P.H A P")
             if not np.array_equal(P.row_partition.starts, self.col_partition.starts):
                 raise ValueError(f"P.H A P with matrices of shapes {P.shape} and {self.shape}")
@@ -364,9 +364,8 @@ class DistMatrix(Linear, Scoped):
 
     def transposed_rows(self) -> sparse.csr_array:
         """Collective. This rank's rows of A.T, with global columns."""
-        self._check_alive()
-        a = stored.as_scipy(self._rows, self._rows.data)
-        return moving.transposed(self.comm, a, self.pattern, self.row_range[0], self.shape[0])
+        start, n_rows = self.row_range[0], self.shape[0]
+        return moving.transposed(self.comm, self.local(), self.pattern, start, n_rows)
 
     def keep_ordering(self, ordering: Ordering | None) -> None:
         """Local. The rows are numbered in this way; the last matrix of an ordering frees it."""
@@ -383,8 +382,8 @@ class DistMatrix(Linear, Scoped):
         if ``ordered``.
         """
         made = DistMatrix(
-            self.comm, rows, own, columns, kernel=self.kernel_name,
-            **{**self._how, "method": self.method},
+            self.comm, rows, own, columns, method=self.method, info=self._how["info"],
+            kernel=self.kernel_name,
         )  # fmt: skip
         alike = np.array_equal(own.starts, self.row_partition.starts)
         square = own.size == columns.size
@@ -394,7 +393,7 @@ class DistMatrix(Linear, Scoped):
 
     def _with(self, values: Callable[[], NDArray[Any]]) -> DistMatrix:
         """Collective. A matrix of the same pattern; only requests and kernels are made."""
-        with self._agreed_use("a copy of a matrix"):
+        with self._together("a copy of a matrix"):
             made = copy(self)
             data = values()
             made.dtype, made.version = data.dtype, 0
@@ -420,7 +419,7 @@ class DistMatrix(Linear, Scoped):
         self, what: str, other: Any, join: Callable[[sparse.csr_array, sparse.csr_array], Any]
     ) -> DistMatrix:
         """Collective. What two matrices of the same partitions are by their rows."""
-        with self._agreed_use(what):
+        with self._together(what):
             if not isinstance(other, DistMatrix | Adjoint):
                 hint = "; A.shifted(s) is A + s I" if np.ndim(other) == 0 else ""
                 raise TypeError(f"{what} takes a DistMatrix, not {type(other).__name__}{hint}")
@@ -457,7 +456,7 @@ class DistMatrix(Linear, Scoped):
         every one of the columns. ``IndexError`` on every rank for a number that is out of range.
         """
         cols: Any = None
-        with self._agreed_use("A[rows]"):
+        with self._together("A[rows]"):
             if isinstance(rows, tuple):
                 if len(rows) != 2:
                     raise TypeError(f"A[rows, cols] takes two, not {len(rows)}")
@@ -481,7 +480,7 @@ class DistMatrix(Linear, Scoped):
         of the next solver that uses them. Raises the same error on every rank: ``ValueError`` where
         lengths or places differ, ``TypeError`` where they are complex and the matrix real.
         """
-        with self._agreed_use("set_values"):
+        with self._together("set_values"):
             if sparse.issparse(values):
                 rows: Any = values
                 mine, given = self.local_rows(), sparse.csr_array(rows)
@@ -500,7 +499,7 @@ class DistMatrix(Linear, Scoped):
         The same bits on every rank. The Frobenius norm is scaled: it neither overflows nor
         vanishes before the result does. ``ValueError`` for another ``ord``.
         """
-        with self._agreed_use(f"norm({ord!r})"):
+        with self._together(f"norm({ord!r})"):
             if ord not in ("fro", "max", 1, np.inf):
                 raise ValueError(f"norm of order {ord!r}; there are 'fro', 1, inf and 'max'")
         return stored.norm(self.comm, self._rows, self.pattern, ord)
@@ -549,7 +548,7 @@ class DistMatrix(Linear, Scoped):
         ``axis=0``: one sum per column (``col_range``), ``axis=1``: one per row (``row_range``).
         The sum of all has the same bits on every rank.
         """
-        with self._agreed_use(f"sum with axis={axis}"):
+        with self._together(f"sum with axis={axis}"):
             if axis not in (None, 0, 1, -1, -2):
                 raise ValueError(f"no axis {axis} in a matrix")
         if axis is None:
@@ -567,7 +566,7 @@ class DistMatrix(Linear, Scoped):
 
         ``TypeError`` on every rank for a complex number with a real matrix.
         """
-        with self._agreed_use(f"scale by {factor!r}"):
+        with self._together(f"scale by {factor!r}"):
             value = self._factors(factor, ())
         self._replace(self._rows.data * value)
 
@@ -577,7 +576,7 @@ class DistMatrix(Linear, Scoped):
         Raises the same error on every rank where a block does not fit, or is complex and the
         matrix real.
         """
-        with self._agreed_use("scale_rows"):
+        with self._together("scale_rows"):
             factors = self._factors(block, (self._n_rows,))
         self._replace(self._rows.data * np.repeat(factors, np.diff(self._rows.indptr)))
 
@@ -586,7 +585,7 @@ class DistMatrix(Linear, Scoped):
 
         Errors as in :meth:`scale_rows`.
         """
-        with self._agreed_use("scale_columns"):
+        with self._together("scale_columns"):
             factors = self._factors(block, (self._n_cols,))
         local = np.concatenate([factors, self.halo.update(factors)])
         self._replace(self._rows.data * local[self._rows.indices])
@@ -598,7 +597,7 @@ class DistMatrix(Linear, Scoped):
         (``A.shifted(0)`` has them all), or a length differs, ``TypeError`` where values are complex
         and the matrix real.
         """
-        with self._agreed_use("set_diagonal"):
+        with self._together("set_diagonal"):
             self.check_square("set_diagonal")
             every = np.ones(self._n_rows, np.bool_)
             places = stored.diagonal_places(self._rows, self.row_range[0], every)
@@ -624,7 +623,7 @@ class DistMatrix(Linear, Scoped):
         all), one of x and b is given alone, or a block does not fit, ``TypeError`` where numbers
         are complex and the matrix real.
         """
-        with self._agreed_use(("zero_rows", diagonal, x is None, b is None, columns)):
+        with self._together(("zero_rows", diagonal, x is None, b is None, columns)):
             self.check_square("zero_rows")
             wanted = row_numbers(rows, self.shape[0])
             value = self._factors(diagonal, ())
@@ -637,14 +636,14 @@ class DistMatrix(Linear, Scoped):
         mine = np.zeros(self._n_rows, np.bool_)
         mine[came - self.row_range[0]] = True
         ghosts = self.halo.update(mine.astype(self.dtype)) != 0
-        marked = stored.Marked(self._rows, mine, np.concatenate([mine, ghosts]))
+        marked = np.concatenate([mine, ghosts])
         with agreed(self.comm):
             stored.diagonal_places(self._rows, self.row_range[0], mine)
-            data = marked.without(value, columns)
+            data = stored.without(self._rows, marked, value, columns)
         if b is not None:
             if columns:
                 both = np.concatenate([known, self.halo.update(known)])
-                right -= marked.lifted(both).astype(right.dtype)
+                right -= stored.lifted(self._rows, marked, both).astype(right.dtype)
             right[mine] = value * known[mine]
         self._replace(data)
 
@@ -676,7 +675,7 @@ class DistMatrix(Linear, Scoped):
             wide._replace(data.astype(kind))
 
     @contextmanager
-    def _agreed_use(self, what: object) -> Iterator[None]:
+    def _together(self, what: object) -> Iterator[None]:
         """Collective. As ``agreed``, of a matrix that has not been freed."""
         with agreed(self.comm, what):
             self._check_alive()

@@ -105,18 +105,17 @@ def _by_owner(owners: Integers, counts: Counts) -> NDArray[np.intp]:
     return order
 
 
-def of_all(comm: MPI.Intracomm, number: np.generic) -> NDArray[Any]:
-    """Collective. By rank, a number of each, of one dtype."""
-    everyone = np.empty(comm.size, number.dtype)
-    comm.Allgather(np.array([number]), everyone)
+def of_all(comm: MPI.Intracomm, mine: Any) -> NDArray[Any]:
+    """Collective. By rank, a number, or an array, of each, of one dtype and shape."""
+    mine = np.asarray(mine, order="C")
+    everyone = np.empty((comm.size, *mine.shape), mine.dtype)
+    comm.Allgather(mine, everyone)
     return everyone
 
 
 def lengths(comm: MPI.Intracomm, length: int) -> Partition:
     """Collective. The partition whose blocks have the lengths that the ranks pass."""
-    everyone = np.empty(comm.size, np.int64)
-    comm.Allgather(np.array([length], np.int64), everyone)
-    return Partition.from_lengths(everyone)
+    return Partition.from_lengths(of_all(comm, np.int64(length)))
 
 
 def blocks_of(comm: MPI.Intracomm, shape: tuple[int, int]) -> Partition:
@@ -124,8 +123,7 @@ def blocks_of(comm: MPI.Intracomm, shape: tuple[int, int]) -> Partition:
 
     Raises ``ValueError`` on every rank where they differ in columns.
     """
-    everyone = np.empty((comm.size, 2), np.int64)
-    comm.Allgather(np.array(shape, np.int64), everyone)
+    everyone = of_all(comm, np.array(shape, np.int64))
     other = np.flatnonzero(everyone[:, 1] != everyone[0, 1])
     if len(other):
         raise ValueError(

@@ -65,6 +65,11 @@ class Partition:
         """Number of indices."""
         return int(self.starts[-1])
 
+    def check_parts(self, ranks: int) -> None:
+        """``ValueError`` unless there is a part for each of so many ranks."""
+        if self.parts != ranks:
+            raise ValueError(f"a partition of {self.parts} parts on {ranks} ranks")
+
     def range(self, part: int) -> tuple[int, int]:
         """The half-open range of a part."""
         return int(self.starts[part]), int(self.starts[part + 1])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from onesided.sparse.halo import HaloPattern
 from onesided.sparse.linear import Linear
+from onesided.sparse.moving import of_all
 from onesided.sparse.partition import index_dtype
 
 _COLUMNS = ("rank", "rows", "nonzeros", "ghosts", "neighbors", "bytes", "sent")
@@ -99,9 +100,7 @@ def report(
         + int(sent.sum())
     )
     numbers = [rows, nonzeros, len(pattern.ghosts), pattern.neighbors, moved]
-    mine = np.concatenate([numbers, sent]).astype(np.int64)
-    everyone = np.empty((comm.size, len(mine)), np.int64)
-    comm.Allgather(mine, everyone)
+    everyone = of_all(comm, np.concatenate([numbers, sent]).astype(np.int64))
     columns = everyone.T.copy()
     return MatrixReport(
         shape=matrix.shape,

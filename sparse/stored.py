@@ -3,7 +3,6 @@ boundary conditions: rows, and columns, made those of a multiple of the identity
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,17 +42,12 @@ def own_columns(rows: Csr, n_own: int) -> sparse.csr_array:
 
 
 def diagonal(rows: Csr, columns: NDArray[np.int64]) -> NDArray[Any]:
-    """Local. The entry of each of the first rows in the column given for it, -1 for none.
-
-    Duplicates are summed.
-    """
-    length = len(columns)
-    stop = int(rows.indptr[length])
-    wanted = np.repeat(columns.astype(rows.indices.dtype), np.diff(rows.indptr[: length + 1]))
-    here = np.flatnonzero(rows.indices[:stop] == wanted)
-    row = np.searchsorted(rows.indptr[: length + 1], here, side="right") - 1
-    found = np.zeros(length, rows.data.dtype)
-    np.add.at(found, row, rows.data[here])
+    """Local. The entry of each of the first rows in the column given for it, -1 for none."""
+    found = np.zeros(len(columns), rows.data.dtype)
+    first = rows.part(0, len(columns))
+    row = first.row_of_each()
+    here = np.flatnonzero(rows.indices[: len(row)] == columns[row])
+    found[row[here]] = rows.data[here]
     return found
 
 
@@ -76,8 +70,7 @@ def norm(comm: MPI.Intracomm, rows: Csr, pattern: HaloPattern, ord: Any) -> floa
     wide = np.result_type(rows.data, np.float64)  # in which no absolute value overflows too early
     sizes = np.abs(rows.data.astype(wide, copy=False))
     if ord == np.inf:
-        row = np.repeat(np.arange(len(rows)), np.diff(rows.indptr))
-        sizes = _summed(row, sizes, len(rows))
+        sizes = _summed(rows.row_of_each(), sizes, len(rows))
     elif ord == 1:
         local, n_own = _summed(rows.indices, sizes, rows.n_cols), pattern.n_own
         came = moving.moved(comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
@@ -94,37 +87,25 @@ def _summed(places: Integers, sizes: NDArray[Any], length: int) -> NDArray[np.fl
     return np.bincount(places, weights=sizes, minlength=length).astype(np.float64, copy=False)
 
 
-@dataclass(frozen=True, eq=False)
-class Marked:
-    """The entries of one rank by their places. ``rows``: which of its rows are marked, ``columns``:
-    which of its columns [owned | ghost]."""
+def without(csr: Csr, marked: NDArray[np.bool_], diagonal: Any, columns: bool) -> NDArray[Any]:
+    """Local. The values with marked rows zero, marked columns too if wanted, and ``diagonal`` where
+    the two meet; ``marked`` are columns [owned | ghost], and the rows of the owned ones."""
+    row = csr.row_of_each()
+    gone = marked[row]
+    if columns:
+        gone |= marked[csr.indices]
+    values = np.where(gone, 0, csr.data).astype(csr.data.dtype)
+    values[marked[row] & (csr.indices == row)] = diagonal
+    return values
 
-    csr: Csr
-    rows: NDArray[np.bool_]
-    columns: NDArray[np.bool_]
 
-    def row_of_each(self) -> NDArray[np.intp]:
-        """Local. The row of each entry."""
-        return np.repeat(np.arange(len(self.csr)), np.diff(self.csr.indptr))
-
-    def without(self, diagonal: Any, columns: bool) -> NDArray[Any]:
-        """Local. The values with marked rows zero, marked columns too if wanted, and ``diagonal``
-        where the two meet."""
-        row = self.row_of_each()
-        gone = self.rows[row]
-        if columns:
-            gone |= self.columns[self.csr.indices]
-        values = np.where(gone, 0, self.csr.data).astype(self.csr.data.dtype)
-        values[self.rows[row] & (self.csr.indices == row)] = diagonal
-        return values
-
-    def lifted(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Local. What marked columns times x, [owned | ghost], add to the rows that are not."""
-        row = self.row_of_each()
-        there = self.columns[self.csr.indices] & ~self.rows[row]
-        found = np.zeros(len(self.csr), np.result_type(self.csr.data, x))
-        np.add.at(found, row[there], self.csr.data[there] * x[self.csr.indices[there]])
-        return found
+def lifted(csr: Csr, marked: NDArray[np.bool_], x: NDArray[Any]) -> NDArray[Any]:
+    """Local. What marked columns times x, [owned | ghost], add to the rows that are not."""
+    row = csr.row_of_each()
+    there = marked[csr.indices] & ~marked[row]
+    found = np.zeros(len(csr), np.result_type(csr.data, x))
+    np.add.at(found, row[there], csr.data[there] * x[csr.indices[there]])
+    return found
 
 
 def diagonal_places(csr: Csr, first: int, wanted: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -132,7 +113,7 @@ def diagonal_places(csr: Csr, first: int, wanted: NDArray[np.bool_]) -> NDArray[
 
     ``ValueError`` for a row without a place; ``first`` is the number of the first row.
     """
-    row = np.repeat(np.arange(len(csr)), np.diff(csr.indptr))
+    row = csr.row_of_each()
     found = np.flatnonzero((csr.indices == row) & wanted[row])
     missing = np.setdiff1d(np.flatnonzero(wanted), row[found])
     if len(missing):

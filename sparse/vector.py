@@ -11,8 +11,30 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import agreed, sums
 from onesided.collectives.reduction.operation import FEW
-from onesided.sparse.moving import gathered, scattered, shared_dtype, shared_width
+from onesided.sparse.moving import gathered, of_all, scattered, shared_dtype, shared_width
 from onesided.sparse.partition import Partition
+
+_Operation = Callable[["DistVector", Any], "DistVector"]
+
+
+def _left(ufunc: np.ufunc) -> _Operation:
+    """Local. ``x + other`` as a method, for a function of entries."""
+    return lambda x, other: x.like(ufunc(x.array, x._block(other)))
+
+
+def _right(ufunc: np.ufunc) -> _Operation:
+    """Local. ``other + x``."""
+    return lambda x, other: x.like(ufunc(x._block(other), x.array))
+
+
+def _into(ufunc: np.ufunc) -> _Operation:
+    """Local. ``x += other``."""
+
+    def into(x: DistVector, other: Any) -> DistVector:
+        ufunc(x.array, x._block(other), out=x.array)
+        return x
+
+    return into
 
 
 class DistVector:
@@ -40,7 +62,7 @@ class DistVector:
         rank where a block does not fit, or ranks have different numbers of vectors."""
         with agreed(comm, "DistVector"):
             array = np.asarray(array)
-            _check_parts(comm, partition)
+            partition.check_parts(comm.size)
             start, stop = partition.range(comm.rank)
             if array.ndim not in (1, 2) or len(array) != stop - start:
                 raise ValueError(
@@ -58,7 +80,7 @@ class DistVector:
     ) -> Self:
         """Collective. Zeros; a block of k vectors where k is given."""
         with agreed(comm, ("DistVector.zeros", k)):
-            _check_parts(comm, partition)
+            partition.check_parts(comm.size)
         start, stop = partition.range(comm.rank)
         shape = (stop - start, k) if k else (stop - start,)
         return cls(comm, partition, np.zeros(shape, dtype))
@@ -165,21 +187,20 @@ class DistVector:
 
     def min(self) -> Any:
         """Collective. The smallest entry; one number per vector."""
-        return self._extreme(np.min, "max")
+        return self._extreme(np.min, 1)
 
     def max(self) -> Any:
         """Collective. The largest entry; one number per vector."""
-        return self._extreme(np.max, "min")
+        return self._extreme(np.max, -1)
 
-    def _extreme(self, of: Callable[..., Any], start: str) -> Any:
+    def _extreme(self, of: Callable[..., Any], sign: int) -> Any:
         kind = self.array.dtype
         if kind.kind not in "fiu":
             raise TypeError(f"{kind} has no smallest and no largest number")
-        limits: Any = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
-        first = getattr(limits, start)
-        if kind.kind == "f":
-            first = np.inf if start == "max" else -np.inf
-        return of(self._gathered(of(self.array, axis=0, initial=first)), axis=0)
+        first = sign * np.inf
+        if kind.kind != "f":
+            first = np.iinfo(kind).max if sign > 0 else np.iinfo(kind).min
+        return of(of_all(self.comm, of(self.array, axis=0, initial=first)), axis=0)
 
     def sum(self) -> Any:
         """Collective. The sum of the entries; one number per vector."""
@@ -203,7 +224,7 @@ class DistVector:
                 square = self._total(_columns_dot(sizes, sizes))
             if np.all((square > limits.tiny / limits.eps**2) & (square < np.inf)):
                 return np.sqrt(square)[()]
-        largest = self._gathered(sizes.max(axis=0, initial=0)).max(axis=0)
+        largest = of_all(self.comm, sizes.max(axis=0, initial=0)).max(axis=0)
         if ord == np.inf:
             return largest[()]
         usable = (largest > 0) & np.isfinite(largest)
@@ -228,7 +249,7 @@ class DistVector:
         ``TypeError`` for what are no numbers.
         """
         with agreed(comm, ("DistVector.scatter", root)):
-            _check_parts(comm, partition)
+            partition.check_parts(comm.size)
             if not 0 <= root < comm.size:
                 raise ValueError(f"root {root} on {comm.size} ranks")
             if comm.rank == root:
@@ -245,12 +266,6 @@ class DistVector:
         reduction = sums(self.comm, max(FEW, part.size), part.dtype)
         total = np.array(reduction.of(*part), part.dtype)
         return total if np.ndim(mine) else total[0]
-
-    def _gathered(self, mine: Any) -> NDArray[Any]:
-        part = np.ascontiguousarray(mine)
-        parts = np.empty((self.comm.size, *np.shape(mine)), part.dtype)
-        self.comm.Allgather(part, parts)
-        return parts
 
     # -- arithmetic ------------------------------------------------------------------------------
 
@@ -275,60 +290,24 @@ class DistVector:
             raise TypeError(f"a DistVector expected, not {type(other).__name__}")
         return self._block(other)
 
-    def _with(self, operation: Callable[..., Any], *operands: Any) -> DistVector:
-        return self.like(operation(*(self._block(operand) for operand in operands)))
-
-    def __add__(self, other: Any) -> DistVector:
-        return self._with(np.add, self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> DistVector:
-        return self._with(np.subtract, self, other)
-
-    def __rsub__(self, other: Any) -> DistVector:
-        return self._with(np.subtract, other, self)
-
-    def __mul__(self, other: Any) -> DistVector:
-        return self._with(np.multiply, self, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> DistVector:
-        return self._with(np.divide, self, other)
-
-    def __rtruediv__(self, other: Any) -> DistVector:
-        return self._with(np.divide, other, self)
+    __add__ = __radd__ = _left(np.add)
+    __sub__ = _left(np.subtract)
+    __rsub__ = _right(np.subtract)
+    __mul__ = __rmul__ = _left(np.multiply)
+    __truediv__ = _left(np.divide)
+    __rtruediv__ = _right(np.divide)
+    __iadd__ = _into(np.add)
+    __isub__ = _into(np.subtract)
+    __imul__ = _into(np.multiply)
+    __itruediv__ = _into(np.divide)
 
     def __neg__(self) -> DistVector:
-        return self._with(np.negative, self)
+        return self.like(-self.array)
 
     def __abs__(self) -> DistVector:
-        return self._with(np.abs, self)
-
-    def __iadd__(self, other: Any) -> Self:
-        np.add(self.array, self._block(other), out=self.array)
-        return self
-
-    def __isub__(self, other: Any) -> Self:
-        np.subtract(self.array, self._block(other), out=self.array)
-        return self
-
-    def __imul__(self, other: Any) -> Self:
-        np.multiply(self.array, self._block(other), out=self.array)
-        return self
-
-    def __itruediv__(self, other: Any) -> Self:
-        np.divide(self.array, self._block(other), out=self.array)
-        return self
+        return self.like(np.abs(self.array))
 
 
 def _columns_dot(a: NDArray[Any], b: NDArray[Any]) -> Any:
     """Local. The dot product of two blocks, column by column where there are several."""
     return np.dot(a, b) if a.ndim == 1 else np.einsum("ij,ij->j", a, b)
-
-
-def _check_parts(comm: MPI.Intracomm, partition: Partition) -> None:
-    """Local. ``ValueError`` where a partition does not fit a communicator."""
-    if partition.parts != comm.size:
-        raise ValueError(f"a partition of {partition.parts} parts on {comm.size} ranks")

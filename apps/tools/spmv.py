@@ -306,5 +306,5 @@ def _pattern(comm: MPI.Intracomm, matrix: DistMatrix, shown: str) -> dict[str, A
         "dtype": matrix.dtype.name, "ranks": comm.size,
         "rows": comm.allgather(matrix.row_range[1] - matrix.row_range[0]),
         "ghosts": comm.allgather(len(matrix.pattern.ghosts)),
-        "neighbors": comm.allgather(matrix.halo.neighbors),
+        "neighbors": comm.allgather(matrix.pattern.neighbors),
     }  # fmt: skip

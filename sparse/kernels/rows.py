@@ -42,6 +42,10 @@ class Csr:
         """Local. Some of the rows, in the same memory."""
         return replace(self, indptr=self.indptr[start : stop + 1])
 
+    def row_of_each(self) -> NDArray[np.intp]:
+        """Local. The row of each entry."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
 
 def add_product(csr: Csr, x: NDArray[Any], y: NDArray[Any]) -> None:
     """Local. y += A x; x and y are contiguous, (n,) or (n, k). Nothing is allocated but views."""

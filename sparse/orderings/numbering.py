@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 from zlib import crc32
@@ -67,12 +66,6 @@ _LARGEST = np.iinfo(np.int32).max
 _SEED = 1
 
 
-def check_metis() -> None:
-    """Local. :class:`UnsupportedError` where pymetis is not installed."""
-    if find_spec("pymetis") is None:
-        raise UnsupportedError("the METIS partition needs pymetis (the extra partition)")
-
-
 def metis_parts(
     graph: sparse.csr_array, weights: NDArray[np.int64], parts: int
 ) -> NDArray[np.int32]:
@@ -82,7 +75,8 @@ def metis_parts(
     same parts. Raises :class:`UnsupportedError` without pymetis, and where METIS's 32-bit
     integers cannot count the graph's edges or its weight.
     """
-    check_metis()
+    if find_spec("pymetis") is None:
+        raise UnsupportedError("the METIS partition needs pymetis (the extra partition)")
     if max(graph.nnz, int(weights.sum())) > _LARGEST:
         raise UnsupportedError(
             f"METIS counts in 32 bits: {graph.nnz} edges, weight {int(weights.sum())}"
@@ -112,13 +106,9 @@ def _narrow(numbers: NDArray[Any]) -> NDArray[np.int32]:
 How = str | Partition | NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class Numbering:
-    """Which blocks the rows are to be in; ``numbers``: the new index of each row that this rank
-    has now, None (on all ranks) where every row keeps its index."""
-
-    partition: Partition
-    numbers: NDArray[np.int64] | None = None
+#: The blocks that rows are to be in, and the new index of each row that this rank has now; None (on
+#: all ranks) where every row keeps its index.
+Numbering = tuple[Partition, NDArray[np.int64] | None]
 
 
 def numbering(
@@ -131,9 +121,9 @@ def numbering(
     with agreed(comm, _words(how)):
         _check(comm, given, how, rows.shape[1])
     if isinstance(how, Partition):
-        return Numbering(how)
+        return how, None
     if isinstance(how, str):
-        return ORDERS[how](comm, rows, given, budget)
+        return _by_name(comm, rows, given, how, budget)
     start, stop = given.range(comm.rank)
     return _by_owners(comm, how[start:stop] if len(how) != stop - start else how, given)
 
@@ -154,9 +144,9 @@ def _check(comm: MPI.Intracomm, given: Partition, how: How, n_cols: int) -> None
                 f"on {comm.size} ranks"
             )
     elif isinstance(how, str):
-        if how not in ORDERS:
-            raise ValueError(f"no partition {how!r}; there are {', '.join(ORDERS)}")
-        if ORDERS[how] is not _by_weight and given.size != n_cols:
+        if how not in ("rows", *ORDERS):
+            raise ValueError(f"no partition {how!r}; there are rows, {', '.join(ORDERS)}")
+        if how != "rows" and given.size != n_cols:
             raise ValueError(
                 f"the partition {how} needs a square matrix, not {given.size} x {n_cols}"
             )
@@ -179,54 +169,47 @@ def _check_owners(comm: MPI.Intracomm, given: Partition, owners: object) -> None
         raise ValueError(f"owners {owners.min()} to {owners.max()} on {comm.size} ranks")
 
 
-def _by_weight(
-    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, budget: int
+def _by_name(
+    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, how: str, budget: int
 ) -> Numbering:
-    """Collective. The rows in their order, cut where the nonzeros are balanced."""
-    weights = np.diff(rows.indptr).astype(np.int64) + 1
-    return Numbering(balanced(comm, weights) or given)
-
-
-def _by_metis(
-    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, budget: int
-) -> Numbering:
-    """Collective. Parts of about equal nonzeros with few ghosts; in a part, rows in their order."""
-    with agreed(comm):
-        check_metis()
+    """Collective. The rows in their order, cut where the nonzeros are balanced; or the order, and
+    the cuts, that rank 0 finds in the graph."""
+    mine = np.diff(rows.indptr).astype(np.int64) + 1
+    if how == "rows" or given.size == 0:
+        return balanced(comm, mine) or given, None
     graph = gathered_graph(comm, rows, given, budget)
-    weights = gathered(comm, np.diff(rows.indptr).astype(np.int64) + 1)
-    owners = None
-    with agreed(comm):
-        if graph is not None and weights is not None:
-            owners = metis_parts(graph, weights, comm.size)
-    return _by_owners(comm, scattered(comm, owners, given), given)
-
-
-def _by_bandwidth(
-    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, budget: int
-) -> Numbering:
-    """Collective. The reverse Cuthill-McKee order, cut where the nonzeros are balanced."""
-    if given.size == 0:
-        return Numbering(given)
-    graph = gathered_graph(comm, rows, given, budget)
-    weights = gathered(comm, np.diff(rows.indptr).astype(np.int64) + 1)
+    weights = gathered(comm, mine)
     numbers, partition = None, given
     with agreed(comm):
         if graph is not None and weights is not None:
-            from scipy.sparse.csgraph import reverse_cuthill_mckee  # slow to import
-
-            order = reverse_cuthill_mckee(graph, symmetric_mode=True)
+            order, partition = ORDERS[how](graph, weights, comm.size)
             numbers = np.empty(len(order), np.int64)
             numbers[order] = np.arange(len(order))
-            partition = Partition.balanced(weights[order], comm.size)
     partition = comm.bcast(partition)
     return _numbering(comm, partition, scattered(comm, numbers, given), given)
 
 
-ORDERS: dict[str, Callable[[MPI.Intracomm, sparse.csr_array, Partition, int], Numbering]] = {
-    "rows": _by_weight,
-    "metis": _by_metis,
-    "rcm": _by_bandwidth,
+Order = tuple[NDArray[Any], Partition]
+
+
+def _metis(graph: sparse.csr_array, weights: NDArray[np.int64], parts: int) -> Order:
+    """Local. Parts of about equal nonzeros with few ghosts; in a part, rows in their order."""
+    owners = metis_parts(graph, weights, parts)
+    lengths = np.bincount(owners, minlength=parts)
+    return np.argsort(owners, kind="stable"), Partition.from_lengths(lengths)
+
+
+def _bandwidth(graph: sparse.csr_array, weights: NDArray[np.int64], parts: int) -> Order:
+    """Local. The reverse Cuthill-McKee order, cut where the nonzeros are balanced."""
+    from scipy.sparse.csgraph import reverse_cuthill_mckee  # slow to import
+
+    order = reverse_cuthill_mckee(graph, symmetric_mode=True)
+    return order, Partition.balanced(weights[order], parts)
+
+
+ORDERS: dict[str, Callable[[sparse.csr_array, NDArray[np.int64], int], Order]] = {
+    "metis": _metis,
+    "rcm": _bandwidth,
 }
 
 
@@ -251,4 +234,4 @@ def _numbering(
 ) -> Numbering:
     """Collective. Without numbers where no row gets another index."""
     same = bool(np.array_equal(numbers, np.arange(*given.range(comm.rank))))
-    return Numbering(partition, None if comm.allreduce(same, op=MPI.LAND) else numbers)
+    return partition, None if comm.allreduce(same, op=MPI.LAND) else numbers

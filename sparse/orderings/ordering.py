@@ -9,8 +9,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
-from onesided.collectives import Alltoallv_init, RequestError, agreed
-from onesided.sparse.halo import Info
+from onesided.collectives import RequestError, agreed
+from onesided.sparse.halo import Halo, HaloPattern, Info
 from onesided.sparse.moving import blocks_of, counterparts, moved, shared_dtype
 from onesided.sparse.orderings.numbering import GRAPH_BYTES, How, numbering
 from onesided.sparse.partition import Partition, check_columns, index_dtype, split_columns
@@ -51,21 +51,25 @@ class Ordering:
         """Collective. Raises ``ValueError`` on every rank where numbers are no permutation."""
         self.comm, self.original, self.partition = comm, original, partition
         self.numbers = numbers
-        self._method, self._info = method, info
+        self._how: dict[str, Any] = {"method": method, "info": info}
         self._freed, self.matrices = False, 0
-        self._moves: dict[tuple[str, np.dtype[Any], tuple[int, ...]], _Move] = {}
+        self._halos: dict[tuple[str, np.dtype[Any], int], Halo] = {}
         with agreed(comm, "Ordering"):
             _check_numbers(comm, original, partition, numbers)
-        self._given = np.argsort(numbers).astype(np.intp)
-        ascending = numbers[self._given]
-        self._sent = np.diff(np.searchsorted(ascending, partition.starts)).astype(np.int64)
-        self._came = counterparts(comm, self._sent)
-        places = moved(comm, ascending, self._sent, self._came)
-        self._kept = (places - partition.range(comm.rank)[0]).astype(np.intp)
+        given: NDArray[Any] = np.argsort(numbers)
+        ascending = numbers[given]
+        sent = np.diff(np.searchsorted(ascending, partition.starts)).astype(np.int64)
+        came = counterparts(comm, sent)
+        kept = moved(comm, ascending, sent, came) - partition.range(comm.rank)[0]
         with agreed(comm):
             length = int(partition.lengths()[comm.rank])
-            if not np.array_equal(np.sort(self._kept), np.arange(length)):
+            if not np.array_equal(np.sort(kept), np.arange(length)):
                 raise ValueError(f"rank {comm.rank} gets rows that are not its {length} rows")
+        # every entry is a ghost of the rank that it goes to, at the place where it belongs there
+        self._patterns = {
+            "forward": HaloPattern(len(given), kept, given, sent, came),
+            "backward": HaloPattern(len(kept), given, kept, came, sent),
+        }
 
     @property
     def original_range(self) -> tuple[int, int]:
@@ -75,10 +79,10 @@ class Ordering:
     def forward(self, x: Any, out: Any = None) -> Any:
         """Collective. From this rank's block in the original order to that in the matrix's order.
 
-        A DistVector gives one.
-        ``out`` (of x's dtype, with the result's shape) is filled and returned if given. Raises on
-        every rank: ``ValueError`` where a shape or ``out`` does not fit on one of them,
-        ``MismatchError`` where dtypes or k differ, ``RequestError`` after ``Free``.
+        A DistVector gives one. ``out`` (of x's dtype, with the result's shape) is filled and
+        returned if given. Raises on every rank: ``ValueError`` where a shape or ``out`` does not
+        fit on one of them, ``MismatchError`` where dtypes or k differ, ``RequestError`` after
+        ``Free``.
         """
         return self._moved("forward", x, out)
 
@@ -115,61 +119,25 @@ class Ordering:
                 out = np.empty(shape, x.dtype)
             elif out.shape != shape or out.dtype != x.dtype or not out.flags.writeable:
                 raise ValueError(f"out is not writeable, {shape}, {x.dtype}: {out.shape}")
-        self._move(way, x)(x, out)
+        halo = self._halo(way, x)
+        ghosts = halo.update(x.reshape(-1) if halo.k == 1 else x)
+        out[halo.pattern.ghosts] = ghosts.reshape(out.shape)
         return out if vector is None else vector.like(out, target)
 
-    def _move(self, way: str, x: NDArray[Any]) -> _Move:
+    def _halo(self, way: str, x: NDArray[Any]) -> Halo:
         """Collective where it is the first of its kind. How such vectors move."""
-        key = way, x.dtype, x.shape[1:]
-        if key not in self._moves:
-            there = self._given, self._sent, self._kept
-            back = self._kept, self._came, self._given
-            take, counts, put = there if way == "forward" else back
-            self._moves[key] = _Move(
-                self.comm, take, counts, put, x, method=self._method, info=self._info
-            )
-        return self._moves[key]
+        k = 1 if x.ndim == 1 else x.shape[1]
+        key = way, x.dtype, k
+        if key not in self._halos:
+            self._halos[key] = Halo(self.comm, self._patterns[way], x.dtype, k, **self._how)
+        return self._halos[key]
 
     def Free(self) -> None:
         """Collective. Free the requests; a second time has no effect."""
-        for move in self._moves.values():
-            move.request.Free()
-        self._moves.clear()
+        for halo in self._halos.values():
+            halo.Free()
+        self._halos.clear()
         self._freed = True
-
-
-class _Move:
-    """One persistent request that takes entries here and puts them there."""
-
-    def __init__(
-        self,
-        comm: MPI.Intracomm,
-        take: NDArray[np.intp],
-        counts: NDArray[np.int64],
-        put: NDArray[np.intp],
-        like: NDArray[Any],
-        *,
-        method: str,
-        info: Info,
-    ) -> None:
-        """Collective. Plan for blocks with the dtype and the ``k`` of ``like``."""
-        self._take, self._put = take, put
-        self._shape = (len(put), *like.shape[1:])
-        self._sent = np.zeros((len(take), *like.shape[1:]), like.dtype)
-        width = int(np.prod(like.shape[1:], dtype=np.int64))
-        self.request = Alltoallv_init(
-            comm,
-            [self._sent.reshape(-1), (counts * width).tolist()],
-            None,
-            method=method,
-            info=info,
-        )
-
-    def __call__(self, x: NDArray[Any], out: NDArray[Any]) -> None:
-        """Collective. Fill ``out`` by the entries of ``x`` of all ranks."""
-        np.take(x, self._take, axis=0, out=self._sent, mode="clip")
-        self.request.Start()
-        out[self._put] = self.request.Wait().reshape(self._shape)
 
 
 def same_ordering(one: Ordering | None, other: Ordering | None) -> bool:
@@ -225,18 +193,16 @@ def partitioned(
     dtype = shared_dtype(comm, rows.dtype, bool(rows.nnz))
     private = comm.Dup()
     try:
-        new = numbering(private, rows, given, how, budget)
-        if new.numbers is None and np.array_equal(new.partition.starts, given.starts):
+        partition, numbers = numbering(private, rows, given, how, budget)
+        if numbers is None and np.array_equal(partition.starts, given.starts):
             return rows, given, None
-        moved = _moved_rows(
-            private, rows.astype(dtype, copy=False), given, new.partition, new.numbers
-        )
+        rows = _moved_rows(private, rows.astype(dtype, copy=False), given, partition, numbers)
     finally:
         private.Free()
-    if new.numbers is None:
-        return moved, new.partition, None
-    ordering = Ordering(comm, given, new.partition, new.numbers, method=method, info=info)
-    return moved, new.partition, ordering
+    if numbers is None:
+        return rows, partition, None
+    ordering = Ordering(comm, given, partition, numbers, method=method, info=info)
+    return rows, partition, ordering
 
 
 def _moved_rows(
@@ -267,10 +233,9 @@ def _renumbered(
     """Collective. The new indices of these columns; those of ghosts are asked of their owners."""
     with agreed(comm):
         local = split_columns(columns, given, comm.rank)
-    asked = counterparts(comm, local.ghost_counts)
-    questions = moved(comm, local.ghosts, local.ghost_counts, asked)
-    answers = numbers[questions - given.range(comm.rank)[0]]
-    ghosts = moved(comm, answers, asked, local.ghost_counts)
+    pattern = HaloPattern.of(comm, local, given)
+    answers = numbers[pattern.send_index]
+    ghosts = moved(comm, answers, pattern.send_counts, pattern.recv_counts)
     new: NDArray[np.int64] = np.concatenate([numbers, ghosts])[local.indices]
     return new
 
@@ -279,10 +244,8 @@ def _check_numbers(
     comm: MPI.Intracomm, original: Partition, partition: Partition, numbers: NDArray[np.int64]
 ) -> None:
     """Local. Each of this rank's original rows has one index that exists."""
-    if original.parts != comm.size or partition.parts != comm.size:
-        raise ValueError(
-            f"partitions of {original.parts} and {partition.parts} parts on {comm.size} ranks"
-        )
+    original.check_parts(comm.size)
+    partition.check_parts(comm.size)
     length = int(original.lengths()[comm.rank])
     if numbers.shape != (length,):
         raise ValueError(f"numbers of shape {numbers.shape} for {length} rows")

@@ -32,7 +32,7 @@ def case_halos_in_place_and_packed(comm, method, bound, seed):
             x, y = (np.zeros((len(range(*r)), 3)) for r in (matrix.col_range, matrix.row_range))
             matrix.multiply(x, y)
         assert sorted(matrix._halos) == [1, 3]
-        sends = len(matrix.halo.send_index) > 0
+        sends = len(matrix.pattern.send_index) > 0
         for halo in matrix._halos.values():
             assert halo._direct == (halo.request.direct and bound == 0 and sends)
         for turn in range(6):

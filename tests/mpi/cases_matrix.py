@@ -290,7 +290,7 @@ def case_halo_brings_each_ghost_from_its_owner(comm, method, seed, options):
             assert np.array_equal(came, ghosts + 1000.0 * turn)
         for k in (None, 3):
             check(matrix, whole, rng, k=k)
-        sent = comm.allreduce(len(matrix.halo.send_index))
+        sent = comm.allreduce(len(matrix.pattern.send_index))
         assert sent == comm.allreduce(len(ghosts))
 
 
