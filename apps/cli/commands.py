@@ -50,7 +50,7 @@ COMMANDS = (
     Command("spmv", "tools.spmv", "Multiply a sparse matrix from a file with a vector."),
     Command("solve", "solvers.solve",
         "Solve a system of linear equations with a sparse matrix from a file."),
-    Command("pagerank", "solvers.pagerank",
+    Command("pagerank", "solvers.solve:run_pagerank",
         "Rank the nodes of a directed graph whose matrix is in a file."),
     Command("generate", "tools.generate",
         "Make the matrix of a grid or of a mesh, and write it to a file."),
