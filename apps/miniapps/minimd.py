@@ -23,7 +23,7 @@ from onesided.apps.cli.failures import from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
-from onesided.apps.miniapps.halos import REFERENCE, Need, TwoSided, ways
+from onesided.apps.miniapps.halos import REFERENCE, Need, Stage, TwoSided, run_stages, ways
 from onesided.apps.miniapps.minimd_atoms import AXES, Links, Problem
 from onesided.apps.miniapps.minimd_simulation import (
     PARTS,
@@ -32,7 +32,6 @@ from onesided.apps.miniapps.minimd_simulation import (
     agreement,
     conservation,
 )
-from onesided.apps.miniapps.stages import Stage, run_stages
 
 WARM_UP = 2  # steps of every way before the first run, which begins again at the start
 REMARK = (

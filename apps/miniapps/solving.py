@@ -5,7 +5,6 @@ Both have a matrix of up to 27 entries in a row, on planes that are stacked alon
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -31,8 +30,7 @@ from onesided.apps.cli.failures import CommandError, from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.miniapps.halos import Need, ways
-from onesided.apps.miniapps.stages import Stage, run_stages
+from onesided.apps.miniapps.halos import Need, Stage, run_stages, ways
 from onesided.collectives import agreed, profile
 from onesided.sparse import DistMatrix, LinearOperator, Partition, cg, stencil27
 from onesided.sparse.halo import Ghosts
@@ -53,66 +51,45 @@ REMARK = (
 
 
 @dataclass(frozen=True)
-class Equations(ABC):
-    """A x = b, by rows; pure. ``shape``: unknowns along z, y and x, the last of which varies
-    fastest.
-
-    Methods are about the planes from ``first`` to before ``last``.
-    """
-
-    shape: tuple[int, int, int]
-
-    @property
-    def plane(self) -> int:
-        """Unknowns of a plane."""
-        return self.shape[1] * self.shape[2]
-
-    @abstractmethod
-    def rows(self, first: int, last: int) -> sparse.csr_array:
-        """With global columns."""
-
-    @abstractmethod
-    def side(self, first: int, last: int) -> Values:
-        """Their entries of b."""
-
-    @abstractmethod
-    def error(self, x: Values, first: int, last: int) -> float:
-        """How far their entries of x are off the known solution."""
-
-    @abstractmethod
-    def allowed(self, residual: float) -> float:
-        """How far entries may be off, with this norm of the residual."""
-
-
-class Points(Equations):
-    """HPCCG: every rank has a box of nx x ny x nz points; the boxes are stacked in z, as in the
-    reference of the Mantevo suite.
+class Points:
+    """A x = b of HPCCG: every rank has a box of nx x ny x nz points; the boxes are stacked in z, as
+    in the reference of the Mantevo suite.
 
     A point has 27 on the diagonal of its row and -1 for each of up to 26 neighbors. The right hand
     side is that of the solution 1 everywhere: 27 less the number of neighbors. By Gershgorin's
     circles no eigenvalue is below 1, so an entry of x is off by at most the norm of the residual.
+
+    ``shape``: unknowns along z, y and x, the last of which varies fastest. Methods are about the
+    planes from ``first`` to before ``last``.
     """
 
+    shape: tuple[int, int, int]
+
     def rows(self, first: int, last: int) -> sparse.csr_array:
-        found = stencil27(self.shape, (first * self.plane, last * self.plane))
+        """With global columns."""
+        plane = self.shape[1] * self.shape[2]
+        found = stencil27(self.shape, (first * plane, last * plane))
         found.data[found.data > 0] = 27.0
         return found
 
     def side(self, first: int, last: int) -> Values:
+        """Their entries of b."""
         neighbors = np.diff(self.rows(first, last).indptr) - 1
         return np.asarray(27.0 - neighbors, float)
 
     def error(self, x: Values, first: int, last: int) -> float:
+        """How far their entries of x are off the known solution."""
         return float(np.abs(x - 1.0).max(initial=0.0))
 
     def allowed(self, residual: float) -> float:
+        """How far entries may be off, with this norm of the residual."""
         return residual + ROUNDING
 
 
 @dataclass(frozen=True)
-class Mesh(Equations):
-    """MiniFE: steady temperatures by trilinear elements on a box of cubes, whose edge is 1 for a
-    share of the ranks and longer along z for several; ``h`` is that of an element.
+class Mesh:
+    """That of MiniFE: steady temperatures by trilinear elements on a box of cubes, whose edge is 1
+    for a share of the ranks and longer along z for several; ``h`` is that of an element.
 
     The surface has the temperature 0, the source is that of sin(pi x) sin(pi y) sin(pi z / L), so
     the solution is known. Unknowns are the nodes inside. On such a mesh the stiffness is a sum of
@@ -120,6 +97,7 @@ class Mesh(Equations):
     an axis: each rank assembles the rows of its own planes, without a word to others.
     """
 
+    shape: tuple[int, int, int]
     h: float
 
     def _factors(self, first: int, last: int) -> list[tuple[Any, ...]]:
@@ -165,6 +143,9 @@ class Mesh(Equations):
         """Twice the error of the elements, (pi h)**2 / 12, and what the residual lets it be: the
         smallest eigenvalue is above h**3 (some thirds of it belong to rough vectors)."""
         return (np.pi * self.h) ** 2 / 6 + residual / self.h**3 + ROUNDING
+
+
+Equations = Points | Mesh
 
 
 def run_hpccg(comm: MPI.Intracomm, options: Options) -> int:
@@ -213,7 +194,7 @@ def _opened(equations: Equations, options: Options, comm: MPI.Intracomm, stack: 
     """Collective. The matrix, and what makes conjugate gradients by a way."""
     planes = Partition.even(equations.shape[0], comm.size)
     first, last = planes.range(comm.rank)
-    partition = Partition(planes.starts * equations.plane)
+    partition = Partition(planes.starts * (equations.shape[1] * equations.shape[2]))
 
     def assemble() -> tuple[sparse.csr_array, Values]:
         with agreed(comm, "assembly"):
