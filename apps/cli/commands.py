@@ -75,7 +75,7 @@ COMMANDS = (
         "Rounds and set-ups of exchanges beside the targets that they have."),
     Command("bench collectives", "papers.collectives",
         "Compare every persistent collective with the MPI's own, as OSU's micro-benchmarks do."),
-    Command("bench patterns", "papers.patterns",
+    Command("bench patterns", "papers.alltoallv:run_patterns",
         "Compare them on the exchange patterns of sparse matrices."),
     Command("bench apps", "papers.applications",
         "Compare a Fourier transform and conjugate gradients by every method, with others."),
