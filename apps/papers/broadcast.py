@@ -30,21 +30,8 @@ from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Listing, Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict, ratio
-from onesided.apps.papers.forecast import (
-    ONE_SIDED,
-    PASSIVE,
-    LogGP,
-    crossing,
-    parameters,
-    predicted,
-)
-from onesided.collectives import (
-    Bcast_init,
-    OneSidedBroadcast,
-    bcast_linear,
-    extents_of,
-    methods,
-)
+from onesided.apps.papers.forecast import ONE_SIDED, PASSIVE, LogGP, crossing, parameters, predicted
+from onesided.collectives import Bcast_init, OneSidedBroadcast, bcast_linear, extents_of, methods
 from onesided.collectives.trees import orders
 
 ROOT = 0

@@ -81,7 +81,6 @@ class Lane:
 
     @property
     def peer(self) -> int:
-        """Local. The other rank."""
         return 1 - self.comm.rank
 
     def pieces(self) -> list[Any]:
@@ -108,10 +107,8 @@ class Runner:
     free: Callable[[], object] = nothing
 
 
-# Variants that send a message for every partition, and the one that sends a single message.
-#
-# As Tables 1 and 2 of the paper have them; a partition's number is its tag, so that threads on both
-# sides find each other.
+# Tables 1 and 2 of the paper: a single message, and one for every partition, whose number is its
+# tag, so that threads on both sides find each other.
 
 
 def single(lane: Lane) -> Runner:
@@ -132,13 +129,10 @@ def persistent(lane: Lane) -> Runner:
     make = lane.comm.Send_init if lane.is_sender else lane.comm.Recv_init
     requests: list[Any] = [make(each, lane.peer, k) for k, each in enumerate(lane.pieces())]
     starts = [request.Start for request in requests]
-
-    def free() -> None:
-        for request in requests:
-            request.Free()
-
-    wait = partial(MPI.Request.Waitall, requests)
-    return Runner(mark=lambda index: starts[index](), wait=wait, free=free)
+    return Runner(
+        mark=lambda index: starts[index](), wait=partial(MPI.Request.Waitall, requests),
+        free=lambda: [request.Free() for request in requests],
+    )  # fmt: skip
 
 
 def immediate(lane: Lane) -> Runner:
@@ -153,7 +147,7 @@ def immediate(lane: Lane) -> Runner:
     return Runner(mark=mark, wait=partial(MPI.Request.Waitall, requests))
 
 
-# Variants that send the buffer as one partitioned message: the MPI's own, and ours.
+# One partitioned message: the MPI's own, and ours.
 
 
 def native(lane: Lane) -> Runner:
@@ -173,11 +167,8 @@ def native(lane: Lane) -> Runner:
 def ours(lane: Lane, method: str, aggregate: int) -> Runner:
     """Local. The handshake comes with the first round, and with it the method's refusal."""
     init: Any = Psend_init if lane.is_sender else Precv_init
-    request = init(
-        lane.comm, lane.message, lane.partitions, lane.peer, lane.tag,
-        method=method, aggregate=aggregate,
-    )  # fmt: skip
-    return _runner(lane, request)
+    given = lane.comm, lane.message, lane.partitions, lane.peer, lane.tag
+    return _runner(lane, init(*given, method=method, aggregate=aggregate))
 
 
 def _runner(lane: Lane, request: Any) -> Runner:
@@ -219,31 +210,20 @@ def variants(text: str, order: str) -> list[dict[str, str]]:
     return found
 
 
-# In which order partitions are marked ready, and by which thread: geometry without any MPI.
-#
+# -- in which order partitions are marked ready, and by which thread -------------------------------
+
 # The loop schemes of section 4.2 of the paper on partitioned communication in Open MPI.
-
-
-def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
-    """Local. The same in as few ranges as keep the order: first and last of each."""
-    found: list[tuple[int, int]] = []
-    for index in indices:
-        if found and index == found[-1][1] + 1:
-            found[-1] = (found[-1][0], index)
-        else:
-            found.append((index, index))
-    return found
 
 
 def left_to_right(partitions: int, threads: int) -> list[list[int]]:
     """Local. Every thread has a part of its own, and marks it from its lowest partition on."""
-    return _split(list(range(partitions)), threads)
+    return [list(range(*part)) for part in _cuts(partitions, threads)]
 
 
 def randomized(partitions: int, threads: int) -> list[list[int]]:
     """Local. All partitions in one random order, of which every thread has a part."""
     shuffled: list[int] = np.random.default_rng(SEED).permutation(partitions).tolist()
-    return _split(shuffled, threads)
+    return [shuffled[start:end] for start, end in _cuts(partitions, threads)]
 
 
 def neighborhood(partitions: int, threads: int) -> list[list[int]]:
@@ -286,8 +266,15 @@ def _cuts(length: int, parts: int) -> list[tuple[int, int]]:
     return list(pairwise(part * length // parts for part in range(parts + 1)))
 
 
-def _split(indices: list[int], parts: int) -> list[list[int]]:
-    return [indices[start:end] for start, end in _cuts(len(indices), parts)]
+def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
+    """Local. The same in as few ranges as keep the order: first and last of each."""
+    found: list[tuple[int, int]] = []
+    for index in indices:
+        if found and index == found[-1][1] + 1:
+            found[-1] = (found[-1][0], index)
+        else:
+            found.append((index, index))
+    return found
 
 
 #: What one thread does in a round; returns when its last partition was ready, by the clock.
