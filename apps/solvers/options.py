@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from onesided.apps.cli import options as cli
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import InputFile, not_negative, run_options, take, timed
+from onesided.apps.miniapps.options import HALOS
 
-#: Those of :mod:`onesided.apps.miniapps.halos` that are no exchanges, for a help text.
 WAYS = (
-    "two-sided (the reference, always there), fence, fence-threads, lock-all-threads, halo, grid "
-    "(neighbors write into the block itself), persistent (messages of packed faces, by hand)"
+    f"{HALOS}, grid (neighbors write into the block itself), persistent (messages of packed faces, "
+    "by hand)"
 )
 
 
@@ -80,7 +80,6 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
 
 
 def solve(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided solve``."""
     _matrix(parser)
     add = parser.add_argument
     add("--solver", choices=[*SOLVERS], default="cg", help="default cg, for definite matrices")
@@ -97,7 +96,6 @@ def solve(parser: argparse.ArgumentParser) -> None:
 
 
 def pagerank(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided pagerank``."""
     _matrix(parser)
     add = parser.add_argument
     add("--damping", metavar="D", type=damping, default=0.85, help="following a link (0.85)")
@@ -108,7 +106,6 @@ def pagerank(parser: argparse.ArgumentParser) -> None:
 
 
 def poisson(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided poisson``."""
     take(parser, "shape", "64 64 64", "points of the finest grid")
     take(parser, "levels", "4")
     take(parser, "boundary", "periodic", choices=("periodic", "dirichlet", "neumann"))
