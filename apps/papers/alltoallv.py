@@ -39,7 +39,7 @@ from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import REGION, Variant, unchecked
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options, doubling
-from onesided.apps.cli.report import METHOD, Report, Row, byte_count
+from onesided.apps.cli.report import METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.spmv import shipped
 from onesided.apps.tools.trace_mesh import trace_mesh
@@ -84,14 +84,8 @@ def uniform(count: int, comm: MPI.Intracomm) -> Problem:
 
 
 def exchange_case(
-    labels: Labels,
-    problem: Callable[[MPI.Intracomm], Problem],
-    methods: Sequence[str],
-    options: Options,
-    *,
-    ranks: int = 0,
-    copies: bool = True,
-    region: float = REGION,
+    labels: Labels, problem: Callable[[MPI.Intracomm], Problem], methods: Sequence[str],
+    options: Options, *, ranks: int = 0, copies: bool = True, region: float = REGION,
 ) -> Case:
     """Local. Every method on one problem, into every kind of ``--memory``.
 
@@ -142,11 +136,8 @@ def _opened(
 def _request(
     comm: MPI.Intracomm, problem: Problem, method: str, memory: str, options: Options
 ) -> tuple[Request, Callable[[], None]]:
-    """Collective. A persistent exchange, and what frees it with its receive memory.
-
-    The memory of :func:`~onesided.collectives.empty` belongs to the set-up, as the window that
-    paper 000 creates does.
-    """
+    """Collective. A persistent exchange, and what frees it with its receive memory, which belongs
+    to the set-up, as the window that paper 000 creates does."""
     array = made(comm, memory, sum(problem.recv_counts))
     received = None if array is None else [array, list(problem.recv_counts)]
     sent = [problem.sent, list(problem.send_counts)]
@@ -193,12 +184,17 @@ def delivered(comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array]) 
     return Verdict(float(comm.allreduce(wrong)), 0.0)
 
 
-def wrong_elements(rows: Sequence[Row], against: str) -> str:
-    """Local. A sentence about the contents of all rows."""
-    wrong = sum(int(row.verdict.error) for row in rows if row.verdict is not None)
-    if wrong:
-        return f"WRONG: {wrong} elements are not {against}"
-    return f"Verified: every element is {against}"
+def measured(
+    comm: MPI.Intracomm, options: Options, report: Report, cases: Sequence[Case], title: str,
+    right: str,
+) -> int:
+    """Collective. The report with the rows of all cases, and a sentence about their contents; the
+    exit code."""  # fmt: skip
+    sweep(comm, options, report, cases, title)
+    wrong = sum(int(row.verdict.error) for row in report.rows if row.verdict is not None)
+    told = f"WRONG: {wrong} elements are not" if wrong else "Verified: every element is"
+    report.remarks.append(f"{told} {right}")
+    return report.end(comm, options)
 
 
 # -- uniform exchanges -----------------------------------------------------------------------------
@@ -240,9 +236,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                       partial(uniform, count), names, options, ranks=ranks)
         for ranks, count in sorted(asked)
     ]  # fmt: skip
-    sweep(comm, options, report, cases, "exchanging")
-    report.remarks.append(wrong_elements(report.rows, RIGHT))
-    return report.end(comm, options)
+    return measured(comm, options, report, cases, "exchanging", RIGHT)
 
 
 #: Seconds of the rounds that are timed in a row, and how many ``auto`` is told to expect.
@@ -260,9 +254,7 @@ def run_rounds(comm: MPI.Intracomm, options: Options) -> int:
                       given, copies=False, region=IN_A_ROW)
         for ranks, count in sorted({places("weak", [comm.size], n)[0] for n in options.sizes})
     ]  # fmt: skip
-    sweep(comm, given, report, cases, "rounds")
-    report.remarks.append(wrong_elements(report.rows, RIGHT))
-    return report.end(comm, options)
+    return measured(comm, given, report, cases, "rounds", RIGHT)
 
 
 # -- patterns of matrices -------------------------------------------------------------------------
@@ -344,9 +336,8 @@ def run_patterns(comm: MPI.Intracomm, options: Options) -> int:
         for name, _, counts in subjects
         for each in counts
     ]  # fmt: skip
-    sweep(comm, options, report, cases, "exchanging")
-    report.remarks.append(wrong_elements(report.rows, "the one that its sender made for it"))
-    return report.end(comm, options)
+    right = "the one that its sender made for it"
+    return measured(comm, options, report, cases, "exchanging", right)
 
 
 def _subjects(
@@ -359,11 +350,9 @@ def _subjects(
     def add(name: str, facts: dict[str, Any], made: DistMatrix) -> None:
         with made as matrix:
             facts |= {
-                "shape": list(matrix.shape),
-                "nonzeros": matrix.nnz,
-                "partition": options.partition,
-                "rows": matrix.row_partition.lengths().tolist(),
-            }
+                "shape": list(matrix.shape), "nonzeros": matrix.nnz,
+                "partition": options.partition, "rows": matrix.row_partition.lengths().tolist(),
+            }  # fmt: skip
             counts = {each: np.array(comm.allgather(PATTERNS[each](matrix)))
                       for each in options.patterns}  # fmt: skip
         found.append((name, facts, counts))

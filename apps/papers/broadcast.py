@@ -30,7 +30,7 @@ from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Listing, Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict, ratio
-from onesided.apps.papers.forecast import ONE_SIDED, PASSIVE, LogGP, crossing, parameters, predicted
+from onesided.apps.papers.forecast import FORMULAS, ONE_SIDED, PASSIVE, LogGP, crossing, parameters
 from onesided.collectives import Bcast_init, OneSidedBroadcast, bcast_linear, extents_of, methods
 from onesided.collectives.trees import orders
 
@@ -211,9 +211,10 @@ def _opened(
     def make(labels: Labels) -> Variant:
         method, order = labels[METHOD], labels.get("order", "")
         variant = makers()[method](comm, message, order, hints(options))
-        told = predicted(networks, comm.size, method, order, size)
-        more = {} if told is None else {PREDICTED: told}
-        return replace(variant, metrics={**variant.metrics, **more})
+        if method not in networks or comm.size < 2:
+            return variant
+        told = FORMULAS[method](networks[method], comm.size, size, order)
+        return replace(variant, metrics={**variant.metrics, PREDICTED: told})
 
     return make
 

@@ -63,7 +63,6 @@ class Place:
 
     @property
     def ranks(self) -> list[int]:
-        """Local. All of them."""
         return list(range(self.size))
 
     @property
@@ -79,8 +78,7 @@ class Place:
 
     def sums(self, ranks: int) -> Array:
         """Local. The sum of the vectors of the first so many ranks."""
-        total: Array = np.sum([contribution(r, self.count) for r in range(ranks)], 0)
-        return total
+        return np.asarray(sum(contribution(r, self.count) for r in range(ranks)))
 
     def blocks(self, ranks: list[int]) -> Array:
         """Local. One after the other what these ranks send to everybody."""
@@ -265,31 +263,18 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         asked = named(options.comm, known, " of these operations")
     report = Report("bench collectives", options.settings(), {"ranks": comm.size},
                     remarks=[REMARK], across="bytes", by="operation")  # fmt: skip
-    cases = {
-        (name, count): _case(OPERATIONS[name], ITEM * count, asked, options)
-        for name in dict.fromkeys(options.operations)
-        for nbytes in sorted(set(options.sizes))
-        for count in [OPERATIONS[name].place(comm, nbytes).count]
-    }
-    sweep(comm, options, report, list(cases.values()), "collectives")
+    cases = []
+    for name in dict.fromkeys(options.operations):
+        operation = OPERATIONS[name]
+        names = [each.name for each in methods(operation.group).values()
+                 if (each.candidate or each.chooses if asked is None else each.name in asked)]
+        names = list(dict.fromkeys([BASELINE, NONBLOCKING, PERSISTENT, *names]))
+        for count in sorted({operation.place(comm, nbytes).count for nbytes in options.sizes}):
+            labels = {"operation": name, "bytes": byte_count(ITEM * count)}
+            opened = partial(_opened, operation, ITEM * count, options)
+            cases.append(Case(labels, [{METHOD: each} for each in names], opened, region=REGION))
+    sweep(comm, options, report, cases, "collectives")
     return report.end(comm, options)
-
-
-def _case(
-    operation: Operation, nbytes: int, asked: Sequence[str] | None, options: Options
-) -> Case:
-    known = methods(operation.group)
-    if asked is None:
-        names = [each.name for each in known.values() if each.candidate or each.chooses]
-    else:
-        names = [name for name in known if name in asked]
-    names = [BASELINE, NONBLOCKING, PERSISTENT, *(name for name in names if name != BASELINE)]
-    return Case(
-        {"operation": operation.name, "bytes": byte_count(nbytes)},
-        [{METHOD: name} for name in names],
-        partial(_opened, operation, nbytes, options),
-        region=REGION,
-    )
 
 
 def _opened(

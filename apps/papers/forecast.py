@@ -229,16 +229,6 @@ def parameters(comm: MPI.Intracomm, partner: int) -> tuple[dict[str, LogGP], dic
     return found
 
 
-def predicted(
-    networks: Mapping[str, LogGP], ranks: int, method: str, order: str, nbytes: int
-) -> float | None:
-    """Local. Seconds of a broadcast among so many ranks; None where no model applies."""
-    network = networks.get(method)
-    if network is None or ranks < 2:
-        return None
-    return FORMULAS[method](network, ranks, nbytes, order)
-
-
 def crossing(xs: Sequence[float], ratios: Sequence[float]) -> float | None:
     """Local. From which x on the ratios stay at one or below; None where they do not.
 

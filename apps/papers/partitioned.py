@@ -235,9 +235,9 @@ def neighborhood(partitions: int, threads: int) -> list[list[int]]:
     rows, columns = rectangle(partitions)
     down, across = rectangle(threads)
     return [
-        [row * columns + column for row, column in _tile(top, bottom, left, right)]
-        for top, bottom in _cuts(rows, down)
-        for left, right in _cuts(columns, across)
+        [row * columns + column for row, column in _tile(*vertical, *horizontal)]
+        for vertical in _cuts(rows, down)
+        for horizontal in _cuts(columns, across)
     ]
 
 

@@ -59,10 +59,8 @@ def surrounded(rank: int, ranks: int) -> Route:
     if ranks == 1:
         raise UnsupportedError("a halo needs two ranks or more")
     near = [step for step in STEPS if step % ranks]
-    return Route(
-        tuple((rank + step) % ranks for step in near),
-        tuple((rank - step) % ranks for step in near),
-    )
+    out, into = (tuple((rank + way * step) % ranks for step in near) for way in (1, -1))
+    return Route(out, into)
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,6 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Of all places."""
         return self.slots * self.threads * self.messages * self.size
 
     def messages_of(self, thread: int, memory: Bytes) -> list[tuple[int, int, Any]]:
@@ -217,13 +214,10 @@ def one_sided(
     window: Any = win.tomemory()
     memory: Bytes = np.frombuffer(window, np.uint8)
     own: Bytes = np.zeros(layout.nbytes, np.uint8)
-    epoch, getting = SYNCHRONISATIONS[sync](win, route), op == "get"
-    team = Team(1)
+    epoch, team = SYNCHRONISATIONS[sync](win, route), Team(1)
     transfer: Callable[[], object] = nothing
     if route.outgoing:
-        begin = win.Get if getting else win.Put
-        complete = win.Flush if flush and sync == LOCK_ALL else None
-        works = [_loop(begin, complete, route, layout, thread, own)
+        works = [_loop(win, op, flush and sync == LOCK_ALL, route, layout, thread, own)
                  for thread in range(layout.threads)]  # fmt: skip
         transfer = works[0]
         if layout.threads > 1:
@@ -248,16 +242,17 @@ def one_sided(
         finally:
             win.Unlock(comm.rank)
 
-    if getting:
+    if op == "get":
         return Transfer(call, free, memory, own, route.outgoing, exposed)
     return Transfer(call, free, own, memory, route.incoming, exposed)
 
 
 def _loop(
-    begin: Callable[..., object], complete: Callable[[int], object] | None, route: Route,
-    layout: Layout, thread: int, own: Bytes,
+    win: MPI.Win, op: str, flush: bool, route: Route, layout: Layout, thread: int, own: Bytes
 ) -> Work:
-    """Local. A loop of calls of mpi4py, whose arguments are made before."""  # fmt: skip
+    """Local. A loop of calls of mpi4py, whose arguments are made before."""
+    begin: Callable[..., object] = win.Get if op == "get" else win.Put
+    complete = win.Flush
     calls = [
         (buffer, route.outgoing[slot], (place, layout.size, MPI.BYTE))
         for slot, place, buffer in layout.messages_of(thread, own)
@@ -267,15 +262,12 @@ def _loop(
         for origin, rank, target in calls:
             begin(origin, rank, target)
 
-    if complete is None:
-        return plain
-
     def flushed() -> None:
         for origin, rank, target in calls:
             begin(origin, rank, target)
             complete(rank)
 
-    return flushed
+    return flushed if flush else plain
 
 
 def two_sided(comm: MPI.Intracomm, route: Route, layout: Layout, *, many: bool) -> Transfer:
