@@ -29,6 +29,7 @@ from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.report.figures import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
 from onesided.apps.solvers.flow import Flow
+from onesided.apps.solvers.poisson import largest
 from onesided.apps.tools.fft import error_of_blocks, used_method
 from onesided.pencilfft.io.hdf5 import HDF5File
 
@@ -134,19 +135,7 @@ class History:
             lost = abs(self.moments[-1].energy / self.moments[0].energy - 1.0)
             allowed = self._of_time_step(self.moments)
             found["energy lost without viscosity"] = Verdict(lost, allowed)
-        return found | self._published()
-
-    def _of_time_step(self, moments: Sequence[Moment]) -> float:
-        """Relative error that the time steps explain: of fourth order in the fastest strain."""
-        strain = math.sqrt(2 * max(each.enstrophy for each in moments))
-        span = moments[-1].time - moments[0].time
-        return ROUNDING + max(1.0, strain * span) * (self._dt * strain) ** 4
-
-    def _published(self) -> dict[str, Verdict]:
-        found: dict[str, Verdict] = {}
-        if not math.isclose(self._nu, 1 / REYNOLDS):
-            return found
-        for each in self.moments:
+        for each in self.moments if self._is_published else ():
             if math.isclose(each.time, PUBLISHED_TIME) and min(self._shape) >= EARLY_MODES:
                 error = abs(each.energy / PUBLISHED_ENERGY - 1.0)
                 what = f"energy at t = {PUBLISHED_TIME}, {PUBLISHED_SOURCE}"
@@ -157,16 +146,27 @@ class History:
             found[f"peak of the dissipation, {PEAK_SOURCE}"] = Verdict(error, PEAK_TOLERANCE)
         return found
 
+    @property
+    def _is_published(self) -> bool:
+        return math.isclose(self._nu, 1 / REYNOLDS)
+
+    def _of_time_step(self, moments: Sequence[Moment]) -> float:
+        """Relative error that the time steps explain: of fourth order in the fastest strain."""
+        strain = math.sqrt(2 * max(each.enstrophy for each in moments))
+        span = moments[-1].time - moments[0].time
+        return ROUNDING + max(1.0, strain * span) * (self._dt * strain) ** 4
+
     def _peak(self) -> Moment | None:
-        """The largest dissipation, where the time before and after it has been seen."""
+        """The largest dissipation, where the time before and after it has been seen, and the flow
+        is the published one."""
         best = max(self.moments, key=lambda each: each.enstrophy)
         seen = self.moments[0].time < PEAK_TIME - 2.0 and self.moments[-1].time > PEAK_TIME + 1.0
-        return best if seen and best is not self.moments[-1] else None
+        return best if self._is_published and seen and best is not self.moments[-1] else None
 
     def remarks(self) -> list[str]:
-        """Local. Sentences on the peak of the dissipation, if it was seen at this viscosity."""
+        """Local. Sentences on the peak of the dissipation, if it was seen."""
         peak = self._peak()
-        if peak is None or not math.isclose(self._nu, 1 / REYNOLDS):
+        if peak is None:
             return []
         return [
             f"Largest dissipation {2 * self._nu * peak.enstrophy:.4e} at t = {peak.time:.2f}; "
@@ -327,9 +327,7 @@ def _alone(options: Options, begin: State, steps: int) -> tuple[NDArray[Any], fl
 def _difference(comm: MPI.Intracomm, flow: Flow, first: Flow) -> Verdict:
     """Collective. How far the state of a method is from that of the first at the end."""
     one, other = (np.asarray(each.velocity_hat) for each in (flow, first))
-    own = float(np.max(np.abs(one - other), initial=0.0))
-    scale = comm.allreduce(float(np.max(np.abs(other), initial=0.0)), op=MPI.MAX)
-    return Verdict(float(np.max(comm.allgather(own))) / scale, DIFFERENCE)
+    return Verdict(largest(comm, one - other) / largest(comm, other), DIFFERENCE)
 
 
 def _draw(comm: MPI.Intracomm, flow: Flow, state: State, path: str) -> None:
