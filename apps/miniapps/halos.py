@@ -40,10 +40,8 @@ REFERENCE = "two-sided"
 
 
 def ways() -> dict[str, Callable[[Need], Any]]:
-    """Local. What makes a halo, by its name in ``--comm``: the only place where one is chosen.
-
-    A new one is a class and a line here. The methods of persistent exchanges are at the end.
-    """
+    """Local. What makes a halo, by its name in ``--comm``: the only place where one is chosen. A
+    new one is a class and a line here. The methods of persistent exchanges are at the end."""
     return {
         REFERENCE: TwoSided,
         "fence": Fence,
@@ -56,10 +54,8 @@ def ways() -> dict[str, Callable[[Need], Any]]:
 
 @dataclass(frozen=True)
 class Need:
-    """Who needs which entries of a distributed vector, and what the user told the methods.
-
-    ``comm`` is borrowed, and has to outlive the halos that are made of this.
-    """
+    """Who needs which entries of a distributed vector, and what the user told the methods. ``comm``
+    is borrowed, and has to outlive the halos that are made of this."""
 
     comm: MPI.Intracomm
     pattern: HaloPattern
@@ -89,10 +85,8 @@ def _parts(counts: NDArray[np.int64]) -> list[slice]:
 
 
 class Packed(Ghosts):
-    """The entries that neighbors need, packed for all of them one after the other.
-
-    ``label``: what the way has chosen itself, if anything; ``_resources``: what is to be freed.
-    """
+    """The entries that neighbors need, packed for all of them one after the other. ``label``: what
+    the way has chosen itself, if anything; ``_resources``: what is to be freed."""
 
     k = 1
     label = ""
@@ -189,9 +183,7 @@ class TwoSided(Packed):
 
 class Persistent(Halo):
     """Ghosts by one persistent request, of any method of :func:`onesided.collectives.methods`.
-
-    ``label``: the method that ``auto`` has chosen.
-    """
+    ``label``: the method that ``auto`` has chosen."""
 
     def __init__(self, need: Need, method: str) -> None:
         """Collective."""
@@ -384,10 +376,8 @@ def run_stages(
     comm: MPI.Intracomm, options: Options, report: Report,
     opened: Callable[[Stage], Callable[..., Make]], rest: str = "",
 ) -> None:
-    """Collective. The rows of every way in every stage.
-
-    ``opened``: gives what opens the case of a stage; ``rest``: how the rest of a time is called.
-    """  # fmt: skip
+    """Collective. The rows of every way in every stage. ``opened``: gives what opens the case of a
+    stage; ``rest``: how the rest of a time is called."""  # fmt: skip
     every = stages(comm.size, options)
     variants = [{METHOD: name} for name in ways_of(options.comm, ways(), REFERENCE)]
     cases = []

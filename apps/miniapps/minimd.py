@@ -41,9 +41,7 @@ DRAWS = (6, 12, 18)  # which numbers after the seed are the velocity along x, y 
 
 def lattice(problem: Problem, box: Sequence[slice]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Local. Atoms of a face-centered cubic lattice in a part of the box: positions and numbers.
-
-    Positions have the shape (3, n), numbers count from 1. ``box`` is in half cells.
-    """
+    Positions have the shape (3, n), numbers count from 1. ``box`` is in half cells."""
     x, y, z = np.meshgrid(*(np.arange(part.start, part.stop) for part in box), indexing="ij")
     taken = (x + y + z) % 2 == 0
     x, y, z = x[taken], y[taken], z[taken]
@@ -130,10 +128,8 @@ def check_energy(problem: Problem, first: Output, now: Output) -> None:
 
 
 def conservation(problem: Problem, outputs: Sequence[Output]) -> Verdict:
-    """Local. The largest change of the energy, as a part of the kinetic energy at the start.
-
-    The error of the method is of second order in the time step.
-    """
+    """Local. The largest change of the energy, as a part of the kinetic energy at the start. The
+    error of the method is of second order in the time step."""
     first = outputs[0]
     kinetic = max(0.5 * AXES * first.temperature, 1e-300)
     change = float(np.max(np.abs([each.energy - first.energy for each in outputs])))
@@ -141,10 +137,8 @@ def conservation(problem: Problem, outputs: Sequence[Output]) -> Verdict:
 
 
 def agreement(problem: Problem, outputs: Sequence[Output], alone: Sequence[Output]) -> Verdict:
-    """Local. The largest relative difference to the output of one rank.
-
-    What rounding explains grows exponentially, as the paths of the atoms are chaotic.
-    """
+    """Local. The largest relative difference to the output of one rank. What rounding explains
+    grows exponentially, as the paths of the atoms are chaotic."""
     base = ROUNDING + TERM * problem.atoms
     verdicts = [Verdict(0.0, base)]
     for one, other in zip(outputs, alone, strict=True):
@@ -161,9 +155,7 @@ PARTS = FORCES, LISTS, COMMUNICATION = "forces", "lists", "communication"
 
 class Simulation:
     """One set of atoms for all ways of exchanging, which take turns: ``resume`` sets the scene.
-
-    ``border``: who has which ghosts; ``outputs``: lines of output since then.
-    """
+    ``border``: who has which ghosts; ``outputs``: lines of output since then."""
 
     _compute: Callable[..., Tally]
     _rebuild: Callable[[], None]
@@ -189,10 +181,8 @@ class Simulation:
     def resume(
         self, state: NDArray[Any], step: int, links: Links, watches: Mapping[str, Stopwatch]
     ) -> None:
-        """Collective. Go on from a state of a step, with new lists and forces.
-
-        The parts of what follows are under ``watches``, by the names of ``PARTS``.
-        """
+        """Collective. Go on from a state of a step, with new lists and forces. The parts of what
+        follows are under ``watches``, by the names of ``PARTS``."""
         self._compute = watches[FORCES].timed(self.kernel.forces)
         self._rebuild = watches[LISTS].timed(self.rebuild)
         self._forward = watches[COMMUNICATION].timed(links.forward)
@@ -205,10 +195,8 @@ class Simulation:
             self._write(tally)
 
     def advance(self, steps: int) -> None:
-        """Collective. So many time steps.
-
-        :class:`CommandError` on all ranks where the atoms have blown up.
-        """
+        """Collective. So many time steps. :class:`CommandError` on all ranks where the atoms have
+        blown up."""
         problem = self.problem
         with np.errstate(all="ignore"):
             for _ in range(steps):
@@ -314,10 +302,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 
 def runs_of(problem: Problem, wanted: int) -> tuple[int, int]:
-    """Local. How many runs there are, at most so many, and the steps of each.
-
-    They end where new lists are made anyway, so that each has its share of them.
-    """
+    """Local. How many runs there are, at most so many, and the steps of each. They end where new
+    lists are made anyway, so that each has its share of them."""
     blocks, rest = divmod(problem.steps, problem.every)
     if rest or not blocks:
         return 1, problem.steps

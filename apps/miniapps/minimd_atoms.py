@@ -90,9 +90,7 @@ class Problem:
 
 class Atoms:
     """Positions, velocities and forces, arrays of shape (3, n), and the numbers of the atoms.
-
-    Ghosts, which come behind the own atoms, have positions and forces only.
-    """
+    Ghosts, which come behind the own atoms, have positions and forces only."""
 
     def __init__(self, state: NDArray[Any]) -> None:
         """Local. Of a state, and no ghosts."""
@@ -134,11 +132,8 @@ class Border:
 
 
 class Block:
-    """The part of the periodic box that a rank has: a block of a grid, whose cells are half as
-    long as those of the lattice.
-
-    ``low`` and ``high``: its corners, the first of which belongs to it.
-    """
+    """The part of the periodic box that a rank has: a block of a grid, whose cells are half as long
+    as those of the lattice. ``low`` and ``high``: its corners, the first of which belongs to it."""
 
     def __init__(self, comm: MPI.Intracomm, problem: Problem) -> None:
         """Collective. :class:`CommandError` where parts are thinner than lists reach: ghosts come
@@ -251,10 +246,8 @@ def _vectors(array: NDArray[Any], start: int, count: int) -> NDArray[Any]:
 
 
 class Links:
-    """Forward for positions and back for forces, in one way.
-
-    ``plans``: how often they have been made.
-    """
+    """Forward for positions and back for forces, in one way. ``plans``: how often they have been
+    made."""
 
     def __init__(
         self, comm: MPI.Intracomm, make: Callable[[Need], Any], info: Mapping[str, str],

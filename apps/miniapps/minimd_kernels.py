@@ -74,10 +74,8 @@ PAIRS = 8192  # of a piece of the forces: what is computed of it stays in the ca
 
 
 class Kernel:
-    """Local. Lists by SciPy's trees, and forces by NumPy, a piece of the pairs at a time.
-
-    Positions and forces are arrays of shape (3, n), own atoms first, then ghosts.
-    """
+    """Local. Lists by SciPy's trees, and forces by NumPy, a piece of the pairs at a time. Positions
+    and forces are arrays of shape (3, n), own atoms first, then ghosts."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem

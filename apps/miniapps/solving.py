@@ -172,10 +172,8 @@ def _run(
     comm: MPI.Intracomm, options: Options, command: str, equations: Callable[[int], Equations],
     pattern: Mapping[str, Any],
 ) -> int:
-    """Collective. The command; its exit code is 1 where a result is wrong.
-
-    ``equations``: of so many shares.
-    """  # fmt: skip
+    """Collective. The command; its exit code is 1 where a result is wrong. ``equations``: of so
+    many shares."""  # fmt: skip
     pattern = {**pattern, "ranks": comm.size, "iterations": options.iterations}
     report = Report(command, options.settings(), pattern, remarks=[REMARK])
 

@@ -87,10 +87,8 @@ def exchange_case(
     labels: Labels, problem: Callable[[MPI.Intracomm], Problem], methods: Sequence[str],
     options: Options, *, ranks: int = 0, copies: bool = True, region: float = REGION,
 ) -> Case:
-    """Local. Every method on one problem, into every kind of ``--memory``.
-
-    ``copies``: copies of as many bytes take part, too; ``region``: seconds that are timed in a row.
-    """
+    """Local. Every method on one problem, into every kind of ``--memory``. ``copies``: copies of as
+    many bytes take part, too; ``region``: seconds that are timed in a row."""
     plain = [BASELINE, *([MEMCPY, MEMCPY_IN_TURN] if copies else [])]
     variants = [{METHOD: name, "memory": PLAIN} for name in plain]
     variants += [{METHOD: name, "memory": place} for place in options.memory
@@ -295,9 +293,7 @@ def _of_matrix(counts: Counts, comm: MPI.Intracomm) -> Problem:
 
 def _nonzeros(matrix: DistMatrix) -> NDArray[np.int64]:
     """Local. Nonzeros of this rank's rows in the columns that each rank owns, its own included.
-
-    That is what a transposition of the matrix sends.
-    """
+    That is what a transposition of the matrix sends."""
     columns, owners = matrix.local_rows().indices, matrix.col_partition
     return np.bincount(owners.owners(columns), minlength=owners.parts).astype(np.int64)
 

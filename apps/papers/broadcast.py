@@ -67,9 +67,7 @@ def makers() -> dict[str, Maker]:
 
 def labels_of(text: str) -> list[dict[str, str]]:
     """Local. Those that ``--comm`` means, the baseline first, with every order that they have.
-
-    :class:`CommandError` where a name is unknown; it lists the known ones.
-    """
+    :class:`CommandError` where a name is unknown; it lists the known ones."""
     found = []
     for name in dict.fromkeys([BASELINE, *named(text, makers())]):
         each = [{"order": order} for order in orders()] if name in ORDERED else [{}]

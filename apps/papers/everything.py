@@ -91,10 +91,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 
 class Series:
-    """Local. One experiment after the other, and what is told about each.
-
-    :class:`CommandError` for an unknown experiment, and for a matrix that is not there.
-    """
+    """Local. One experiment after the other, and what is told about each. :class:`CommandError` for
+    an unknown experiment, and for a matrix that is not there."""
 
     def __init__(self, comm: MPI.Intracomm, options: Options) -> None:
         self._options, self._output = options, Path(options.output).resolve()

@@ -76,10 +76,8 @@ def steps(size: int, order: str = LARGEST_FIRST) -> int:
 
 
 def binomial(network: LogGP, ranks: int, nbytes: int = 1, order: str = LARGEST_FIRST) -> float:
-    """Local. Seconds until the root knows that all of two or more ranks have ``nbytes`` bytes.
-
-    With one byte it is the LogP formula of the paper, with more the LogGP one.
-    """
+    """Local. Seconds until the root knows that all of two or more ranks have ``nbytes`` bytes. With
+    one byte it is the LogP formula of the paper, with more the LogGP one."""
     sent = network.overhead + network.length(nbytes) + GAPS * network.gap
     hop = sent + network.latency + network.waiting  # until a child has seen the request
     return steps(ranks, order) * hop + network.overhead + network.latency
@@ -133,9 +131,7 @@ def _overhead(pair: MPI.Intracomm, put: Call, flush: Call) -> float:
 
 def _seconds_of(comm: MPI.Intracomm, calls: Mapping[str, Call]) -> dict[str, float]:
     """Collective. What each takes, by the slowest rank; all take turns in :data:`ROUNDS` rounds.
-
-    The first quartile: other programs on the machine only ever add to a time.
-    """
+    The first quartile: other programs on the machine only ever add to a time."""
     why = unchecked("a probe moves bytes that nobody reads")
     variants = [Variant(call, why, name, repeats(comm, call)) for name, call in calls.items()]
     found = interleaved(comm, variants, iterations=ROUNDS, seconds=math.inf)

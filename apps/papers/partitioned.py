@@ -399,10 +399,8 @@ def _opened(
 def _ready(
     labels: Labels, lane: Lane, team: Team, shares: Sequence[Sequence[int]], share: float
 ) -> Variant:
-    """Collective. A way after its first rounds, from which its pace is known.
-
-    What it cannot do, it says before or in the first one, on both ranks.
-    """
+    """Collective. A way after its first rounds, from which its pace is known. What it cannot do, it
+    says before or in the first one, on both ranks."""
     method, made = labels[METHOD], list[Runner]()
     try:
         with agreed(lane.comm):

@@ -61,9 +61,7 @@ SPOTS = (
 @dataclass(frozen=True)
 class Problem:
     """A grid with its boundaries, the numbers of the scheme, and the state at the start.
-
-    ``periodic`` has an entry per axis. ``dt`` None: nine tenths of the largest stable one.
-    """
+    ``periodic`` has an entry per axis. ``dt`` None: nine tenths of the largest stable one."""
 
     shape: tuple[int, ...]
     periodic: tuple[bool, ...]

@@ -51,10 +51,8 @@ def _run_methods(
     prepared: Callable[[DistMatrix], Prepared],
     ended: Callable[[DistMatrix, Solution[Any]], object] = lambda matrix, solution: None,
 ) -> int:
-    """Collective. Solve by every method ``--repeats`` times, in turns; the exit code.
-
-    ``ended``: called with what the first method came to, while its matrix is there.
-    """  # fmt: skip
+    """Collective. Solve by every method ``--repeats`` times, in turns; the exit code. ``ended``:
+    called with what the first method came to, while its matrix is there."""  # fmt: skip
     names = chosen(options.comm, baseline=False)
     check_output(options.output)
     info = {"expected_iterations": PRODUCTS, **dict(options.info)}
@@ -128,9 +126,7 @@ def in_file_order(matrix: DistMatrix, block: NDArray[Any]) -> NDArray[Any]:
 
 def vector(comm: MPI.Intracomm, matrix: DistMatrix, source: str) -> NDArray[Any]:
     """Collective. ``ones``, ``random``, or a file's vector, as this rank's block in matrix order.
-
-    :class:`CommandError` where a file cannot be read, or holds another number of entries.
-    """
+    :class:`CommandError` where a file cannot be read, or holds another number of entries."""
     rows = file_rows(matrix)
     if source == "ones":
         block = np.ones(rows[1] - rows[0], matrix.dtype)
