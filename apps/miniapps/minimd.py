@@ -157,11 +157,6 @@ class Simulation:
     """One set of atoms for all ways of exchanging, which take turns: ``resume`` sets the scene.
     ``border``: who has which ghosts; ``outputs``: lines of output since then."""
 
-    _compute: Callable[..., Tally]
-    _rebuild: Callable[[], None]
-    _forward: Callable[..., None]
-    _reverse: Callable[..., None]
-
     def __init__(self, comm: MPI.Intracomm, problem: Problem) -> None:
         """Collective. The atoms at the start, with their lists."""
         self.comm, self.problem = comm, problem
@@ -242,7 +237,7 @@ class Simulation:
     def _forces(self, tally: bool) -> Tally:
         """Collective. The forces on own atoms."""
         atoms = self.atoms
-        found = self._compute(atoms.x, atoms.f, atoms.own, tally)
+        found: Tally = self._compute(atoms.x, atoms.f, atoms.own, tally)
         self._reverse(atoms.f, atoms.own, self.border)
         return found
 
@@ -271,12 +266,9 @@ OUTPUT = {"ranks": ".0f", "step": ".0f", "T": ".6f", "U": ".6f", "P": ".6f", "en
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
-    given: dict[str, Any] = {"steps": options.steps, "dt": options.dt}
+    problem = Problem(steps=options.steps, dt=options.dt, thermo=options.print_every)
     if options.shape is not None:
-        given["cells"] = box(options.shape)
-    if options.print_every is not None:
-        given["thermo"] = options.print_every
-    problem = replace(Problem(), **given)
+        problem = replace(problem, cells=box(options.shape))
     options.repeats, steps = runs_of(problem, options.repeats)
 
     def opened(stage: Stage) -> Callable[..., Make]:

@@ -39,4 +39,4 @@ def minimd(parser: argparse.ArgumentParser) -> None:
     _mini(parser, MESH_COMM, "", note)
     take(parser, "steps", "140", "cut into --repeats runs where new neighbor lists are due")
     take(parser, "dt", "0.005")
-    take(parser, "print-every", note="0: at the start and at the end", said="100", type=whole)
+    take(parser, "print-every", "100", "0: at the start and at the end", type=whole)
