@@ -227,7 +227,7 @@ class Simulation:
 
     def free(self) -> None:
         """Collective."""
-        self.block.free()
+        self.block.grid.Free()
 
     def _kick(self) -> None:
         """Local. Half a time step of the velocities."""

@@ -200,9 +200,6 @@ class Block:
             np.ascontiguousarray(moved[order].T),
         )  # fmt: skip
 
-    def free(self) -> None:
-        """Collective."""
-        self.grid.Free()
 
 # What brings positions to ghosts, and the forces on them back, again and again.
 #

@@ -33,7 +33,6 @@ from onesided.apps.cli.statistics import Verdict
 from onesided.apps.miniapps.halos import Need, Stage, run_stages, ways
 from onesided.collectives import agreed, profile
 from onesided.sparse import DistMatrix, LinearOperator, Partition, cg, stencil27
-from onesided.sparse.halo import Ghosts
 from onesided.sparse.solvers import Solution
 
 Values = NDArray[np.float64]
@@ -211,8 +210,11 @@ def _opened(equations: Equations, options: Options, comm: MPI.Intracomm, stack: 
         halo = ways()[labels[METHOD]](need)
         exchange, product = Stopwatch(), Stopwatch()
         exchange.watch(halo, "start", "finish")
-        multiply = product.timed(partial(_multiply, matrix, halo))
-        operator = LinearOperator(comm, partition, partition, multiply)
+
+        def multiply(x: Values, y: Values) -> None:  # the matrix's entries, by another halo
+            matrix.product(halo, x.reshape(-1), y.reshape(-1))
+
+        operator = LinearOperator(comm, partition, partition, product.timed(multiply))
         found: list[Solution[Any]] = []
 
         def solve(most: int) -> None:
@@ -240,11 +242,6 @@ def _opened(equations: Equations, options: Options, comm: MPI.Intracomm, stack: 
         )  # fmt: skip
 
     return make
-
-
-def _multiply(matrix: DistMatrix, halo: Ghosts, x: Values, y: Values) -> None:
-    """Collective. With the entries, the kernels and the pattern of a matrix, by another halo."""
-    matrix.product(halo, x.reshape(-1), y.reshape(-1))
 
 
 def alone(equations: Equations, iterations: int) -> list[float]:

@@ -109,22 +109,16 @@ class Layout:
 # -- epochs ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """Between ``open`` and ``close`` the threads of this rank may put and get.
-
-    Both are Collective where the targets take part, else Local; after ``close`` all operations are
-    complete at their origins and their targets. ``free``: of what it holds of MPI.
-    """
-
-    open: Work
-    close: Work
-    free: Work = nothing
+#: What opens an epoch, in which the threads of this rank may put and get; what closes it; and what
+#: frees what it holds of MPI. The first two are Collective where the targets take part, else Local;
+#: after closing all operations are complete at their origins and their targets.
+Epoch = tuple[Work, Work, Work]
 
 
 def fence(win: MPI.Win, route: Route) -> Epoch:
     """Collective. MPI_Win_fence of all ranks."""
-    return Epoch(partial(win.Fence, MPI.MODE_NOPRECEDE), partial(win.Fence, MPI.MODE_NOSUCCEED))
+    begin, end = (partial(win.Fence, mode) for mode in (MPI.MODE_NOPRECEDE, MPI.MODE_NOSUCCEED))
+    return begin, end, nothing
 
 
 def pscw(win: MPI.Win, route: Route) -> Epoch:
@@ -151,7 +145,7 @@ def pscw(win: MPI.Win, route: Route) -> Epoch:
             if group != MPI.GROUP_EMPTY:
                 group.Free()
 
-    return Epoch(begin, end, free)
+    return begin, end, free
 
 
 def lock(win: MPI.Win, route: Route) -> Epoch:
@@ -166,7 +160,7 @@ def lock(win: MPI.Win, route: Route) -> Epoch:
         for rank in targets:
             win.Unlock(rank)
 
-    return Epoch(begin, end)
+    return begin, end, nothing
 
 
 LOCK_ALL = "lock_all"
@@ -174,7 +168,8 @@ LOCK_ALL = "lock_all"
 
 def lock_all(win: MPI.Win, route: Route) -> Epoch:
     """Local. One call locks all ranks."""
-    return Epoch(win.Lock_all, win.Unlock_all) if route.outgoing else Epoch(nothing, nothing)
+    begin, end = (win.Lock_all, win.Unlock_all) if route.outgoing else (nothing, nothing)
+    return begin, end, nothing
 
 
 #: By the words of ``--syncs``.
@@ -214,7 +209,7 @@ def one_sided(
     window: Any = win.tomemory()
     memory: Bytes = np.frombuffer(window, np.uint8)
     own: Bytes = np.zeros(layout.nbytes, np.uint8)
-    epoch, team = SYNCHRONISATIONS[sync](win, route), Team(1)
+    (begin, end, release), team = SYNCHRONISATIONS[sync](win, route), Team(1)
     transfer: Callable[[], object] = nothing
     if route.outgoing:
         works = [_loop(win, op, flush and sync == LOCK_ALL, route, layout, thread, own)
@@ -225,13 +220,13 @@ def one_sided(
             transfer = partial(team.run, [nothing, *works])
 
     def call() -> None:
-        epoch.open()
+        begin()
         transfer()
-        epoch.close()
+        end()
 
     def free() -> None:
         team.close()
-        epoch.free()
+        release()
         win.Free()
 
     @contextmanager
