@@ -14,6 +14,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided import collectives
 from onesided.apps.bench.ranks import counted
 from onesided.apps.bench.selection import ways_of
 from onesided.apps.bench.sweep import Case, Make, sweep
@@ -22,16 +23,7 @@ from onesided.apps.bench.timing import nothing
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options, doubling
 from onesided.apps.cli.report import METHOD, Report
-from onesided.collectives import (
-    HaloExchange,
-    OnesidedError,
-    ResourceError,
-    UnsupportedError,
-    agreed,
-    empty,
-    free,
-    methods,
-)
+from onesided.collectives import OnesidedError, ResourceError, UnsupportedError, agreed, methods
 from onesided.sparse import Halo, HaloPattern
 from onesided.sparse.halo import Ghosts
 
@@ -106,18 +98,16 @@ class Packed(Ghosts):
 
 
 class Exchange(Packed):
-    """Ghosts by :class:`~onesided.collectives.HaloExchange`, with a list of the neighbors.
-
-    One array has the ghosts, to which neighbors write, and behind them the packed entries.
-    ``label``: the ways in which entries come and leave.
-    """
+    """Ghosts by :class:`~onesided.collectives.HaloExchange`, with a list of the neighbors. One
+    array has the ghosts, to which neighbors write, and behind them the packed entries. ``label``:
+    the ways in which entries come and leave."""
 
     def __init__(self, need: Need) -> None:
         """Collective."""
         super().__init__(need)
         ghosts, packed = len(need.pattern.ghosts), len(self._packed)
-        memory = empty(need.comm, ghosts + packed, need.dtype, links=0)
-        self._resources.callback(free, memory)
+        memory = collectives.empty(need.comm, ghosts + packed, need.dtype, links=0)
+        self._resources.callback(collectives.free, memory)
         memory[...] = 0
         self._ghosts, self._packed = memory[:ghosts], memory[ghosts:]
         near = [
@@ -125,7 +115,9 @@ class Exchange(Packed):
             for each in neighbors(need.pattern)
         ]
         try:
-            self._halo = HaloExchange(need.comm, memory, neighbors=near, info=dict(need.info))
+            self._halo = collectives.HaloExchange(
+                need.comm, memory, neighbors=near, info=dict(need.info)
+            )
         except OnesidedError:  # the same on every rank
             self.Free()
             raise
@@ -146,11 +138,9 @@ TAG = 99
 
 
 class TwoSided(Packed):
-    """Ghosts by messages, as the mini-applications of the Mantevo suite exchange them.
-
-    Receives are posted first, then all entries are packed, then sent by one blocking send to every
-    neighbor, and the receives are waited for.
-    """
+    """Ghosts by messages, as the mini-applications of the Mantevo suite exchange them. Receives are
+    posted first, then all entries are packed, then sent by one blocking send to every neighbor, and
+    the receives are waited for."""
 
     def __init__(self, need: Need, apart: MPI.Intracomm | None = None) -> None:
         """Collective. ``apart``: a communicator that nobody else uses meanwhile; else a new one."""
@@ -207,11 +197,9 @@ def _check_model(window: MPI.Win) -> None:
 
 
 class _Puts(Packed):
-    """Ghosts by Put, of the calling thread or of one thread for every neighbor.
-
-    Threads are made once, before anything is timed, and drive the traffic to their neighbor only.
-    The window has room for the ghosts of so many rounds, its slots, 0 at first.
-    """
+    """Ghosts by Put, of the calling thread or of one thread for every neighbor. Threads are made
+    once, before anything is timed, and drive the traffic to their neighbor only. The window has
+    room for the ghosts of so many rounds, its slots, 0 at first."""
 
     def __init__(self, need: Need, *, threads: bool = False, slots: int = 1) -> None:
         """Collective. On every rank where one has no memory for a window, or cannot make so many
@@ -355,11 +343,9 @@ class Stage(NamedTuple):
 
 
 def stages(size: int, options: Options) -> list[Stage]:
-    """Local. What ``--scaling`` and ``--ranks-list`` mean in a job of ``size`` ranks.
-
-    Strong scaling cuts the problem of the largest number of ranks into fewer parts.
-    :class:`CommandError` for more ranks than the job has, and for a list without a scaling.
-    """
+    """Local. What ``--scaling`` and ``--ranks-list`` mean in a job of ``size`` ranks. Strong
+    scaling cuts the problem of the largest number of ranks into fewer parts. :class:`CommandError`
+    for more ranks than the job has, and for a list without a scaling."""
     if not options.scaling:
         if options.ranks_list:
             raise CommandError("--ranks-list is for --scaling weak or strong")

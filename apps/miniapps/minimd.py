@@ -83,11 +83,9 @@ DRIFT, USUAL_STEP = 5e-3, 0.005
 
 
 class Output(NamedTuple):
-    """A line of thermodynamic output, energies per atom.
-
-    ``potential`` is that of Mantevo's output, whose pairs end abruptly at the cutoff; ``energy``
-    is conserved: kinetic energy and that of the shifted potential.
-    """
+    """A line of thermodynamic output, energies per atom. ``potential`` is that of Mantevo's output,
+    whose pairs end abruptly at the cutoff; ``energy`` is conserved: kinetic energy and that of the
+    shifted potential."""
 
     step: int
     temperature: float
@@ -304,11 +302,9 @@ def runs_of(problem: Problem, wanted: int) -> tuple[int, int]:
 
 
 class Course:
-    """All steps of all ways, in turns; the first way is the reference.
-
-    In every run each way goes on from the same state, with the same arrays, and computes the same
-    steps. They must come to the same state, bit by bit; the next run goes on from there.
-    """
+    """All steps of all ways, in turns; the first way is the reference. In every run each way goes
+    on from the same state, with the same arrays, and computes the same steps. They must come to the
+    same state, bit by bit; the next run goes on from there."""
 
     def __init__(self, simulation: Simulation, steps: int) -> None:
         self.simulation, self.steps = simulation, steps

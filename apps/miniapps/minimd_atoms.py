@@ -75,11 +75,9 @@ class Problem:
 
     @property
     def end_energy(self) -> float:
-        """Local. The energy of a pair at the cutoff, where it ends.
-
-        The potential jumps there to zero, so that it is not the potential energy of the output
-        which is conserved, but that of a potential shifted by this for each pair.
-        """
+        """Local. The energy of a pair at the cutoff, where it ends. The potential jumps there to
+        zero, so that it is not the potential energy of the output which is conserved, but that of a
+        potential shifted by this for each pair."""
         sixth = (self.sigma / self.cutoff) ** 6
         return 4.0 * self.epsilon * sixth * (sixth - 1.0)
 
@@ -164,11 +162,9 @@ class Block:
         return np.concatenate([x.T, rest.T])
 
     def find_ghosts(self, atoms: Atoms) -> Border:
-        """Collective. Give all ranks the ghosts within reach of their part.
-
-        A copy of an atom travels to each block on whose side it is near enough, and tells what its
-        place there differs by.
-        """
+        """Collective. Give all ranks the ghosts within reach of their part. A copy of an atom
+        travels to each block on whose side it is near enough, and tells what its place there
+        differs by."""
         x = atoms.x
         near = {
             -1: x < (self.low + self._reach)[:, None],

@@ -16,16 +16,10 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
+from onesided.apps.bench import timing
 from onesided.apps.bench.selection import hints
 from onesided.apps.bench.sweep import Labels, Make
-from onesided.apps.bench.timing import (
-    Stopwatch,
-    Variant,
-    clocked,
-    nothing,
-    rounds_of,
-    sums_of_solvers,
-)
+from onesided.apps.bench.timing import Stopwatch, Variant, clocked, nothing
 from onesided.apps.cli.failures import CommandError, from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Report
@@ -230,7 +224,7 @@ def _opened(equations: Equations, options: Options, comm: MPI.Intracomm, stack: 
                 error = max(error, compared(norms, expected) / TOLERANCE)
             return Verdict(float(error), 1.0)
 
-        sums = rounds_of(sums_of_solvers(comm, matrix.dtype))
+        sums = timing.rounds_of(timing.sums_of_solvers(comm, matrix.dtype))
         return Variant(
             partial(solve, options.iterations), check, first=nothing,  # the check has run
             parts={"exchange": exchange, "product": lambda: product() - exchange(), "sums": sums},

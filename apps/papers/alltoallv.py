@@ -63,10 +63,8 @@ REMARK = (
 @dataclass(frozen=True)
 class Problem:
     """What is exchanged: doubles packed in rank order, so many for each rank, and what must come.
-
     ``expected``: the elements that this rank gets, in the order of their senders. ``nbytes``: what
-    the rank that sends most sends, its own block included; the same on all ranks.
-    """
+    the rank that sends most sends, its own block included; the same on all ranks."""
 
     sent: Array
     send_counts: Sequence[int]

@@ -139,11 +139,9 @@ def _seconds_of(comm: MPI.Intracomm, calls: Mapping[str, Call]) -> dict[str, flo
 
 
 def of_puts(pair: MPI.Intracomm) -> LogGP:
-    """Collective over two ranks. What Puts to each other cost; ``o_r`` is zero.
-
-    Each length has memory of its own, so that it finds no more of it in the cache than a method
-    does whose rounds alternate with those of others.
-    """
+    """Collective over two ranks. What Puts to each other cost; ``o_r`` is zero. Each length has
+    memory of its own, so that it finds no more of it in the cache than a method does whose rounds
+    alternate with those of others."""
     other, data = 1 - pair.rank, np.ones(max(LONG), np.uint8)
     window = MPI.Win.Allocate(sum(LONG), 1, comm=pair)
     window.Lock_all()

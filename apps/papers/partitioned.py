@@ -20,6 +20,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided import collectives
 from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.selection import named
 from onesided.apps.bench.store import Part
@@ -31,13 +32,7 @@ from onesided.apps.cli.options import ALL, Options, size
 from onesided.apps.cli.report import METHOD, Report, byte_count, duration
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.options import MESSAGE_SIZES
-from onesided.collectives import (
-    Precv_init,
-    Psend_init,
-    UnsupportedError,
-    agreed,
-    partitioned_methods,
-)
+from onesided.collectives import UnsupportedError, agreed, partitioned_methods
 
 TURNS = 3  # rounds of a check; Open MPI's partitioned send is right in the first one only
 PROBES = 16  # looks for messages between the start and the first mark of a checked round
@@ -63,11 +58,9 @@ RANKS = 2
 
 @dataclass(frozen=True)
 class Lane:
-    """What all variants have in common: two ranks, a buffer on each, and its partitions.
-
-    ``tag``: of the variant's own messages, where it sends one for all partitions. ``turns``:
-    numbers of the rounds that are checked.
-    """
+    """What all variants have in common: two ranks, a buffer on each, and its partitions. ``tag``:
+    of the variant's own messages, where it sends one for all partitions. ``turns``: numbers of the
+    rounds that are checked."""
 
     comm: MPI.Intracomm
     message: NDArray[np.uint8]
@@ -94,11 +87,9 @@ class Lane:
 
 @dataclass
 class Runner:
-    """The steps of one side: Listing 1's start, loop over partitions, and wait.
-
-    ``mark`` sends or receives one partition, ``mark_range`` those from the first to the last, both
-    included; None where this side, or this way, does nothing of the kind.
-    """
+    """The steps of one side: Listing 1's start, loop over partitions, and wait. ``mark`` sends or
+    receives one partition, ``mark_range`` those from the first to the last, both included; None
+    where this side, or this way, does nothing of the kind."""
 
     start: Callable[[], object] = nothing
     mark: Callable[[int], object] | None = None
@@ -151,11 +142,9 @@ def immediate(lane: Lane) -> Runner:
 
 
 def native(lane: Lane) -> Runner:
-    """Local. ``MPI_Psend_init`` and ``MPI_Precv_init`` as they are.
-
-    :class:`UnsupportedError` where this MPI has none. It is not asked whether they work: wrong data
-    are for the verification to find.
-    """
+    """Local. ``MPI_Psend_init`` and ``MPI_Precv_init`` as they are. :class:`UnsupportedError` where
+    this MPI has none. It is not asked whether they work: wrong data are for the verification to
+    find."""
     init = lane.comm.Psend_init if lane.is_sender else lane.comm.Precv_init
     try:
         request = init([lane.message, MPI.BYTE], lane.partitions, lane.peer, lane.tag)
@@ -166,7 +155,7 @@ def native(lane: Lane) -> Runner:
 
 def ours(lane: Lane, method: str, aggregate: int) -> Runner:
     """Local. The handshake comes with the first round, and with it the method's refusal."""
-    init: Any = Psend_init if lane.is_sender else Precv_init
+    init: Any = collectives.Psend_init if lane.is_sender else collectives.Precv_init
     given = lane.comm, lane.message, lane.partitions, lane.peer, lane.tag
     return _runner(lane, init(*given, method=method, aggregate=aggregate))
 
@@ -192,12 +181,9 @@ AGGREGATE = 65536  # bytes of the groups to which ours can join partitions: the 
 
 
 def variants(text: str, order: str) -> list[dict[str, str]]:
-    """Local. The labels of those that ``--comm`` means, the single message first.
-
-    ``all``: the mechanisms of the paper and every method of ours, with aggregation and without;
-    ``auto`` is no method of its own, but can be asked for. :class:`CommandError` for an unknown
-    name.
-    """
+    """Local. The labels of those that ``--comm`` means, the single message first. ``all``: the
+    mechanisms of the paper and every method of ours, with aggregation and without; ``auto`` is no
+    method of its own, but can be asked for. :class:`CommandError` for an unknown name."""
     known = [*MECHANISMS, *partitioned_methods()]
     found = []
     for name in dict.fromkeys([SINGLE, *(known if text == ALL else named(text, [*known, AUTO]))]):
@@ -227,11 +213,9 @@ def randomized(partitions: int, threads: int) -> list[list[int]]:
 
 
 def neighborhood(partitions: int, threads: int) -> list[list[int]]:
-    """Local. Partitions are the cells of a grid, row by row, and every thread has a tile of it.
-
-    A thread begins with the border of its tile, for which neighbors wait (the first row, the two
-    ends of every other row, the last row), and goes on with the rows inside.
-    """
+    """Local. Partitions are the cells of a grid, row by row, and every thread has a tile of it. A
+    thread begins with the border of its tile, for which neighbors wait (the first row, the two ends
+    of every other row, the last row), and goes on with the rows inside."""
     rows, columns = rectangle(partitions)
     down, across = rectangle(threads)
     return [
@@ -305,11 +289,9 @@ def marks(runner: Runner, marking: str, indices: Sequence[int]) -> Work | None:
 
 
 class Round:
-    """Start, the loop over partitions on several threads, wait. Calling it runs it.
-
-    ``ready`` adds up the seconds from the beginning of a call until the last partition was ready
-    (the bytes were there, the last mark began), on this side.
-    """
+    """Start, the loop over partitions on several threads, wait. Calling it runs it. ``ready`` adds
+    up the seconds from the beginning of a call until the last partition was ready (the bytes were
+    there, the last mark began), on this side."""
 
     def __init__(self, runner: Runner, team: Team, works: Sequence[Work]) -> None:
         self.runner, self.ready = runner, 0.0
@@ -327,11 +309,9 @@ class Round:
 
 
 def checked(lane: Lane, round_: Round) -> tuple[int, float]:
-    """Collective. The most partitions that were wrong after a round; seconds of the fastest.
-
-    Data change with every round. The receiver looks as soon as it has waited. The sender destroys
-    its buffer as soon as it has waited, which every correct transfer allows.
-    """
+    """Collective. The most partitions that were wrong after a round; seconds of the fastest. Data
+    change with every round. The receiver looks as soon as it has waited. The sender destroys its
+    buffer as soon as it has waited, which every correct transfer allows."""
     places = np.arange(-(-lane.message.size // 8), dtype=np.uint64) << np.uint64(24)
     wrong, taken = 0, list[float]()
 

@@ -183,12 +183,9 @@ SYNCHRONISATIONS: Mapping[str, Callable[[MPI.Win, Route], Epoch]] = {
 
 @dataclass(frozen=True)
 class Transfer:
-    """Messages of a layout, made ready. ``call``: Collective, one epoch, or the messages that
-    stand for it.
-
-    ``sends`` and ``receives``: memory of this rank, which is looked at and written in a context of
-    ``exposed``; ``givers``: ranks whose data come, by slot. ``free``: Collective.
-    """
+    """Messages of a layout, made ready. ``call``: Collective, one epoch, or the messages that stand
+    for it. ``sends`` and ``receives``: memory of this rank, which is looked at and written in a
+    context of ``exposed``; ``givers``: ranks whose data come, by slot. ``free``: Collective."""
 
     call: Work
     free: Work

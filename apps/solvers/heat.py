@@ -92,10 +92,8 @@ class Problem:
 
     def initial(self, box: Sequence[slice]) -> NDArray[Any]:
         """Local. The state at the start of the points in ``box``, with a layer of ghosts around.
-
-        ``box`` counts the points without ghosts. Ghosts are the points across a periodic
-        boundary, or 0.
-        """
+        ``box`` counts the points without ghosts. Ghosts are the points across a periodic boundary,
+        or 0."""
         state = np.zeros([part.stop - part.start + 2 for part in box], self.dtype)
         for place, width, height in SPOTS:
             factors = [
@@ -126,11 +124,9 @@ Array = NDArray[Any]
 
 
 class Faces:
-    """The ghosts of a block, whose array with them is a part of a long vector.
-
-    ``ghosts``: their places in the array; ``columns``: which entries of the vector they are;
-    ``pattern``: who needs which.
-    """
+    """The ghosts of a block, whose array with them is a part of a long vector. ``ghosts``: their
+    places in the array; ``columns``: which entries of the vector they are; ``pattern``: who needs
+    which."""
 
     def __init__(self, grid: Grid) -> None:
         """Collective."""

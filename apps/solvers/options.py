@@ -60,14 +60,6 @@ def conditions(names: Sequence[str], axes: int) -> Sequence[str]:
     return names if len(names) == axes else [*names] * axes
 
 
-def damping(text: str) -> float:
-    """Local. A number from zero to below one."""
-    number: float = not_negative(text)
-    if number >= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to below 1")
-    return number
-
-
 def _matrix(parser: argparse.ArgumentParser) -> None:
     """Local. The matrix, and what is written of the result."""
     parser.add_argument("file", metavar="FILE", type=InputFile,
@@ -98,7 +90,7 @@ def solve(parser: argparse.ArgumentParser) -> None:
 def pagerank(parser: argparse.ArgumentParser) -> None:
     _matrix(parser)
     add = parser.add_argument
-    add("--damping", metavar="D", type=damping, default=0.85, help="following a link (0.85)")
+    add("--damping", metavar="D", type=not_negative, default=0.85, help="following a link (0.85)")
     take(parser, "atol", "1e-8", "of the sum of changes")
     take(parser, "maxiter", "1000")
     add("--top", metavar="N", type=cli.positive, default=10, help="nodes to list (10)")

@@ -138,11 +138,9 @@ def manufactured(axes: Sequence[Axis], parts: Sequence[slice]) -> tuple[Values, 
 def inverse_laplacian(
     axes: Sequence[Axis], parts: Sequence[slice], counts: Sequence[int], which: str
 ) -> Values:
-    """Local. One over the eigenvalues of the Laplacian on a block of the spectrum.
-
-    Where there is no Dirichlet axis the constant is in the null space: its entry is zero, so
-    that the product is the solution without a mean. ``counts`` is the shape of the spectrum.
-    """
+    """Local. One over the eigenvalues of the Laplacian on a block of the spectrum. Where there is
+    no Dirichlet axis the constant is in the null space: its entry is zero, so that the product is
+    the solution without a mean. ``counts`` is the shape of the spectrum."""
     total = np.zeros([part.stop - part.start for part in parts])
     for number, (axis, part, count) in enumerate(zip(axes, parts, counts, strict=True)):
         shape = [1] * len(axes)

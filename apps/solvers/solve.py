@@ -154,11 +154,9 @@ def check_output(path: str | None) -> None:
 
 
 def write_solution(comm: MPI.Intracomm, path: str, block: NDArray[Any]) -> None:
-    """Collective. The ranks' blocks, one after the other, in the order of the matrix's file.
-
-    What was there is replaced when all of it is on the disk. :class:`CommandError` where it cannot
-    be written.
-    """
+    """Collective. The ranks' blocks, one after the other, in the order of the matrix's file. What
+    was there is replaced when all of it is on the disk. :class:`CommandError` where it cannot be
+    written."""
     with user_errors():
         write(DistVector(comm, _partition(comm, len(block)), block), path)
 
