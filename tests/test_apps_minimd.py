@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.miniapps.minimd import differing, runs_of
-from onesided.apps.miniapps.minimd_atoms import Problem
-from onesided.apps.miniapps.minimd_kernels import Kernel, load
-from onesided.apps.miniapps.minimd_simulation import (
+from onesided.apps.miniapps.minimd import (
     Output,
     check_energy,
     degrees,
+    differing,
     lattice,
+    runs_of,
 )
+from onesided.apps.miniapps.minimd_atoms import Problem
+from onesided.apps.miniapps.minimd_kernels import Kernel, load
 
 #: The potential energy of an atom of the lattice, and the pressure with 4,000 atoms, as other
 #: programs print them for the same problem.

@@ -21,7 +21,7 @@ from onesided.apps.cli.main import build_parser
 from onesided.apps.cli.options import FileName, Options, Picture
 from onesided.apps.cli.report import Report, Row, write_json
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.solvers.vectors import check_output, write_solution
+from onesided.apps.solvers.solve import check_output, write_solution
 
 COMM = MPI.COMM_SELF
 ROW = Row(

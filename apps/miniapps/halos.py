@@ -1,28 +1,29 @@
-"""Ways of bringing ghosts up to date: who sends which entries to whom, and what carries them."""
+"""Ways of bringing ghosts up to date: who sends which entries to whom, and what carries them; and
+scaling runs of a mini-application by several of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided import collectives
+from onesided.apps.bench.ranks import counted
+from onesided.apps.bench.selection import ways_of
+from onesided.apps.bench.sweep import Case, Make, sweep
 from onesided.apps.bench.team import Team, Work, check_threads
 from onesided.apps.bench.timing import nothing
-from onesided.collectives import (
-    HaloExchange,
-    OnesidedError,
-    ResourceError,
-    UnsupportedError,
-    agreed,
-    empty,
-    free,
-    methods,
-)
+from onesided.apps.cli.failures import CommandError
+from onesided.apps.cli.options import Options, doubling
+from onesided.apps.cli.report import METHOD, Report
+from onesided.collectives import OnesidedError, ResourceError, UnsupportedError, agreed, methods
 from onesided.sparse import Halo, HaloPattern
 from onesided.sparse.halo import Ghosts
 
@@ -31,10 +32,8 @@ REFERENCE = "two-sided"
 
 
 def ways() -> dict[str, Callable[[Need], Any]]:
-    """Local. What makes a halo, by its name in ``--comm``: the only place where one is chosen.
-
-    A new one is a class and a line here. The methods of persistent exchanges are at the end.
-    """
+    """Local. What makes a halo, by its name in ``--comm``: the only place where one is chosen. A
+    new one is a class and a line here. The methods of persistent exchanges are at the end."""
     return {
         REFERENCE: TwoSided,
         "fence": Fence,
@@ -47,10 +46,8 @@ def ways() -> dict[str, Callable[[Need], Any]]:
 
 @dataclass(frozen=True)
 class Need:
-    """Who needs which entries of a distributed vector, and what the user told the methods.
-
-    ``comm`` is borrowed, and has to outlive the halos that are made of this.
-    """
+    """Who needs which entries of a distributed vector, and what the user told the methods. ``comm``
+    is borrowed, and has to outlive the halos that are made of this."""
 
     comm: MPI.Intracomm
     pattern: HaloPattern
@@ -80,18 +77,15 @@ def _parts(counts: NDArray[np.int64]) -> list[slice]:
 
 
 class Packed(Ghosts):
-    """The entries that neighbors need, packed for all of them one after the other.
-
-    ``label``: what the way has chosen itself, if anything. A way has to have ``_release``.
-    """
+    """The entries that neighbors need, packed for all of them one after the other. ``label``: what
+    the way has chosen itself, if anything; ``_resources``: what is to be freed."""
 
     k = 1
     label = ""
 
     def __init__(self, need: Need) -> None:
         """Collective. ``MemoryError`` on every rank where one has no memory for them."""
-        self._index = need.pattern.send_index
-        self._freed = False
+        self._index, self._resources = need.pattern.send_index, ExitStack()
         with agreed(need.comm):
             self._packed: NDArray[Any] = np.zeros(len(self._index), need.dtype)
 
@@ -100,37 +94,34 @@ class Packed(Ghosts):
 
     def Free(self) -> None:
         """Collective. Give everything back; a second time has no effect."""
-        if not self._freed:
-            self._freed = True
-            self._release()
-
-    def _release(self) -> None:
-        """Collective."""
+        self._resources.close()
 
 
 class Exchange(Packed):
-    """Ghosts by :class:`~onesided.collectives.HaloExchange`, with a list of the neighbors.
-
-    One array has the ghosts, to which neighbors write, and behind them the packed entries.
-    ``label``: the ways in which entries come and leave.
-    """
+    """Ghosts by :class:`~onesided.collectives.HaloExchange`, with a list of the neighbors. One
+    array has the ghosts, to which neighbors write, and behind them the packed entries. ``label``:
+    the ways in which entries come and leave."""
 
     def __init__(self, need: Need) -> None:
         """Collective."""
         super().__init__(need)
         ghosts, packed = len(need.pattern.ghosts), len(self._packed)
-        self._memory = empty(need.comm, ghosts + packed, need.dtype, links=0)
-        self._memory[...] = 0
-        self._ghosts, self._packed = self._memory[:ghosts], self._memory[ghosts:]
+        memory = collectives.empty(need.comm, ghosts + packed, need.dtype, links=0)
+        self._resources.callback(collectives.free, memory)
+        memory[...] = 0
+        self._ghosts, self._packed = memory[:ghosts], memory[ghosts:]
         near = [
             (each.rank, slice(ghosts + each.sent.start, ghosts + each.sent.stop), each.ghosts)
             for each in neighbors(need.pattern)
         ]
         try:
-            self._halo = HaloExchange(need.comm, self._memory, neighbors=near, info=dict(need.info))
+            self._halo = collectives.HaloExchange(
+                need.comm, memory, neighbors=near, info=dict(need.info)
+            )
         except OnesidedError:  # the same on every rank
-            free(self._memory)
+            self.Free()
             raise
+        self._resources.callback(self._halo.Free)
         self.label = self._halo.method
 
     def start(self, x: NDArray[Any]) -> None:
@@ -142,21 +133,14 @@ class Exchange(Packed):
         self._halo.Wait()
         return self._ghosts
 
-    def _release(self) -> None:
-        self._halo.Free()
-        self._ghosts = self._packed = self._ghosts[:0].copy()
-        free(self._memory)
-
 
 TAG = 99
 
 
 class TwoSided(Packed):
-    """Ghosts by messages, as the mini-applications of the Mantevo suite exchange them.
-
-    Receives are posted first, then all entries are packed, then sent by one blocking send to every
-    neighbor, and the receives are waited for.
-    """
+    """Ghosts by messages, as the mini-applications of the Mantevo suite exchange them. Receives are
+    posted first, then all entries are packed, then sent by one blocking send to every neighbor, and
+    the receives are waited for."""
 
     def __init__(self, need: Need, apart: MPI.Intracomm | None = None) -> None:
         """Collective. ``apart``: a communicator that nobody else uses meanwhile; else a new one."""
@@ -164,7 +148,8 @@ class TwoSided(Packed):
         with agreed(need.comm):
             self._ghosts: NDArray[Any] = np.zeros(len(need.pattern.ghosts), need.dtype)
         self._comm = need.comm.Dup() if apart is None else apart
-        self._owned = apart is None
+        if apart is None:
+            self._resources.callback(self._comm.Free)
         near = neighbors(need.pattern)
         ghosts = [(self._ghosts[each.ghosts], each.rank) for each in near]
         sent = [(self._packed[each.sent], each.rank) for each in near]
@@ -185,16 +170,10 @@ class TwoSided(Packed):
         MPI.Request.Waitall(self._requests)
         return self._ghosts
 
-    def _release(self) -> None:
-        if self._owned:
-            self._comm.Free()
-
 
 class Persistent(Halo):
     """Ghosts by one persistent request, of any method of :func:`onesided.collectives.methods`.
-
-    ``label``: the method that ``auto`` has chosen.
-    """
+    ``label``: the method that ``auto`` has chosen."""
 
     def __init__(self, need: Need, method: str) -> None:
         """Collective."""
@@ -218,11 +197,9 @@ def _check_model(window: MPI.Win) -> None:
 
 
 class _Puts(Packed):
-    """Ghosts by Put, of the calling thread or of one thread for every neighbor.
-
-    Threads are made once, before anything is timed, and drive the traffic to their neighbor only.
-    The window has room for the ghosts of so many rounds, its slots, 0 at first.
-    """
+    """Ghosts by Put, of the calling thread or of one thread for every neighbor. Threads are made
+    once, before anything is timed, and drive the traffic to their neighbor only. The window has
+    room for the ghosts of so many rounds, its slots, 0 at first."""
 
     def __init__(self, need: Need, *, threads: bool = False, slots: int = 1) -> None:
         """Collective. On every rank where one has no memory for a window, or cannot make so many
@@ -236,22 +213,24 @@ class _Puts(Packed):
             with agreed(comm):
                 check_threads("a thread for every neighbor")
         super().__init__(need)
-        self._comm, self._window, self._team = comm.Dup(), MPI.WIN_NULL, Team(1)
-        self._slots: list[NDArray[Any]] = []
+        self._comm = comm.Dup()
+        self._resources.callback(self._comm.Free)
         try:
             with agreed(comm):
                 self._window = _allocated(self._comm, max(1, slots * count) * item, item)
+            self._resources.callback(self._window.Free)
             with agreed(comm):
                 _check_model(self._window)
             memory: Any = self._window.tomemory()
             landed = np.frombuffer(memory, need.dtype, max(1, slots * count))[: slots * count]
             landed[:] = 0
-            self._slots = np.split(landed, slots)
+            self._slots: list[NDArray[Any]] = np.split(landed, slots)
             near = neighbors(need.pattern)
             puts = [self._puts(near, slot * count) for slot in range(slots)]
             self._works = [[nothing, *each] if threads else [partial(_all, each)] for each in puts]
             with agreed(comm):
                 self._team = _team(len(self._works[0]))
+                self._resources.callback(self._team.close)
         except OnesidedError:  # the same on every rank
             self.Free()
             raise
@@ -273,13 +252,6 @@ class _Puts(Packed):
     def _put(self, slot: int = 0) -> None:
         """Local in the sense of MPI. Returns when all threads have called Put."""
         self._team.run(self._works[slot])
-
-    def _release(self) -> None:
-        self._team.close()
-        self._works, self._slots = [], []
-        if self._window != MPI.WIN_NULL:
-            self._window.Free()
-        self._comm.Free()
 
 
 def _team(threads: int) -> Team:
@@ -330,10 +302,10 @@ class LockAll(_Puts):
 
     def __init__(self, need: Need) -> None:
         """Collective."""
-        self._slot, self._open = 0, False
         super().__init__(need, threads=True, slots=2)
+        self._slot = 0
         self._window.Lock_all()
-        self._open = True
+        self._resources.callback(self._window.Unlock_all)
         self._window.Sync()
         self._comm.Barrier()  # nobody puts before all have cleared their memory
 
@@ -352,7 +324,55 @@ class LockAll(_Puts):
         window.Sync()
         return self._slots[self._slot]
 
-    def _release(self) -> None:
-        if self._open:
-            self._window.Unlock_all()
-        super()._release()
+
+# -- a mini-application on the first so many ranks of a job, by several ways -----------------------
+
+REMARK = (
+    f"vs {REFERENCE}: the overhead as in Figure 8 of paper 002, by the rounds in which both took "
+    "their turn; exchange: what the ranks spend with their ghosts, waiting included, on average."
+)
+
+
+class Stage(NamedTuple):
+    """One run: on ``ranks`` ranks, with the problem of ``shares`` ranks; ``scaling`` is empty where
+    nothing is scaled."""
+
+    scaling: str
+    ranks: int
+    shares: int
+
+
+def stages(size: int, options: Options) -> list[Stage]:
+    """Local. What ``--scaling`` and ``--ranks-list`` mean in a job of ``size`` ranks. Strong
+    scaling cuts the problem of the largest number of ranks into fewer parts. :class:`CommandError`
+    for more ranks than the job has, and for a list without a scaling."""
+    if not options.scaling:
+        if options.ranks_list:
+            raise CommandError("--ranks-list is for --scaling weak or strong")
+        return [Stage("", size, size)]
+    counts = counted(size, options.ranks_list, doubling(1, size))
+    return [
+        Stage(scaling, count, count if scaling == "weak" else max(counts))
+        for scaling in dict.fromkeys(options.scaling)
+        for count in counts
+    ]
+
+
+def run_stages(
+    comm: MPI.Intracomm, options: Options, report: Report,
+    opened: Callable[[Stage], Callable[..., Make]], rest: str = "",
+) -> None:
+    """Collective. The rows of every way in every stage. ``opened``: gives what opens the case of a
+    stage; ``rest``: how the rest of a time is called."""  # fmt: skip
+    every = stages(comm.size, options)
+    variants = [{METHOD: name} for name in ways_of(options.comm, ways(), REFERENCE)]
+    cases = []
+    for stage in every:
+        scaling = {"scaling": stage.scaling} if stage.scaling else {}
+        labels = {**scaling, "ranks": str(stage.ranks)}
+        cases.append(Case(labels, variants, opened(stage), stage.ranks, (REFERENCE,), rest=rest))
+    report.pattern = {**report.pattern, "stages": [stage._asdict() for stage in every]}
+    report.baseline, report.by = REFERENCE, "ranks"
+    runs = options.but(iterations=options.repeats, seconds=inf)
+    sweep(comm, runs, report, cases, report.command)
+    report.remarks.append(REMARK)

@@ -75,11 +75,9 @@ class Problem:
 
     @property
     def end_energy(self) -> float:
-        """Local. The energy of a pair at the cutoff, where it ends.
-
-        The potential jumps there to zero, so that it is not the potential energy of the output
-        which is conserved, but that of a potential shifted by this for each pair.
-        """
+        """Local. The energy of a pair at the cutoff, where it ends. The potential jumps there to
+        zero, so that it is not the potential energy of the output which is conserved, but that of a
+        potential shifted by this for each pair."""
         sixth = (self.sigma / self.cutoff) ** 6
         return 4.0 * self.epsilon * sixth * (sixth - 1.0)
 
@@ -90,9 +88,7 @@ class Problem:
 
 class Atoms:
     """Positions, velocities and forces, arrays of shape (3, n), and the numbers of the atoms.
-
-    Ghosts, which come behind the own atoms, have positions and forces only.
-    """
+    Ghosts, which come behind the own atoms, have positions and forces only."""
 
     def __init__(self, state: NDArray[Any]) -> None:
         """Local. Of a state, and no ghosts."""
@@ -134,11 +130,8 @@ class Border:
 
 
 class Block:
-    """The part of the periodic box that a rank has: a block of a grid, whose cells are half as
-    long as those of the lattice.
-
-    ``low`` and ``high``: its corners, the first of which belongs to it.
-    """
+    """The part of the periodic box that a rank has: a block of a grid, whose cells are half as long
+    as those of the lattice. ``low`` and ``high``: its corners, the first of which belongs to it."""
 
     def __init__(self, comm: MPI.Intracomm, problem: Problem) -> None:
         """Collective. :class:`CommandError` where parts are thinner than lists reach: ghosts come
@@ -169,11 +162,9 @@ class Block:
         return np.concatenate([x.T, rest.T])
 
     def find_ghosts(self, atoms: Atoms) -> Border:
-        """Collective. Give all ranks the ghosts within reach of their part.
-
-        A copy of an atom travels to each block on whose side it is near enough, and tells what its
-        place there differs by.
-        """
+        """Collective. Give all ranks the ghosts within reach of their part. A copy of an atom
+        travels to each block on whose side it is near enough, and tells what its place there
+        differs by."""
         x = atoms.x
         near = {
             -1: x < (self.low + self._reach)[:, None],
@@ -205,9 +196,6 @@ class Block:
             np.ascontiguousarray(moved[order].T),
         )  # fmt: skip
 
-    def free(self) -> None:
-        """Collective."""
-        self.grid.Free()
 
 # What brings positions to ghosts, and the forces on them back, again and again.
 #
@@ -251,10 +239,8 @@ def _vectors(array: NDArray[Any], start: int, count: int) -> NDArray[Any]:
 
 
 class Links:
-    """Forward for positions and back for forces, in one way.
-
-    ``plans``: how often they have been made.
-    """
+    """Forward for positions and back for forces, in one way. ``plans``: how often they have been
+    made."""
 
     def __init__(
         self, comm: MPI.Intracomm, make: Callable[[Need], Any], info: Mapping[str, str],

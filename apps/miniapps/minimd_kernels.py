@@ -2,13 +2,13 @@
 
 Every pair of atoms is in one list of one rank (Newton's third law): pairs of own atoms once, and a
 pair of an own atom and a ghost on the rank whose atom is the lower one, by z, then y, then x.
-There is one kernel of NumPy, here, and one that Numba compiles.
+There is one kernel of NumPy, and one that Numba compiles (the extra ``md``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
 from math import prod
@@ -74,10 +74,8 @@ PAIRS = 8192  # of a piece of the forces: what is computed of it stays in the ca
 
 
 class Kernel:
-    """Local. Lists by SciPy's trees, and forces by NumPy, a piece of the pairs at a time.
-
-    Positions and forces are arrays of shape (3, n), own atoms first, then ghosts.
-    """
+    """Local. Lists by SciPy's trees, and forces by NumPy, a piece of the pairs at a time. Positions
+    and forces are arrays of shape (3, n), own atoms first, then ghosts."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -147,9 +145,116 @@ class Kernel:
         return squares, sixths
 
 
+SPARE = 1.2  # room for so many times the pairs that there are
+
+
+class Compiled(Kernel):
+    """Local. Lists and forces by compiled loops."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._second = np.zeros(0, dtype=np.int64)
+        self._starts = np.zeros(1, dtype=np.int64)
+        self._sums = np.zeros(3)
+
+    def build(self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]) -> None:
+        cells = Cells.of(x, low, high, self.problem.reach)
+        if self._starts.size != own + 1:
+            self._starts = np.zeros(own + 1, dtype=np.int64)
+        parts = (cells.cell, cells.order, cells.starts, cells.runs, self.problem.reach**2)
+        count = _lists(x, own, *parts, self._starts, self._second)
+        if count > self._second.size:
+            self._second = np.zeros(int(SPARE * count), dtype=np.int64)
+            _lists(x, own, *parts, self._starts, self._second)
+
+    def forces(self, x: NDArray[Any], f: NDArray[Any], own: int, tally: bool) -> Tally:
+        f[:] = 0.0
+        cutoff, sigma, epsilon = self.problem.cutoff, self.problem.sigma, self.problem.epsilon
+        _forces(
+            x, f, own, self._starts, self._second, cutoff**2, sigma**2, epsilon, tally, self._sums
+        )
+        energy, virial, pairs = self._sums.tolist()
+        return Tally(4.0 * epsilon * energy, virial, int(pairs))
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Local. The function, compiled when it is first called where Numba is installed; kept on disk
+    where there is a place for it."""
+    if find_spec("numba") is None:
+        return function
+    import numba
+
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        made: Callable[..., Any] = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder that can be written
+        made = numba.njit(**options)(function)
+    return made
+
+
+@_compiled
+def _lists(
+    x: Any, own: int, cell: Any, order: Any, cells: Any, runs: Any, reach_squared: float,
+    starts: Any, second: Any,
+) -> int:  # fmt: skip
+    """The pairs of own atoms by the first; those for which there is no room are only counted."""
+    count = 0
+    room = second.size
+    for i in range(own):
+        starts[i] = count
+        for run in runs:
+            begin = cell[i] + run
+            for place in range(cells[begin], cells[begin + RUN]):
+                j = order[place]
+                if j < own and j <= i:
+                    continue
+                dx = x[0, j] - x[0, i]
+                dy = x[1, j] - x[1, i]
+                dz = x[2, j] - x[2, i]
+                if j >= own and not (dz > 0 or (dz == 0 and (dy > 0 or (dy == 0 and dx > 0)))):
+                    continue
+                if dx * dx + dy * dy + dz * dz <= reach_squared:
+                    if count < room:
+                        second[count] = j
+                    count += 1
+    starts[own] = count
+    return count
+
+
+@_compiled
+def _forces(
+    x: Any, f: Any, own: int, starts: Any, second: Any, cutoff_squared: float,
+    sigma_squared: float, epsilon: float, tally: bool, sums: Any,
+) -> None:  # fmt: skip
+    energy, virial, pairs = 0.0, 0.0, 0
+    scale = 48.0 * epsilon / sigma_squared
+    for i in range(own):
+        xi, yi, zi = x[0, i], x[1, i], x[2, i]
+        fx, fy, fz = 0.0, 0.0, 0.0
+        for place in range(starts[i], starts[i + 1]):
+            j = second[place]
+            dx, dy, dz = xi - x[0, j], yi - x[1, j], zi - x[2, j]
+            square = dx * dx + dy * dy + dz * dz
+            if square < cutoff_squared:
+                ratio = sigma_squared / square
+                sixth = ratio * ratio * ratio
+                weight = scale * sixth * (sixth - 0.5) * ratio
+                fx += weight * dx
+                fy += weight * dy
+                fz += weight * dz
+                f[0, j] -= weight * dx
+                f[1, j] -= weight * dy
+                f[2, j] -= weight * dz
+                if tally:
+                    energy += sixth * (sixth - 1.0)
+                    virial += weight * square
+                    pairs += 1
+        f[0, i] += fx
+        f[1, i] += fy
+        f[2, i] += fz
+    sums[0], sums[1], sums[2] = energy, virial, pairs
+
+
 def load(problem: Problem) -> Kernel:
     """Local. The loops that Numba compiles where it is installed, else NumPy's."""
-    if find_spec("numba") is None:
-        return Kernel(problem)
-    made: Kernel = import_module("onesided.apps.miniapps.minimd_compiled").Compiled(problem)
-    return made
+    return Kernel(problem) if find_spec("numba") is None else Compiled(problem)

@@ -8,10 +8,10 @@ from onesided.apps.cli.options import run_options, take, whole
 
 #: Names of :mod:`onesided.apps.miniapps.halos` that are no exchanges, for a help text.
 HALOS = "two-sided (the reference, always there), fence, fence-threads, lock-all-threads, halo"
+MESH_COMM = "two-sided,fence,fence-threads,rma-fence,rma-notify"
 
 
 def _mini(parser: argparse.ArgumentParser, comm: str, shape: str, note: str) -> None:
-    """Local. What all of them take."""
     parser.epilog = f"METHOD may also be one of {HALOS}."
     take(parser, "shape", shape or None, note, said="" if shape else "10 for every rank")
     run_options(parser, comm)
@@ -23,26 +23,20 @@ def _mini(parser: argparse.ArgumentParser, comm: str, shape: str, note: str) -> 
 
 
 def hpccg(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided hpccg``."""
     note = "points of every rank's box, one number for a cube; the boxes are stacked along z"
     _mini(parser, "two-sided,lock-all-threads,rma-notify", "64", note)
     take(parser, "iterations", "150", "of conjugate gradients in a run")
 
 
-MESH_COMM = "two-sided,fence,fence-threads,rma-fence,rma-notify"
-
-
 def minife(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided minife``."""
     note = "elements of a rank's share, one number for a cube; the shares are stacked along z"
     _mini(parser, MESH_COMM, "64", note)
     take(parser, "iterations", "100", "of conjugate gradients in a run")
 
 
 def minimd(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided minimd``."""
     note = "lattice cells of 4 atoms, one number for a cube; with --scaling of one rank's share"
     _mini(parser, MESH_COMM, "", note)
     take(parser, "steps", "140", "cut into --repeats runs where new neighbor lists are due")
     take(parser, "dt", "0.005")
-    take(parser, "print-every", note="0: at the start and at the end", said="100", type=whole)
+    take(parser, "print-every", "100", "0: at the start and at the end", type=whole)

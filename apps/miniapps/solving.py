@@ -5,7 +5,6 @@ Both have a matrix of up to 27 entries in a row, on planes that are stacked alon
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,25 +16,17 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 from scipy import sparse
 
+from onesided.apps.bench import timing
 from onesided.apps.bench.selection import hints
 from onesided.apps.bench.sweep import Labels, Make
-from onesided.apps.bench.timing import (
-    Stopwatch,
-    Variant,
-    clocked,
-    nothing,
-    rounds_of,
-    sums_of_solvers,
-)
+from onesided.apps.bench.timing import Stopwatch, Variant, clocked, nothing
 from onesided.apps.cli.failures import CommandError, from_rank_0
 from onesided.apps.cli.options import Options, box
 from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.miniapps.halos import Need, ways
-from onesided.apps.miniapps.stages import Stage, run_stages
+from onesided.apps.miniapps.halos import Need, Stage, run_stages, ways
 from onesided.collectives import agreed, profile
 from onesided.sparse import DistMatrix, LinearOperator, Partition, cg, stencil27
-from onesided.sparse.halo import Ghosts
 from onesided.sparse.solvers import Solution
 
 Values = NDArray[np.float64]
@@ -53,66 +44,45 @@ REMARK = (
 
 
 @dataclass(frozen=True)
-class Equations(ABC):
-    """A x = b, by rows; pure. ``shape``: unknowns along z, y and x, the last of which varies
-    fastest.
-
-    Methods are about the planes from ``first`` to before ``last``.
-    """
-
-    shape: tuple[int, int, int]
-
-    @property
-    def plane(self) -> int:
-        """Unknowns of a plane."""
-        return self.shape[1] * self.shape[2]
-
-    @abstractmethod
-    def rows(self, first: int, last: int) -> sparse.csr_array:
-        """With global columns."""
-
-    @abstractmethod
-    def side(self, first: int, last: int) -> Values:
-        """Their entries of b."""
-
-    @abstractmethod
-    def error(self, x: Values, first: int, last: int) -> float:
-        """How far their entries of x are off the known solution."""
-
-    @abstractmethod
-    def allowed(self, residual: float) -> float:
-        """How far entries may be off, with this norm of the residual."""
-
-
-class Points(Equations):
-    """HPCCG: every rank has a box of nx x ny x nz points; the boxes are stacked in z, as in the
-    reference of the Mantevo suite.
+class Points:
+    """A x = b of HPCCG: every rank has a box of nx x ny x nz points; the boxes are stacked in z, as
+    in the reference of the Mantevo suite.
 
     A point has 27 on the diagonal of its row and -1 for each of up to 26 neighbors. The right hand
     side is that of the solution 1 everywhere: 27 less the number of neighbors. By Gershgorin's
     circles no eigenvalue is below 1, so an entry of x is off by at most the norm of the residual.
+
+    ``shape``: unknowns along z, y and x, the last of which varies fastest. Methods are about the
+    planes from ``first`` to before ``last``.
     """
 
+    shape: tuple[int, int, int]
+
     def rows(self, first: int, last: int) -> sparse.csr_array:
-        found = stencil27(self.shape, (first * self.plane, last * self.plane))
+        """With global columns."""
+        plane = self.shape[1] * self.shape[2]
+        found = stencil27(self.shape, (first * plane, last * plane))
         found.data[found.data > 0] = 27.0
         return found
 
     def side(self, first: int, last: int) -> Values:
+        """Their entries of b."""
         neighbors = np.diff(self.rows(first, last).indptr) - 1
         return np.asarray(27.0 - neighbors, float)
 
     def error(self, x: Values, first: int, last: int) -> float:
+        """How far their entries of x are off the known solution."""
         return float(np.abs(x - 1.0).max(initial=0.0))
 
     def allowed(self, residual: float) -> float:
+        """How far entries may be off, with this norm of the residual."""
         return residual + ROUNDING
 
 
 @dataclass(frozen=True)
-class Mesh(Equations):
-    """MiniFE: steady temperatures by trilinear elements on a box of cubes, whose edge is 1 for a
-    share of the ranks and longer along z for several; ``h`` is that of an element.
+class Mesh:
+    """That of MiniFE: steady temperatures by trilinear elements on a box of cubes, whose edge is 1
+    for a share of the ranks and longer along z for several; ``h`` is that of an element.
 
     The surface has the temperature 0, the source is that of sin(pi x) sin(pi y) sin(pi z / L), so
     the solution is known. Unknowns are the nodes inside. On such a mesh the stiffness is a sum of
@@ -120,6 +90,7 @@ class Mesh(Equations):
     an axis: each rank assembles the rows of its own planes, without a word to others.
     """
 
+    shape: tuple[int, int, int]
     h: float
 
     def _factors(self, first: int, last: int) -> list[tuple[Any, ...]]:
@@ -167,6 +138,9 @@ class Mesh(Equations):
         return (np.pi * self.h) ** 2 / 6 + residual / self.h**3 + ROUNDING
 
 
+Equations = Points | Mesh
+
+
 def run_hpccg(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a result is wrong."""
     nx, ny, nz = box(options.shape)
@@ -191,10 +165,8 @@ def _run(
     comm: MPI.Intracomm, options: Options, command: str, equations: Callable[[int], Equations],
     pattern: Mapping[str, Any],
 ) -> int:
-    """Collective. The command; its exit code is 1 where a result is wrong.
-
-    ``equations``: of so many shares.
-    """  # fmt: skip
+    """Collective. The command; its exit code is 1 where a result is wrong. ``equations``: of so
+    many shares."""  # fmt: skip
     pattern = {**pattern, "ranks": comm.size, "iterations": options.iterations}
     report = Report(command, options.settings(), pattern, remarks=[REMARK])
 
@@ -213,7 +185,7 @@ def _opened(equations: Equations, options: Options, comm: MPI.Intracomm, stack: 
     """Collective. The matrix, and what makes conjugate gradients by a way."""
     planes = Partition.even(equations.shape[0], comm.size)
     first, last = planes.range(comm.rank)
-    partition = Partition(planes.starts * equations.plane)
+    partition = Partition(planes.starts * (equations.shape[1] * equations.shape[2]))
 
     def assemble() -> tuple[sparse.csr_array, Values]:
         with agreed(comm, "assembly"):
@@ -232,8 +204,11 @@ def _opened(equations: Equations, options: Options, comm: MPI.Intracomm, stack: 
         halo = ways()[labels[METHOD]](need)
         exchange, product = Stopwatch(), Stopwatch()
         exchange.watch(halo, "start", "finish")
-        multiply = product.timed(partial(_multiply, matrix, halo))
-        operator = LinearOperator(comm, partition, partition, multiply)
+
+        def multiply(x: Values, y: Values) -> None:  # the matrix's entries, by another halo
+            matrix.product(halo, x.reshape(-1), y.reshape(-1))
+
+        operator = LinearOperator(comm, partition, partition, product.timed(multiply))
         found: list[Solution[Any]] = []
 
         def solve(most: int) -> None:
@@ -249,7 +224,7 @@ def _opened(equations: Equations, options: Options, comm: MPI.Intracomm, stack: 
                 error = max(error, compared(norms, expected) / TOLERANCE)
             return Verdict(float(error), 1.0)
 
-        sums = rounds_of(sums_of_solvers(comm, matrix.dtype))
+        sums = timing.rounds_of(timing.sums_of_solvers(comm, matrix.dtype))
         return Variant(
             partial(solve, options.iterations), check, first=nothing,  # the check has run
             parts={"exchange": exchange, "product": lambda: product() - exchange(), "sums": sums},
@@ -261,11 +236,6 @@ def _opened(equations: Equations, options: Options, comm: MPI.Intracomm, stack: 
         )  # fmt: skip
 
     return make
-
-
-def _multiply(matrix: DistMatrix, halo: Ghosts, x: Values, y: Values) -> None:
-    """Collective. With the entries, the kernels and the pattern of a matrix, by another halo."""
-    matrix.product(halo, x.reshape(-1), y.reshape(-1))
 
 
 def alone(equations: Equations, iterations: int) -> list[float]:

@@ -1,38 +1,50 @@
-"""``onesided bench alltoallv`` and ``bench rounds``: uniform exchanges by every method.
+"""``onesided bench alltoallv``, ``bench rounds``, ``bench patterns``: exchanges by every method.
 
 Every rank sends equal blocks, filled with its own number, to all ranks, itself included. The first
 2, 4, 8 ... ranks of the job exchange while the others sleep: the same number of bytes per rank
 (weak scaling), or the same for all of them together (strong scaling). That is benchmark 1 of paper
 000. ``bench rounds`` has longer regions and every kind of memory, on all ranks of the job.
 
-What benchmarks 1 and 2 of the paper share comes first: one exchange by every method in turns. A
-set-up is initialized and freed several times; the median of the one and that of the other together
-are T_init of its equation 1. Before the measurement every method delivers the data into poisoned
-memory, so that what is left from a round before, or from another method, is found; after it the
-contents are compared once more.
+``bench patterns`` is benchmark 2: two patterns of each matrix, in its partition over the ranks:
+what the neighbors need for a product (the halo), and a full row-wise exchange, every nonzero to the
+rank that owns its column. The counts are drawn as heat maps (Figure 4), the times side by side
+(Figure 3).
+
+What they share comes first: one exchange by every method in turns. A set-up is initialized and
+freed several times; the median of the one and that of the other together are T_init of equation 1.
+Before the measurement every method delivers the data into poisoned memory, so that what is left
+from a round before, or from another method, is found; after it the contents are compared once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from importlib.resources import as_file
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.apps.bench.memory import Array, give_back, made
 from onesided.apps.bench.ranks import counted
 from onesided.apps.bench.selection import BASELINE, chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import REGION, Variant, unchecked
+from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options, doubling
-from onesided.apps.cli.report import METHOD, Report, Row, byte_count
+from onesided.apps.cli.report import METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
+from onesided.apps.tools.spmv import shipped
+from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import Alltoallv_init, OnesidedError, Request
+from onesided.sparse import DistMatrix, from_rows, read
 
 ITEM = 8  # bytes of an element
 PLAIN = "plain"  # memory of what is no request
@@ -51,10 +63,8 @@ REMARK = (
 @dataclass(frozen=True)
 class Problem:
     """What is exchanged: doubles packed in rank order, so many for each rank, and what must come.
-
     ``expected``: the elements that this rank gets, in the order of their senders. ``nbytes``: what
-    the rank that sends most sends, its own block included; the same on all ranks.
-    """
+    the rank that sends most sends, its own block included; the same on all ranks."""
 
     sent: Array
     send_counts: Sequence[int]
@@ -72,19 +82,11 @@ def uniform(count: int, comm: MPI.Intracomm) -> Problem:
 
 
 def exchange_case(
-    labels: Labels,
-    problem: Callable[[MPI.Intracomm], Problem],
-    methods: Sequence[str],
-    options: Options,
-    *,
-    ranks: int = 0,
-    copies: bool = True,
-    region: float = REGION,
+    labels: Labels, problem: Callable[[MPI.Intracomm], Problem], methods: Sequence[str],
+    options: Options, *, ranks: int = 0, copies: bool = True, region: float = REGION,
 ) -> Case:
-    """Local. Every method on one problem, into every kind of ``--memory``.
-
-    ``copies``: copies of as many bytes take part, too; ``region``: seconds that are timed in a row.
-    """
+    """Local. Every method on one problem, into every kind of ``--memory``. ``copies``: copies of as
+    many bytes take part, too; ``region``: seconds that are timed in a row."""
     plain = [BASELINE, *([MEMCPY, MEMCPY_IN_TURN] if copies else [])]
     variants = [{METHOD: name, "memory": PLAIN} for name in plain]
     variants += [{METHOD: name, "memory": place} for place in options.memory
@@ -130,11 +132,8 @@ def _opened(
 def _request(
     comm: MPI.Intracomm, problem: Problem, method: str, memory: str, options: Options
 ) -> tuple[Request, Callable[[], None]]:
-    """Collective. A persistent exchange, and what frees it with its receive memory.
-
-    The memory of :func:`~onesided.collectives.empty` belongs to the set-up, as the window that
-    paper 000 creates does.
-    """
+    """Collective. A persistent exchange, and what frees it with its receive memory, which belongs
+    to the set-up, as the window that paper 000 creates does."""
     array = made(comm, memory, sum(problem.recv_counts))
     received = None if array is None else [array, list(problem.recv_counts)]
     sent = [problem.sent, list(problem.send_counts)]
@@ -181,12 +180,17 @@ def delivered(comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array]) 
     return Verdict(float(comm.allreduce(wrong)), 0.0)
 
 
-def wrong_elements(rows: Sequence[Row], against: str) -> str:
-    """Local. A sentence about the contents of all rows."""
-    wrong = sum(int(row.verdict.error) for row in rows if row.verdict is not None)
-    if wrong:
-        return f"WRONG: {wrong} elements are not {against}"
-    return f"Verified: every element is {against}"
+def measured(
+    comm: MPI.Intracomm, options: Options, report: Report, cases: Sequence[Case], title: str,
+    right: str,
+) -> int:
+    """Collective. The report with the rows of all cases, and a sentence about their contents; the
+    exit code."""  # fmt: skip
+    sweep(comm, options, report, cases, title)
+    wrong = sum(int(row.verdict.error) for row in report.rows if row.verdict is not None)
+    told = f"WRONG: {wrong} elements are not" if wrong else "Verified: every element is"
+    report.remarks.append(f"{told} {right}")
+    return report.end(comm, options)
 
 
 # -- uniform exchanges -----------------------------------------------------------------------------
@@ -228,9 +232,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                       partial(uniform, count), names, options, ranks=ranks)
         for ranks, count in sorted(asked)
     ]  # fmt: skip
-    sweep(comm, options, report, cases, "exchanging")
-    report.remarks.append(wrong_elements(report.rows, RIGHT))
-    return report.end(comm, options)
+    return measured(comm, options, report, cases, "exchanging", RIGHT)
 
 
 #: Seconds of the rounds that are timed in a row, and how many ``auto`` is told to expect.
@@ -248,6 +250,121 @@ def run_rounds(comm: MPI.Intracomm, options: Options) -> int:
                       given, copies=False, region=IN_A_ROW)
         for ranks, count in sorted({places("weak", [comm.size], n)[0] for n in options.sizes})
     ]  # fmt: skip
-    sweep(comm, given, report, cases, "rounds")
-    report.remarks.append(wrong_elements(report.rows, RIGHT))
-    return report.end(comm, options)
+    return measured(comm, given, report, cases, "rounds", RIGHT)
+
+
+# -- patterns of matrices -------------------------------------------------------------------------
+
+BASE = 1 << 31  # more than the elements of a block
+#: ``counts[p, q]``: elements that rank p sends to rank q, on all ranks the same array.
+Counts = NDArray[np.int64]
+
+
+def _record(counts: Counts) -> dict[str, Any]:
+    """Local. For JSON: counts in elements, those to oneself included, and how skewed they are: the
+    most of a rank, divided by the mean; 1.0 where there is nothing."""
+    found: dict[str, Any] = {"counts": counts.tolist(), "blocks": int(np.count_nonzero(counts))}
+    for name, totals in (("sent", counts.sum(axis=1)), ("received", counts.sum(axis=0))):
+        mean = float(totals.mean())
+        found[name] = totals.tolist()
+        found[f"{name}_imbalance"] = float(totals.max()) / mean if mean else 1.0
+    return found
+
+
+def _of_matrix(counts: Counts, comm: MPI.Intracomm) -> Problem:
+    """Local. An element tells its sender, its receiver and its place in the block."""
+    ranks, rank = range(comm.size), comm.rank
+
+    def block(source: int, target: int) -> NDArray[np.float64]:
+        """Whole numbers that doubles hold."""
+        first = float((source * comm.size + target) * BASE)
+        return np.arange(counts[source, target], dtype=np.float64) + first
+
+    return Problem(
+        np.concatenate([block(rank, peer) for peer in ranks]),
+        counts[rank].tolist(),
+        counts[:, rank].tolist(),
+        np.concatenate([block(peer, rank) for peer in ranks]),
+        int(counts.sum(axis=1).max()) * ITEM,
+    )
+
+
+def _nonzeros(matrix: DistMatrix) -> NDArray[np.int64]:
+    """Local. Nonzeros of this rank's rows in the columns that each rank owns, its own included.
+    That is what a transposition of the matrix sends."""
+    columns, owners = matrix.local_rows().indices, matrix.col_partition
+    return np.bincount(owners.owners(columns), minlength=owners.parts).astype(np.int64)
+
+
+#: By the words of ``--patterns``: how many elements this rank sends to each; before a product, or
+#: all of its nonzeros.
+PATTERNS: Mapping[str, Callable[[DistMatrix], NDArray[np.int64]]] = {
+    "spmv": lambda matrix: matrix.pattern.send_counts,
+    "rows": _nonzeros,
+}
+
+PATTERN_REMARK = (
+    "spmv: the entries of x that neighbors need; rows: every nonzero to the owner of its column. "
+    "GB/s: bytes that the rank that sends most sends, its own block included, per second; vs "
+    "memcpy: every rank copies what it sends."
+)
+#: Nothing is multiplied, so nothing is measured to find out how.
+HOW: dict[str, Any] = {"method": "p2p", "kernel": "scipy"}
+
+
+def run_patterns(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command; its exit code is 1 where wrong data came."""
+    names = [name for name in chosen(options.comm) if name != BASELINE]
+    with user_errors():
+        subjects = _subjects(comm, options)
+    matrices = {
+        name: facts | {"patterns": {pattern: _record(each) for pattern, each in counts.items()}}
+        for name, facts, counts in subjects
+    }
+    report = Report("bench patterns", options.settings(),
+                    {"ranks": comm.size, "matrices": matrices}, remarks=[PATTERN_REMARK, REMARK],
+                    by="matrix")  # fmt: skip
+    cases = [
+        exchange_case({"matrix": name, "pattern": each}, partial(_of_matrix, counts[each]), names,
+                      options)
+        for name, _, counts in subjects
+        for each in counts
+    ]  # fmt: skip
+    right = "the one that its sender made for it"
+    return measured(comm, options, report, cases, "exchanging", right)
+
+
+def _subjects(
+    comm: MPI.Intracomm, options: Options
+) -> list[tuple[str, dict[str, Any], dict[str, Counts]]]:
+    """Collective. Every matrix: its name, what is told of it, and the counts of its patterns;
+    nothing else is kept of it."""
+    found = []
+
+    def add(name: str, facts: dict[str, Any], made: DistMatrix) -> None:
+        with made as matrix:
+            facts |= {
+                "shape": list(matrix.shape), "nonzeros": matrix.nnz,
+                "partition": options.partition, "rows": matrix.row_partition.lengths().tolist(),
+            }  # fmt: skip
+            counts = {each: np.array(comm.allgather(PATTERNS[each](matrix)))
+                      for each in options.patterns}  # fmt: skip
+        found.append((name, facts, counts))
+
+    with ExitStack() as stack:
+        files = options.files or [str(stack.enter_context(as_file(shipped())))]
+        for file, name in zip(files, _names(files), strict=True):
+            matrix = read(comm, file, partition=options.partition, **HOW)
+            add(name, {"file": Path(file).name}, matrix)
+    if options.mesh:
+        rows = trace_mesh(comm, options.mesh, options.seed)
+        facts = {"generated": "mesh refined along curves", "seed": options.seed}
+        matrix = from_rows(comm, rows, partition=options.partition, **HOW)
+        add(f"mesh-{options.mesh}", facts, matrix)
+    return found
+
+
+def _names(files: list[str]) -> list[str]:
+    """Local. Short names of files, for tables and pictures; a number where two are alike."""
+    short = [re.sub(r"\.[A-Za-z]\w*(\.gz)?\Z", "", Path(file).name) for file in files]
+    return [each if short.count(each) == 1 else f"{each}-{k}" for k, each in enumerate(short, 1)]

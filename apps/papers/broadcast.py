@@ -10,7 +10,7 @@ two broadcasts run in a row, because the second would begin before the first has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -30,21 +30,8 @@ from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Listing, Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict, ratio
-from onesided.apps.papers.forecast import (
-    ONE_SIDED,
-    PASSIVE,
-    LogGP,
-    crossing,
-    parameters,
-    predicted,
-)
-from onesided.collectives import (
-    Bcast_init,
-    OneSidedBroadcast,
-    bcast_linear,
-    extents_of,
-    methods,
-)
+from onesided.apps.papers.forecast import FORMULAS, ONE_SIDED, PASSIVE, LogGP, crossing, parameters
+from onesided.collectives import Bcast_init, OneSidedBroadcast, bcast_linear, extents_of, methods
 from onesided.collectives.trees import orders
 
 ROOT = 0
@@ -80,9 +67,7 @@ def makers() -> dict[str, Maker]:
 
 def labels_of(text: str) -> list[dict[str, str]]:
     """Local. Those that ``--comm`` means, the baseline first, with every order that they have.
-
-    :class:`CommandError` where a name is unknown; it lists the known ones.
-    """
+    :class:`CommandError` where a name is unknown; it lists the known ones."""
     found = []
     for name in dict.fromkeys([BASELINE, *named(text, makers())]):
         each = [{"order": order} for order in orders()] if name in ORDERED else [{}]
@@ -206,13 +191,11 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         for count in counts for size in sorted(set(options.sizes))
     ]  # fmt: skip
     sweep(comm, options, report, cases, "broadcasting")
-    found = list(crossings(report.rows))
-    report.pattern = {**report.pattern, "crossings": found}
     report.listings = {
         f"parameters of {name}": _listing(name, each) for name, each in networks.items()
     }
     report.remarks += [f"No model of {name}: {why}" for name, why in reasons.items()]
-    report.remarks += _sentences(found)
+    report.remarks += crossings(report.rows)
     return report.end(comm, options)
 
 
@@ -226,9 +209,10 @@ def _opened(
     def make(labels: Labels) -> Variant:
         method, order = labels[METHOD], labels.get("order", "")
         variant = makers()[method](comm, message, order, hints(options))
-        told = predicted(networks, comm.size, method, order, size)
-        more = {} if told is None else {PREDICTED: told}
-        return replace(variant, metrics={**variant.metrics, **more})
+        if method not in networks or comm.size < 2:
+            return variant
+        told = FORMULAS[method](networks[method], comm.size, size, order)
+        return replace(variant, metrics={**variant.metrics, PREDICTED: told})
 
     return make
 
@@ -246,53 +230,38 @@ def _listing(name: str, network: LogGP) -> Listing:
     return Listing(title, dict.fromkeys(numbers, ".4g"), [list(numbers.values())])
 
 
-def crossings(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+def crossings(rows: Sequence[Row]) -> list[str]:
     """Local. From where on one method in an order is not slower than another, measured and in the
-    model: over the bytes for every number of ranks, then over the ranks for every length.
-
-    ``over`` is ``"bytes"``, and then ``at`` is the number of ranks, or ``"ranks"``, and then it is
-    the length in bytes. None: nowhere in the sweep; ``modelled`` is false where no model applies.
-    """
+    model: over the bytes for every number of ranks, then over the ranks for every length."""
     timed: dict[tuple[str, str], dict[tuple[int, int], Row]] = {}
     for row in rows:
         if not row.reason:
             key = row.method, row.labels.get("order", "")
             timed.setdefault(key, {})[int(row.labels["ranks"]), row.nbytes] = row
+    found = []
     for (method, order), mine in timed.items():
         theirs = timed.get((OVERTAKES.get(method, ""), ""), {})
-        places = sorted(mine.keys() & theirs.keys())
-        for axis, over in enumerate(("bytes", "ranks")):
-            for at in dict.fromkeys(place[axis] for place in places):
-                here = [place for place in places if place[axis] == at]
-                if len(here) <= axis:  # one number of ranks tells nothing about ranks
+        places, phrases = sorted(mine.keys() & theirs.keys()), []
+        for over_ranks in (False, True):
+            for at in dict.fromkeys(place[over_ranks] for place in places):
+                here = [place for place in places if place[over_ranks] == at]
+                if over_ranks and len(here) == 1:  # one number of ranks tells nothing about ranks
                     continue
-                xs = [float(place[1 - axis]) for place in here]
+                xs = [float(place[not over_ranks]) for place in here]
                 pairs = [(mine[place], theirs[place]) for place in here]
-                models = [one.metrics[PREDICTED] / other.metrics[PREDICTED] for one, other in pairs
-                          if PREDICTED in one.metrics and PREDICTED in other.metrics]
-                modelled = len(models) == len(pairs)
-                yield {
-                    "method": method, "order": order, "other": OVERTAKES[method], "over": over,
-                    "at": at, "predicted": crossing(xs, models) if modelled else None,
-                    "measured": crossing(xs, [ratio(a.times, b.times) for a, b in pairs]),
-                    "modelled": modelled,
-                }  # fmt: skip
+                measured = crossing(xs, [ratio(a.times, b.times) for a, b in pairs])
+                model = "no model"
+                if all(PREDICTED in row.metrics for pair in pairs for row in pair):
+                    models = [a.metrics[PREDICTED] / b.metrics[PREDICTED] for a, b in pairs]
+                    model = f"model: {_from(crossing(xs, models), over_ranks)}"
+                where = f"with {byte_count(at)}" if over_ranks else f"on {at} ranks"
+                phrases.append(f"{where}: {_from(measured, over_ranks)} ({model})")
+        if phrases:
+            found.append(f"{method} {order} overtakes {OVERTAKES[method]}: {'; '.join(phrases)}")
+    return found
 
 
-def _sentences(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Local. One for each pair and direction of the sweep."""
-    groups: dict[str, list[str]] = {}
-    for each in found:
-        heading = f"{each['method']} {each['order']} overtakes {each['other']}"
-        over_bytes = each["over"] == "bytes"
-        at = f"on {each['at']} ranks" if over_bytes else f"with {byte_count(each['at'])}"
-        measured, model = (_from(each[key], over_bytes) for key in ("measured", "predicted"))
-        model = f"model: {model}" if each["modelled"] else "no model"
-        groups.setdefault(heading, []).append(f"{at}: {measured} ({model})")
-    return [f"{heading}: {'; '.join(phrases)}" for heading, phrases in groups.items()]
-
-
-def _from(x: float | None, over_bytes: bool) -> str:
+def _from(x: float | None, over_ranks: bool) -> str:
     if x is None:
         return "no crossing"
-    return f"from {byte_count(round(x)) if over_bytes else f'{x:.3g} ranks'} on"
+    return f"from {f'{x:.3g} ranks' if over_ranks else byte_count(round(x))} on"

@@ -3,17 +3,25 @@
 One operation and size after the other, in the style of OSU's micro-benchmarks: the MPI's blocking,
 nonblocking and persistent forms, our methods and what ``auto`` makes of them take turns in an order
 that changes, on the same buffers, and are checked before and after that.
+
+A size is that of OSU's micro-benchmarks: the bytes of the vector that every rank has (Bcast, the
+reductions), or of one block (Gather, Scatter, Allgather, Alltoall and those of neighbors, a block
+to every rank that is sent to). Elements are doubles. Data tell the rank and the place, and sums of
+them are exact. Neighbors are those of a ring.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided import collectives
 from onesided.apps.bench.memory import receiving
@@ -23,8 +31,218 @@ from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.papers.operations import ITEM, OPERATIONS, Operation, contribution, ring
 from onesided.collectives import UnsupportedError, methods
+from onesided.collectives.registry import BROADCAST, EXCHANGE, REDUCTION
+
+# -- the operations: their arguments, their data, and what is right --------------------------------
+
+Array = NDArray[np.float64]
+ITEM = 8  # bytes of an element
+ROOT = 0
+PERIOD = 251  # after which data repeat; no power of two
+POISON = -1.0
+LATE = 2e-3  # seconds for which a rank is late
+
+
+def contribution(rank: int, length: int) -> Array:
+    """Local. The elements that a rank sends; whole numbers, so that their sums are exact."""
+    return np.arange(length, dtype=np.float64) % PERIOD + 1000 * (rank + 1)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A rank, how many there are, and the elements of a vector or a block."""
+
+    rank: int
+    size: int
+    count: int
+
+    @property
+    def is_root(self) -> bool:
+        return self.rank == ROOT
+
+    @property
+    def ranks(self) -> list[int]:
+        return list(range(self.size))
+
+    @property
+    def near(self) -> list[int]:
+        """Local. The neighbors on both sides, on two ranks one, alone oneself."""
+        return sorted({(self.rank - 1) % self.size, (self.rank + 1) % self.size})
+
+    @property
+    def parts(self) -> list[int]:
+        """Local. The elements of a vector that is divided among the ranks."""
+        return [self.count * (r + 1) // self.size - self.count * r // self.size
+                for r in range(self.size)]
+
+    def sums(self, ranks: int) -> Array:
+        """Local. The sum of the vectors of the first so many ranks."""
+        return np.asarray(sum(contribution(r, self.count) for r in range(ranks)))
+
+    def blocks(self, ranks: list[int]) -> Array:
+        """Local. One after the other what these ranks send to everybody."""
+        return np.concatenate([contribution(r, self.count) for r in ranks])
+
+    def own_blocks(self, senders: list[int], receivers: Callable[[int], list[int]]) -> Array:
+        """Local. One after the other what these ranks, each of which sends blocks to ``receivers``
+        of it, send to this one."""
+        found = []
+        for sender in senders:
+            to = receivers(sender)
+            first = to.index(self.rank) * self.count
+            found.append(contribution(sender, len(to) * self.count)[first : first + self.count])
+        return np.concatenate(found)
+
+    def near_of(self, rank: int) -> list[int]:
+        """Local. The neighbors of another rank."""
+        return Place(rank, self.size, self.count).near
+
+
+Call = Callable[[], object]
+
+
+def delivered(
+    comm: MPI.Intracomm, call: Call, received: Array, held: Array | None, right: Array
+) -> int:
+    """Collective. How many elements are wrong after a call, on all ranks; they are poisoned before,
+    where the operation does not send what the buffer has."""
+    received[:] = POISON if held is None else held
+    call()
+    return int(comm.allreduce(int(np.count_nonzero(received != right))))
+
+
+def awaited(
+    comm: MPI.Intracomm, call: Call, received: Array, held: Array | None, right: Array
+) -> int:
+    """Collective. How often a rank is through before all have come, each of them late in turn."""
+    early = 0
+    for late in range(comm.size):
+        began = time.perf_counter()
+        comm.Barrier()
+        if comm.rank == late:
+            time.sleep(LATE)
+        call()
+        early += time.perf_counter() - began < LATE
+    return int(comm.allreduce(early))
+
+
+#: What is passed for a buffer of so many blocks.
+Spec = Callable[[Array, int], Any]
+
+
+def _plain(array: Array, blocks: int) -> Any:
+    return array
+
+
+def _vector(array: Array, blocks: int) -> Any:
+    return [array, [array.size // blocks] * blocks]
+
+
+def _typed(array: Array, blocks: int) -> Any:
+    each = array.size // blocks
+    starts = [ITEM * each * block for block in range(blocks)]
+    return [array, ([each] * blocks, starts), [MPI.DOUBLE] * blocks]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A collective operation.
+
+    ``sent``: elements of the send buffer; ``expected``: what is received; ``arguments``: those of
+    the MPI's call, from the buffers, by ``spec``. ``held``: what the receive buffer has before the
+    call where that matters, ``wrong``: how much is not as it should be after a contestant's call.
+    ``in_step``: nobody is through before everybody has come, so that calls in a row can be timed.
+    ``near``: on a communicator with neighbors. ``sized``: it has data, ``count`` elements where
+    about so many are asked for on so many ranks.
+    """
+
+    name: str
+    group: str
+    sent: Callable[[Place], int]
+    expected: Callable[[Place], Array]
+    arguments: Callable[[Place, Array, Array, Spec], tuple[Any, ...]]
+    spec: Spec = _plain
+    in_step: bool = True
+    near: bool = False
+    sized: bool = True
+    held: Callable[[Place], Array | None] = lambda p: None
+    wrong: Callable[[MPI.Intracomm, Call, Array, Array | None, Array], int] = delivered
+    count: Callable[[int, int], int] = lambda count, size: count
+
+    def place(self, comm: MPI.Intracomm, nbytes: int) -> Place:
+        """Local. This rank with a size of about so many bytes, at least an element."""
+        count = self.count(max(1, nbytes // ITEM), comm.size) if self.sized else 0
+        return Place(comm.rank, comm.size, count)
+
+
+def _one(p: Place) -> int:
+    return p.count
+
+
+def _all(p: Place) -> int:
+    return p.size * p.count
+
+
+def _everybody(p: Place) -> Array:
+    return p.sums(p.size)
+
+
+def _own_part(p: Place) -> Array:
+    start = sum(p.parts[: p.rank])
+    return p.sums(p.size)[start : start + p.parts[p.rank]]
+
+
+def _summed(p: Place, out: Array, into: Array, spec: Spec) -> tuple[Any, ...]:
+    return out, into, MPI.SUM
+
+
+OPERATIONS = {operation.name: operation for operation in (
+    Operation("Barrier", REDUCTION, lambda p: 0, lambda p: np.empty(0),
+              lambda p, out, into, spec: (), sized=False, wrong=awaited),
+    Operation("Bcast", BROADCAST, lambda p: 0, lambda p: contribution(ROOT, p.count),
+              lambda p, out, into, spec: (into, ROOT), in_step=False,
+              held=lambda p: contribution(ROOT, p.count) if p.is_root else None),
+    Operation("Gather", EXCHANGE, _one,
+              lambda p: p.blocks(p.ranks) if p.is_root else np.empty(0),
+              lambda p, out, into, spec: (out, spec(into, p.size) if p.is_root else None, ROOT),
+              in_step=False),
+    Operation("Scatter", EXCHANGE, lambda p: _all(p) if p.is_root else 0,
+              lambda p: p.own_blocks([ROOT], lambda r: p.ranks),
+              lambda p, out, into, spec: (spec(out, p.size) if p.is_root else None, into, ROOT),
+              in_step=False),
+    Operation("Allgather", EXCHANGE, _one, lambda p: p.blocks(p.ranks),
+              lambda p, out, into, spec: (out, spec(into, p.size))),
+    Operation("Alltoall", EXCHANGE, _all, lambda p: p.own_blocks(p.ranks, lambda r: p.ranks),
+              lambda p, out, into, spec: (spec(out, p.size), spec(into, p.size))),
+    Operation("Reduce", REDUCTION, _one, lambda p: _everybody(p) if p.is_root else np.empty(0),
+              lambda p, out, into, spec: (out, into if p.is_root else None, MPI.SUM, ROOT),
+              in_step=False),
+    Operation("Allreduce", REDUCTION, _one, _everybody, _summed),
+    Operation("Reduce_scatter", REDUCTION, _one, _own_part,
+              lambda p, out, into, spec: (out, into, p.parts, MPI.SUM)),
+    Operation("Reduce_scatter_block", REDUCTION, _one, _own_part, _summed,
+              count=lambda count, size: -(-count // size) * size),
+    Operation("Scan", REDUCTION, _one, lambda p: p.sums(p.rank + 1), _summed, in_step=False),
+    Operation("Exscan", REDUCTION, _one,
+              lambda p: p.sums(p.rank) if p.rank else np.full(p.count, POISON), _summed,
+              in_step=False),
+    Operation("Neighbor_allgather", EXCHANGE, _one, lambda p: p.blocks(p.near),
+              lambda p, out, into, spec: (out, spec(into, len(p.near))), near=True),
+    Operation("Neighbor_alltoall", EXCHANGE, lambda p: len(p.near) * p.count,
+              lambda p: p.own_blocks(p.near, p.near_of),
+              lambda p, out, into, spec: (spec(out, len(p.near)), spec(into, len(p.near))),
+              near=True),
+)}  # fmt: skip
+for _name, _endings in {"Gather": "v", "Scatter": "v", "Allgather": "v", "Alltoall": "vw",
+                        "Neighbor_allgather": "v", "Neighbor_alltoall": "vw"}.items():  # fmt: skip
+    for _ending in _endings:
+        OPERATIONS[_name + _ending] = replace(
+            OPERATIONS[_name], name=_name + _ending, spec={"v": _vector, "w": _typed}[_ending]
+        )
+
+
+# -- the command -----------------------------------------------------------------------------------
 
 NONBLOCKING, PERSISTENT = "mpi-nonblocking", "mpi-persistent call"
 REGION = 1e-3  # seconds that are timed in a row, at least
@@ -45,31 +263,18 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         asked = named(options.comm, known, " of these operations")
     report = Report("bench collectives", options.settings(), {"ranks": comm.size},
                     remarks=[REMARK], across="bytes", by="operation")  # fmt: skip
-    cases = {
-        (name, count): _case(OPERATIONS[name], ITEM * count, asked, options)
-        for name in dict.fromkeys(options.operations)
-        for nbytes in sorted(set(options.sizes))
-        for count in [OPERATIONS[name].place(comm, nbytes).count]
-    }
-    sweep(comm, options, report, list(cases.values()), "collectives")
+    cases = []
+    for name in dict.fromkeys(options.operations):
+        operation = OPERATIONS[name]
+        names = [each.name for each in methods(operation.group).values()
+                 if (each.candidate or each.chooses if asked is None else each.name in asked)]
+        names = list(dict.fromkeys([BASELINE, NONBLOCKING, PERSISTENT, *names]))
+        for count in sorted({operation.place(comm, nbytes).count for nbytes in options.sizes}):
+            labels = {"operation": name, "bytes": byte_count(ITEM * count)}
+            opened = partial(_opened, operation, ITEM * count, options)
+            cases.append(Case(labels, [{METHOD: each} for each in names], opened, region=REGION))
+    sweep(comm, options, report, cases, "collectives")
     return report.end(comm, options)
-
-
-def _case(
-    operation: Operation, nbytes: int, asked: Sequence[str] | None, options: Options
-) -> Case:
-    known = methods(operation.group)
-    if asked is None:
-        names = [each.name for each in known.values() if each.candidate or each.chooses]
-    else:
-        names = [name for name in known if name in asked]
-    names = [BASELINE, NONBLOCKING, PERSISTENT, *(name for name in names if name != BASELINE)]
-    return Case(
-        {"operation": operation.name, "bytes": byte_count(nbytes)},
-        [{METHOD: name} for name in names],
-        partial(_opened, operation, nbytes, options),
-        region=REGION,
-    )
 
 
 def _opened(
@@ -79,7 +284,7 @@ def _opened(
     place = operation.place(comm, nbytes)
     on: Any = comm
     if operation.near:
-        on = ring(comm)
+        on = comm.Create_dist_graph_adjacent(place.near, place.near)
         stack.callback(on.Free)
     sent = contribution(place.rank, operation.sent(place))
     held, right = operation.held(place), operation.expected(place)

@@ -8,6 +8,7 @@ the experiments that are not done, and with each where it was.
 
 from __future__ import annotations
 
+import math
 import time
 import tomllib
 from collections.abc import Sequence
@@ -25,14 +26,16 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import PLAIN, Report, Row, duration
 
-# The papers' experiments: which command repeats each, with what, and how long it may take, is in
-# data/experiments.toml.
-
 QUICK_SECONDS = 105.0  # for all of --quick together, but for the report
 BESIDE = 4.0  # seconds that a job needs beside its measurements, about
 LEAST_MEASURED = 1.0  # seconds that are measured, at least
 PATIENCE = 4.0  # times what it is expected to take that a job may take
 LIMIT = 900.0  # seconds for a job that is not told how long to measure
+REPORTING = 12.0  # seconds for the report of a quick run, at most
+LEAST = 3.0  # seconds below which no experiment is begun
+DONE, LEFT_OUT = "done", "left out"
+MANIFEST = "manifest.json"
+NO_PICTURES = "pictures are skipped: matplotlib is not installed (the extra plot)"
 
 
 @dataclass(frozen=True)
@@ -53,31 +56,20 @@ class Experiment:
     seconds: Sequence[float] = (0.0, 0.0)
     takes: Sequence[float] = (0.0, 0.0)
     least: int = 1
-    most: int | None = None
+    most: float = math.inf
     draws: bool = False
 
     def ranks(self, asked: int) -> int:
         """Local. Of its job, where so many were asked for."""
-        wanted = max(self.least, asked)
-        return wanted if self.most is None else min(self.most, wanted)
+        return int(min(self.most, max(self.least, asked)))
 
     def expected(self, quick: bool) -> float:
         """Local. Seconds that it takes, about."""
         return BESIDE + self.seconds[quick] + self.takes[quick]
 
 
-EXPERIMENTS = [
-    Experiment(**given)
-    for given in tomllib.loads(
-        (files("onesided.apps") / "data" / "experiments.toml").read_text(encoding="utf-8")
-    )["experiment"]
-]
-
-DONE, LEFT_OUT = "done", "left out"
-MANIFEST = "manifest.json"
-REPORTING = 12.0  # seconds for the report of a quick run, at most
-LEAST = 3.0  # seconds below which no experiment is begun
-NO_PICTURES = "pictures are skipped: matplotlib is not installed (the extra plot)"
+_TABLE = (files("onesided.apps") / "data" / "experiments.toml").read_text(encoding="utf-8")
+EXPERIMENTS = [Experiment(**given) for given in tomllib.loads(_TABLE)["experiment"]]
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
@@ -99,14 +91,12 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 
 class Series:
-    """Local. One experiment after the other, and what is told about each.
-
-    :class:`CommandError` for an unknown experiment, and for a matrix that is not there.
-    """
+    """Local. One experiment after the other, and what is told about each. :class:`CommandError` for
+    an unknown experiment, and for a matrix that is not there."""
 
     def __init__(self, comm: MPI.Intracomm, options: Options) -> None:
         self._options, self._output = options, Path(options.output).resolve()
-        self._begun, self._out = time.monotonic(), console()
+        self._end, self._out = time.monotonic() + QUICK_SECONDS, console()
         matrices = [Path(file) for file in options.matrices or ()]
         for file in matrices:
             if not file.is_file():
@@ -166,7 +156,7 @@ class Series:
 
     def _left(self) -> float:
         """Seconds that are left of a quick run."""
-        return QUICK_SECONDS - (time.monotonic() - self._begun)
+        return self._end - time.monotonic()
 
     def _share(self) -> float:
         """How much there is of the time that all who wait should have, in a quick run."""
@@ -193,10 +183,9 @@ class Series:
             "state": ended.state,
         }
         times = [] if ended.reason else [ended.seconds]
-        row = Row(labels, times, reason=ended.reason)
 
         def add(part: Part) -> None:
-            part.rows.append(row)
+            part.rows.append(Row(labels, times, reason=ended.reason))
             target = self._target(experiment)
             part.pattern["files"] = {experiment.name: target.name} if target.exists() else {}
 

@@ -76,10 +76,8 @@ def steps(size: int, order: str = LARGEST_FIRST) -> int:
 
 
 def binomial(network: LogGP, ranks: int, nbytes: int = 1, order: str = LARGEST_FIRST) -> float:
-    """Local. Seconds until the root knows that all of two or more ranks have ``nbytes`` bytes.
-
-    With one byte it is the LogP formula of the paper, with more the LogGP one.
-    """
+    """Local. Seconds until the root knows that all of two or more ranks have ``nbytes`` bytes. With
+    one byte it is the LogP formula of the paper, with more the LogGP one."""
     sent = network.overhead + network.length(nbytes) + GAPS * network.gap
     hop = sent + network.latency + network.waiting  # until a child has seen the request
     return steps(ranks, order) * hop + network.overhead + network.latency
@@ -133,9 +131,7 @@ def _overhead(pair: MPI.Intracomm, put: Call, flush: Call) -> float:
 
 def _seconds_of(comm: MPI.Intracomm, calls: Mapping[str, Call]) -> dict[str, float]:
     """Collective. What each takes, by the slowest rank; all take turns in :data:`ROUNDS` rounds.
-
-    The first quartile: other programs on the machine only ever add to a time.
-    """
+    The first quartile: other programs on the machine only ever add to a time."""
     why = unchecked("a probe moves bytes that nobody reads")
     variants = [Variant(call, why, name, repeats(comm, call)) for name, call in calls.items()]
     found = interleaved(comm, variants, iterations=ROUNDS, seconds=math.inf)
@@ -143,11 +139,9 @@ def _seconds_of(comm: MPI.Intracomm, calls: Mapping[str, Call]) -> dict[str, flo
 
 
 def of_puts(pair: MPI.Intracomm) -> LogGP:
-    """Collective over two ranks. What Puts to each other cost; ``o_r`` is zero.
-
-    Each length has memory of its own, so that it finds no more of it in the cache than a method
-    does whose rounds alternate with those of others.
-    """
+    """Collective over two ranks. What Puts to each other cost; ``o_r`` is zero. Each length has
+    memory of its own, so that it finds no more of it in the cache than a method does whose rounds
+    alternate with those of others."""
     other, data = 1 - pair.rank, np.ones(max(LONG), np.uint8)
     window = MPI.Win.Allocate(sum(LONG), 1, comm=pair)
     window.Lock_all()
@@ -227,16 +221,6 @@ def parameters(comm: MPI.Intracomm, partner: int) -> tuple[dict[str, LogGP], dic
     comm.Barrier()
     found: tuple[dict[str, LogGP], dict[str, str]] = comm.bcast((networks, reasons))
     return found
-
-
-def predicted(
-    networks: Mapping[str, LogGP], ranks: int, method: str, order: str, nbytes: int
-) -> float | None:
-    """Local. Seconds of a broadcast among so many ranks; None where no model applies."""
-    network = networks.get(method)
-    if network is None or ranks < 2:
-        return None
-    return FORMULAS[method](network, ranks, nbytes, order)
 
 
 def crossing(xs: Sequence[float], ratios: Sequence[float]) -> float | None:

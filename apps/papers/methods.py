@@ -124,11 +124,9 @@ class _Printed(OneSided, ABC):
 
 
 class FencePaper(_Printed):
-    """Algorithm 1 with its assertions, but for NOSTORE at the opening fence.
-
-    NOSTORE promises that nobody has stored into the receive buffer since the last fence, which a
-    program that clears its buffer between rounds would break (MPI-4.1 section 12.5.5).
-    """
+    """Algorithm 1 with its assertions, but for NOSTORE at the opening fence. NOSTORE promises that
+    nobody has stored into the receive buffer since the last fence, which a program that clears its
+    buffer between rounds would break (MPI-4.1 section 12.5.5)."""
 
     def begin_epoch(self) -> None:
         for window in self.own():

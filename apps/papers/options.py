@@ -5,17 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from onesided.apps.cli.options import (
-    ALL,
-    SIZES,
-    FolderName,
-    InputFile,
-    positive,
-    run_options,
-    size,
-    take,
-    timed,
-)
+from onesided.apps.cli import options as cli
+from onesided.apps.cli.options import ALL, InputFile, run_options, take, timed
 
 # Names of what a benchmark knows are written here again: it is not imported for a help text.
 
@@ -29,26 +20,23 @@ MOST_THREADS = 64  # of a rank
 
 def few(text: str) -> int:
     """Local. A number of threads of a rank."""
-    number: int = positive(text)
+    number: int = cli.positive(text)
     if number > MOST_THREADS:
         raise argparse.ArgumentTypeError(f"{number}: at most {MOST_THREADS} of a rank")
     return number
 
 
 def _some(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], note: str) -> None:
-    """Local. An option that takes some words of a list, all where nothing is given."""
+    """Local. Some words of a list, all where nothing is given."""
     parser.add_argument(f"--{name}", choices=choices, nargs="+", default=list(choices), help=note)
 
 
 def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench rma-mt``."""
     run_options(parser, None, info=False)
     timed(parser, "50", "600")
     take(parser, "limit", "120", "a case, with --ranks; it is tried once more by its variants")
-    patterns = ("latency", "bandwidth", "rate-pairs", "rate-halo")
-    take(parser, "patterns", ALL, choices=patterns)
-    syncs = ("fence", "pscw", "lock", "lock_all")
-    _some(parser, "syncs", syncs, "synchronizations (default all)")
+    take(parser, "patterns", ALL, choices=("latency", "bandwidth", "rate-pairs", "rate-halo"))
+    _some(parser, "syncs", ("fence", "pscw", "lock", "lock_all"), "synchronizations (default all)")
     _some(parser, "ops", ("put", "get"), "operations (default both)")
     take(parser, "threads", "1 2 4 8 16", "which transfer", many=True, type=few)
     take(parser, "sizes", "1 8 64 512 4K 32K 256K 1M 4M", "of a message")
@@ -56,10 +44,9 @@ def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_partitioned(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench partitioned``."""
     run_options(parser, ALL, info=False)
     timed(parser, "30")
-    parser.add_argument("--buffer", metavar="BYTES", type=size, default=size("1M"),
+    parser.add_argument("--buffer", metavar="BYTES", type=cli.size, default=cli.size("1M"),
                         help="default 1M")  # fmt: skip
     said = f"{MESSAGE_SIZES}, as far as they fit the buffer"
     take(parser, "sizes", note="of a partition", said=said)
@@ -72,7 +59,6 @@ def bench_partitioned(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_broadcast(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench broadcast``."""
     run_options(parser, ALL)
     timed(parser, "30")
     take(parser, "sizes", "2K 8K 16K 40K 256K 2M 8M", "of a message")
@@ -102,9 +88,8 @@ def _repeated(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_alltoallv(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench alltoallv``."""
     _repeated(parser)
-    take(parser, "sizes", SIZES, "that each rank sends, its own block included")
+    take(parser, "sizes", cli.SIZES, "that each rank sends, its own block included")
     take(parser, "ranks-list", said="2, 4, 8 ... and all of the job")
     note = "all ranks together send what the smallest number of ranks sends then"
     take(parser, "scaling", ALL, note)
@@ -112,24 +97,21 @@ def bench_alltoallv(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_rounds(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench rounds``."""
     run_options(parser, "auto,rma-notify,p2p,mpi-persistent")
     timed(parser, "41")
     take(parser, "repeats", "20", "set-ups, which are timed")
-    take(parser, "sizes", f"64 {SIZES}", "that each rank sends, its own block included")
+    take(parser, "sizes", f"64 {cli.SIZES}", "that each rank sends, its own block included")
     take(parser, "memory", ALL, PLACES_NOTE, many=True, choices=PLACES)
     take(parser, "picture", note=FIGURES)
 
 
 def bench_collectives(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench collectives``."""
     note = "an operation leaves out those that are none of its own"
     take(parser, "comm", note=note, said="auto, and the methods among which it chooses")
     run_options(parser, None)
-    parser.add_argument(
-        "--operations", metavar="NAME", choices=OPERATIONS, nargs="+", default=OPERATIONS,
-        help=f"default all: {' '.join(OPERATIONS)}",
-    )  # fmt: skip
+    said = f"default all: {' '.join(OPERATIONS)}"
+    parser.add_argument("--operations", metavar="NAME", choices=OPERATIONS, nargs="+",
+                        default=OPERATIONS, help=said)  # fmt: skip
     note = "that a rank has, or of one block, as OSU's micro-benchmarks count them"
     take(parser, "sizes", "8 64 256 1K 4K 16K 64K 256K 1M 4M", note, quick="8 1K 64K 1M")
     note = "in NumPy's memory, or in that of collectives.empty"
@@ -141,7 +123,6 @@ def bench_collectives(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_patterns(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench patterns``."""
     help_text = "matrices, in any format that spmv reads (default: the matrix of the package)"
     parser.add_argument("files", metavar="FILE", type=InputFile, nargs="*", help=help_text)
     _repeated(parser)
@@ -154,7 +135,6 @@ def bench_patterns(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_apps(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench apps``."""
     run_options(parser, ALL)
     timed(parser, "20")
     note = "a Fourier transform forward and backward, conjugate gradients (default both)"
@@ -169,8 +149,7 @@ def bench_apps(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_all(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench all``."""
-    take(parser, "output", note="a folder for the results", type=FolderName, required=True)
+    take(parser, "output", note="a folder for the results", type=cli.FolderName, required=True)
     take(parser, "quick", note="under 3 minutes on 2 cores")
     take(parser, "ranks", "2")
     parser.add_argument("--only", metavar="NAME", nargs="+", help="these experiments alone")

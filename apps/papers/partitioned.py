@@ -20,6 +20,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided import collectives
 from onesided.apps.bench.memory import receiving
 from onesided.apps.bench.selection import named
 from onesided.apps.bench.store import Part
@@ -31,13 +32,7 @@ from onesided.apps.cli.options import ALL, Options, size
 from onesided.apps.cli.report import METHOD, Report, byte_count, duration
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.options import MESSAGE_SIZES
-from onesided.collectives import (
-    Precv_init,
-    Psend_init,
-    UnsupportedError,
-    agreed,
-    partitioned_methods,
-)
+from onesided.collectives import UnsupportedError, agreed, partitioned_methods
 
 TURNS = 3  # rounds of a check; Open MPI's partitioned send is right in the first one only
 PROBES = 16  # looks for messages between the start and the first mark of a checked round
@@ -63,11 +58,9 @@ RANKS = 2
 
 @dataclass(frozen=True)
 class Lane:
-    """What all variants have in common: two ranks, a buffer on each, and its partitions.
-
-    ``tag``: of the variant's own messages, where it sends one for all partitions. ``turns``:
-    numbers of the rounds that are checked.
-    """
+    """What all variants have in common: two ranks, a buffer on each, and its partitions. ``tag``:
+    of the variant's own messages, where it sends one for all partitions. ``turns``: numbers of the
+    rounds that are checked."""
 
     comm: MPI.Intracomm
     message: NDArray[np.uint8]
@@ -81,7 +74,6 @@ class Lane:
 
     @property
     def peer(self) -> int:
-        """Local. The other rank."""
         return 1 - self.comm.rank
 
     def pieces(self) -> list[Any]:
@@ -95,11 +87,9 @@ class Lane:
 
 @dataclass
 class Runner:
-    """The steps of one side: Listing 1's start, loop over partitions, and wait.
-
-    ``mark`` sends or receives one partition, ``mark_range`` those from the first to the last, both
-    included; None where this side, or this way, does nothing of the kind.
-    """
+    """The steps of one side: Listing 1's start, loop over partitions, and wait. ``mark`` sends or
+    receives one partition, ``mark_range`` those from the first to the last, both included; None
+    where this side, or this way, does nothing of the kind."""
 
     start: Callable[[], object] = nothing
     mark: Callable[[int], object] | None = None
@@ -108,10 +98,8 @@ class Runner:
     free: Callable[[], object] = nothing
 
 
-# Variants that send a message for every partition, and the one that sends a single message.
-#
-# As Tables 1 and 2 of the paper have them; a partition's number is its tag, so that threads on both
-# sides find each other.
+# Tables 1 and 2 of the paper: a single message, and one for every partition, whose number is its
+# tag, so that threads on both sides find each other.
 
 
 def single(lane: Lane) -> Runner:
@@ -132,13 +120,10 @@ def persistent(lane: Lane) -> Runner:
     make = lane.comm.Send_init if lane.is_sender else lane.comm.Recv_init
     requests: list[Any] = [make(each, lane.peer, k) for k, each in enumerate(lane.pieces())]
     starts = [request.Start for request in requests]
-
-    def free() -> None:
-        for request in requests:
-            request.Free()
-
-    wait = partial(MPI.Request.Waitall, requests)
-    return Runner(mark=lambda index: starts[index](), wait=wait, free=free)
+    return Runner(
+        mark=lambda index: starts[index](), wait=partial(MPI.Request.Waitall, requests),
+        free=lambda: [request.Free() for request in requests],
+    )  # fmt: skip
 
 
 def immediate(lane: Lane) -> Runner:
@@ -153,15 +138,13 @@ def immediate(lane: Lane) -> Runner:
     return Runner(mark=mark, wait=partial(MPI.Request.Waitall, requests))
 
 
-# Variants that send the buffer as one partitioned message: the MPI's own, and ours.
+# One partitioned message: the MPI's own, and ours.
 
 
 def native(lane: Lane) -> Runner:
-    """Local. ``MPI_Psend_init`` and ``MPI_Precv_init`` as they are.
-
-    :class:`UnsupportedError` where this MPI has none. It is not asked whether they work: wrong data
-    are for the verification to find.
-    """
+    """Local. ``MPI_Psend_init`` and ``MPI_Precv_init`` as they are. :class:`UnsupportedError` where
+    this MPI has none. It is not asked whether they work: wrong data are for the verification to
+    find."""
     init = lane.comm.Psend_init if lane.is_sender else lane.comm.Precv_init
     try:
         request = init([lane.message, MPI.BYTE], lane.partitions, lane.peer, lane.tag)
@@ -172,12 +155,9 @@ def native(lane: Lane) -> Runner:
 
 def ours(lane: Lane, method: str, aggregate: int) -> Runner:
     """Local. The handshake comes with the first round, and with it the method's refusal."""
-    init: Any = Psend_init if lane.is_sender else Precv_init
-    request = init(
-        lane.comm, lane.message, lane.partitions, lane.peer, lane.tag,
-        method=method, aggregate=aggregate,
-    )  # fmt: skip
-    return _runner(lane, request)
+    init: Any = collectives.Psend_init if lane.is_sender else collectives.Precv_init
+    given = lane.comm, lane.message, lane.partitions, lane.peer, lane.tag
+    return _runner(lane, init(*given, method=method, aggregate=aggregate))
 
 
 def _runner(lane: Lane, request: Any) -> Runner:
@@ -201,12 +181,9 @@ AGGREGATE = 65536  # bytes of the groups to which ours can join partitions: the 
 
 
 def variants(text: str, order: str) -> list[dict[str, str]]:
-    """Local. The labels of those that ``--comm`` means, the single message first.
-
-    ``all``: the mechanisms of the paper and every method of ours, with aggregation and without;
-    ``auto`` is no method of its own, but can be asked for. :class:`CommandError` for an unknown
-    name.
-    """
+    """Local. The labels of those that ``--comm`` means, the single message first. ``all``: the
+    mechanisms of the paper and every method of ours, with aggregation and without; ``auto`` is no
+    method of its own, but can be asked for. :class:`CommandError` for an unknown name."""
     known = [*MECHANISMS, *partitioned_methods()]
     found = []
     for name in dict.fromkeys([SINGLE, *(known if text == ALL else named(text, [*known, AUTO]))]):
@@ -219,45 +196,32 @@ def variants(text: str, order: str) -> list[dict[str, str]]:
     return found
 
 
-# In which order partitions are marked ready, and by which thread: geometry without any MPI.
-#
+# -- in which order partitions are marked ready, and by which thread -------------------------------
+
 # The loop schemes of section 4.2 of the paper on partitioned communication in Open MPI.
-
-
-def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
-    """Local. The same in as few ranges as keep the order: first and last of each."""
-    found: list[tuple[int, int]] = []
-    for index in indices:
-        if found and index == found[-1][1] + 1:
-            found[-1] = (found[-1][0], index)
-        else:
-            found.append((index, index))
-    return found
 
 
 def left_to_right(partitions: int, threads: int) -> list[list[int]]:
     """Local. Every thread has a part of its own, and marks it from its lowest partition on."""
-    return _split(list(range(partitions)), threads)
+    return [list(range(*part)) for part in _cuts(partitions, threads)]
 
 
 def randomized(partitions: int, threads: int) -> list[list[int]]:
     """Local. All partitions in one random order, of which every thread has a part."""
     shuffled: list[int] = np.random.default_rng(SEED).permutation(partitions).tolist()
-    return _split(shuffled, threads)
+    return [shuffled[start:end] for start, end in _cuts(partitions, threads)]
 
 
 def neighborhood(partitions: int, threads: int) -> list[list[int]]:
-    """Local. Partitions are the cells of a grid, row by row, and every thread has a tile of it.
-
-    A thread begins with the border of its tile, for which neighbors wait (the first row, the two
-    ends of every other row, the last row), and goes on with the rows inside.
-    """
+    """Local. Partitions are the cells of a grid, row by row, and every thread has a tile of it. A
+    thread begins with the border of its tile, for which neighbors wait (the first row, the two ends
+    of every other row, the last row), and goes on with the rows inside."""
     rows, columns = rectangle(partitions)
     down, across = rectangle(threads)
     return [
-        [row * columns + column for row, column in _tile(top, bottom, left, right)]
-        for top, bottom in _cuts(rows, down)
-        for left, right in _cuts(columns, across)
+        [row * columns + column for row, column in _tile(*vertical, *horizontal)]
+        for vertical in _cuts(rows, down)
+        for horizontal in _cuts(columns, across)
     ]
 
 
@@ -286,8 +250,15 @@ def _cuts(length: int, parts: int) -> list[tuple[int, int]]:
     return list(pairwise(part * length // parts for part in range(parts + 1)))
 
 
-def _split(indices: list[int], parts: int) -> list[list[int]]:
-    return [indices[start:end] for start, end in _cuts(len(indices), parts)]
+def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
+    """Local. The same in as few ranges as keep the order: first and last of each."""
+    found: list[tuple[int, int]] = []
+    for index in indices:
+        if found and index == found[-1][1] + 1:
+            found[-1] = (found[-1][0], index)
+        else:
+            found.append((index, index))
+    return found
 
 
 #: What one thread does in a round; returns when its last partition was ready, by the clock.
@@ -318,11 +289,9 @@ def marks(runner: Runner, marking: str, indices: Sequence[int]) -> Work | None:
 
 
 class Round:
-    """Start, the loop over partitions on several threads, wait. Calling it runs it.
-
-    ``ready`` adds up the seconds from the beginning of a call until the last partition was ready
-    (the bytes were there, the last mark began), on this side.
-    """
+    """Start, the loop over partitions on several threads, wait. Calling it runs it. ``ready`` adds
+    up the seconds from the beginning of a call until the last partition was ready (the bytes were
+    there, the last mark began), on this side."""
 
     def __init__(self, runner: Runner, team: Team, works: Sequence[Work]) -> None:
         self.runner, self.ready = runner, 0.0
@@ -340,11 +309,9 @@ class Round:
 
 
 def checked(lane: Lane, round_: Round) -> tuple[int, float]:
-    """Collective. The most partitions that were wrong after a round; seconds of the fastest.
-
-    Data change with every round. The receiver looks as soon as it has waited. The sender destroys
-    its buffer as soon as it has waited, which every correct transfer allows.
-    """
+    """Collective. The most partitions that were wrong after a round; seconds of the fastest. Data
+    change with every round. The receiver looks as soon as it has waited. The sender destroys its
+    buffer as soon as it has waited, which every correct transfer allows."""
     places = np.arange(-(-lane.message.size // 8), dtype=np.uint64) << np.uint64(24)
     wrong, taken = 0, list[float]()
 
@@ -412,10 +379,8 @@ def _opened(
 def _ready(
     labels: Labels, lane: Lane, team: Team, shares: Sequence[Sequence[int]], share: float
 ) -> Variant:
-    """Collective. A way after its first rounds, from which its pace is known.
-
-    What it cannot do, it says before or in the first one, on both ranks.
-    """
+    """Collective. A way after its first rounds, from which its pace is known. What it cannot do, it
+    says before or in the first one, on both ranks."""
     method, made = labels[METHOD], list[Runner]()
     try:
         with agreed(lane.comm):

@@ -59,10 +59,8 @@ def surrounded(rank: int, ranks: int) -> Route:
     if ranks == 1:
         raise UnsupportedError("a halo needs two ranks or more")
     near = [step for step in STEPS if step % ranks]
-    return Route(
-        tuple((rank + step) % ranks for step in near),
-        tuple((rank - step) % ranks for step in near),
-    )
+    out, into = (tuple((rank + way * step) % ranks for step in near) for way in (1, -1))
+    return Route(out, into)
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,6 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Of all places."""
         return self.slots * self.threads * self.messages * self.size
 
     def messages_of(self, thread: int, memory: Bytes) -> list[tuple[int, int, Any]]:
@@ -112,22 +109,16 @@ class Layout:
 # -- epochs ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """Between ``open`` and ``close`` the threads of this rank may put and get.
-
-    Both are Collective where the targets take part, else Local; after ``close`` all operations are
-    complete at their origins and their targets. ``free``: of what it holds of MPI.
-    """
-
-    open: Work
-    close: Work
-    free: Work = nothing
+#: What opens an epoch, in which the threads of this rank may put and get; what closes it; and what
+#: frees what it holds of MPI. The first two are Collective where the targets take part, else Local;
+#: after closing all operations are complete at their origins and their targets.
+Epoch = tuple[Work, Work, Work]
 
 
 def fence(win: MPI.Win, route: Route) -> Epoch:
     """Collective. MPI_Win_fence of all ranks."""
-    return Epoch(partial(win.Fence, MPI.MODE_NOPRECEDE), partial(win.Fence, MPI.MODE_NOSUCCEED))
+    begin, end = (partial(win.Fence, mode) for mode in (MPI.MODE_NOPRECEDE, MPI.MODE_NOSUCCEED))
+    return begin, end, nothing
 
 
 def pscw(win: MPI.Win, route: Route) -> Epoch:
@@ -154,7 +145,7 @@ def pscw(win: MPI.Win, route: Route) -> Epoch:
             if group != MPI.GROUP_EMPTY:
                 group.Free()
 
-    return Epoch(begin, end, free)
+    return begin, end, free
 
 
 def lock(win: MPI.Win, route: Route) -> Epoch:
@@ -169,7 +160,7 @@ def lock(win: MPI.Win, route: Route) -> Epoch:
         for rank in targets:
             win.Unlock(rank)
 
-    return Epoch(begin, end)
+    return begin, end, nothing
 
 
 LOCK_ALL = "lock_all"
@@ -177,7 +168,8 @@ LOCK_ALL = "lock_all"
 
 def lock_all(win: MPI.Win, route: Route) -> Epoch:
     """Local. One call locks all ranks."""
-    return Epoch(win.Lock_all, win.Unlock_all) if route.outgoing else Epoch(nothing, nothing)
+    begin, end = (win.Lock_all, win.Unlock_all) if route.outgoing else (nothing, nothing)
+    return begin, end, nothing
 
 
 #: By the words of ``--syncs``.
@@ -191,12 +183,9 @@ SYNCHRONISATIONS: Mapping[str, Callable[[MPI.Win, Route], Epoch]] = {
 
 @dataclass(frozen=True)
 class Transfer:
-    """Messages of a layout, made ready. ``call``: Collective, one epoch, or the messages that
-    stand for it.
-
-    ``sends`` and ``receives``: memory of this rank, which is looked at and written in a context of
-    ``exposed``; ``givers``: ranks whose data come, by slot. ``free``: Collective.
-    """
+    """Messages of a layout, made ready. ``call``: Collective, one epoch, or the messages that stand
+    for it. ``sends`` and ``receives``: memory of this rank, which is looked at and written in a
+    context of ``exposed``; ``givers``: ranks whose data come, by slot. ``free``: Collective."""
 
     call: Work
     free: Work
@@ -217,13 +206,10 @@ def one_sided(
     window: Any = win.tomemory()
     memory: Bytes = np.frombuffer(window, np.uint8)
     own: Bytes = np.zeros(layout.nbytes, np.uint8)
-    epoch, getting = SYNCHRONISATIONS[sync](win, route), op == "get"
-    team = Team(1)
+    (begin, end, release), team = SYNCHRONISATIONS[sync](win, route), Team(1)
     transfer: Callable[[], object] = nothing
     if route.outgoing:
-        begin = win.Get if getting else win.Put
-        complete = win.Flush if flush and sync == LOCK_ALL else None
-        works = [_loop(begin, complete, route, layout, thread, own)
+        works = [_loop(win, op, flush and sync == LOCK_ALL, route, layout, thread, own)
                  for thread in range(layout.threads)]  # fmt: skip
         transfer = works[0]
         if layout.threads > 1:
@@ -231,13 +217,13 @@ def one_sided(
             transfer = partial(team.run, [nothing, *works])
 
     def call() -> None:
-        epoch.open()
+        begin()
         transfer()
-        epoch.close()
+        end()
 
     def free() -> None:
         team.close()
-        epoch.free()
+        release()
         win.Free()
 
     @contextmanager
@@ -248,16 +234,17 @@ def one_sided(
         finally:
             win.Unlock(comm.rank)
 
-    if getting:
+    if op == "get":
         return Transfer(call, free, memory, own, route.outgoing, exposed)
     return Transfer(call, free, own, memory, route.incoming, exposed)
 
 
 def _loop(
-    begin: Callable[..., object], complete: Callable[[int], object] | None, route: Route,
-    layout: Layout, thread: int, own: Bytes,
+    win: MPI.Win, op: str, flush: bool, route: Route, layout: Layout, thread: int, own: Bytes
 ) -> Work:
-    """Local. A loop of calls of mpi4py, whose arguments are made before."""  # fmt: skip
+    """Local. A loop of calls of mpi4py, whose arguments are made before."""
+    begin: Callable[..., object] = win.Get if op == "get" else win.Put
+    complete = win.Flush
     calls = [
         (buffer, route.outgoing[slot], (place, layout.size, MPI.BYTE))
         for slot, place, buffer in layout.messages_of(thread, own)
@@ -267,15 +254,12 @@ def _loop(
         for origin, rank, target in calls:
             begin(origin, rank, target)
 
-    if complete is None:
-        return plain
-
     def flushed() -> None:
         for origin, rank, target in calls:
             begin(origin, rank, target)
             complete(rank)
 
-    return flushed
+    return flushed if flush else plain
 
 
 def two_sided(comm: MPI.Intracomm, route: Route, layout: Layout, *, many: bool) -> Transfer:

@@ -11,7 +11,7 @@ is the mean velocity.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,10 +53,8 @@ class Flow:
         self._start, self._next = np.zeros_like(self._state), np.zeros_like(self._state)
         self._wavenumbers, self._square = self._spectrum(shape)
         self._zero = self._without_partner(shape)
-        self._planes = list(_parts(_reals(self._state)))
-        self._scratch = _work(2, _reals(self._state), self._planes)
-        self._sheets = list(_parts(_plain(self.velocity)))
-        self._product = _work(4, _plain(self.velocity), self._sheets)
+        self._planes, self._scratch = _parts(_reals(self._state), 2)
+        self._sheets, self._product = _parts(_plain(self.velocity), 4)
 
     def destroy(self) -> None:
         """Collective. Free the plan."""
@@ -229,15 +227,10 @@ def _reals(array: NDArray[Any]) -> NDArray[Any]:
     return array.view(np.float64)
 
 
-def _parts(field: NDArray[Any]) -> Iterator[slice]:
-    """Local. The first axis of a vector field's block in parts that fit into the cache."""
+def _parts(field: NDArray[Any], components: int) -> tuple[list[slice], NDArray[Any]]:
+    """Local. The first axis of a vector field's block in parts that fit into the cache, and memory
+    for so many components of the longest part."""
     length = field.shape[1]
     rows = max(1, BLOCK_BYTES // max(1, field[0, :1].nbytes))
-    for start in range(0, length, rows):
-        yield slice(start, min(start + rows, length))
-
-
-def _work(count: int, field: NDArray[Any], parts: Sequence[slice]) -> NDArray[Any]:
-    """Local. Memory for so many components of the longest part."""
-    rows = max((part.stop - part.start for part in parts), default=0)
-    return np.empty((count, rows, *field.shape[2:]))
+    parts = [slice(start, min(start + rows, length)) for start in range(0, length, rows)]
+    return parts, np.empty((components, min(rows, length), *field.shape[2:]))

@@ -61,9 +61,7 @@ SPOTS = (
 @dataclass(frozen=True)
 class Problem:
     """A grid with its boundaries, the numbers of the scheme, and the state at the start.
-
-    ``periodic`` has an entry per axis. ``dt`` None: nine tenths of the largest stable one.
-    """
+    ``periodic`` has an entry per axis. ``dt`` None: nine tenths of the largest stable one."""
 
     shape: tuple[int, ...]
     periodic: tuple[bool, ...]
@@ -94,10 +92,8 @@ class Problem:
 
     def initial(self, box: Sequence[slice]) -> NDArray[Any]:
         """Local. The state at the start of the points in ``box``, with a layer of ghosts around.
-
-        ``box`` counts the points without ghosts. Ghosts are the points across a periodic
-        boundary, or 0.
-        """
+        ``box`` counts the points without ghosts. Ghosts are the points across a periodic boundary,
+        or 0."""
         state = np.zeros([part.stop - part.start + 2 for part in box], self.dtype)
         for place, width, height in SPOTS:
             factors = [
@@ -124,19 +120,17 @@ class Problem:
 
 # -- ghosts ---------------------------------------------------------------------------------------
 
-Box = tuple[slice, ...]
 Array = NDArray[Any]
 
 
 class Faces:
-    """The ghosts of a block, whose array with them is a part of a long vector.
-
-    ``ghosts``: their places in the array; ``columns``: which entries of the vector they are;
-    ``pattern``: who needs which.
-    """
+    """The ghosts of a block, whose array with them is a part of a long vector. ``ghosts``: their
+    places in the array; ``columns``: which entries of the vector they are; ``pattern``: who needs
+    which."""
 
     def __init__(self, grid: Grid) -> None:
         """Collective."""
+        self.grid = grid
         comm, places = grid.comm, grid.zeros(dtype=np.int64)
         vector = Partition.from_lengths(np.array(comm.allgather(places.size), np.int64))
         every = np.arange(*vector.range(comm.rank)).reshape(places.shape)
@@ -186,15 +180,12 @@ class Straight:
         self._requests = {id(field): make(field) for field in fields}
 
     def start(self, field: Array) -> None:
-        """Send what neighbors need."""
         self._requests[id(field)].Start()
 
     def finish(self, field: Array) -> None:
-        """Wait for the ghosts."""
         self._requests[id(field)].Wait()
 
     def free(self) -> None:
-        """Collective."""
         for request in reversed(self._requests.values()):
             request.Free()
 
@@ -211,16 +202,20 @@ class Simulation:
     that is faster: ``resume`` puts a state there, and ``pause`` takes it away."""
 
     def __init__(
-        self, problem: Problem, fields: Sequence[Array], start: Array, way: Any,
-        ghosts: NDArray[np.intp],
+        self, problem: Problem, faces: Faces, fields: Sequence[Array], start: Array, way: Any
     ) -> None:
-        self._ghosts = ghosts
-        self.problem, self.way, self._fields = problem, way, fields
-        self.state, self.steps, self._now = start.copy(), 0, 0
+        self.problem, self._ghosts, self._fields = problem, faces.ghosts, fields
+        self.begin(start)
         self.communication = Stopwatch()
         self._start, self._finish = map(self.communication.timed, (way.start, way.finish))
-        whole: Box = tuple(slice(1, n - 1) for n in start.shape)
-        self._inner, self._outer = _parts(whole)
+        self._inner, *self._outer = [
+            tuple(slice(*part.indices(n)[:2]) for part, n in zip(box[1:], start.shape, strict=True))
+            for box in (faces.grid.interior, *faces.grid.boundary)
+        ]
+
+    def begin(self, start: Array) -> None:
+        """Local. From this state on, no step is done."""
+        self.state, self.steps, self._now = start.copy(), 0, 0
 
     def resume(self) -> None:
         """Local. Go on where this way has paused; ghosts that others have left are spoiled."""
@@ -246,20 +241,7 @@ class Simulation:
         self.steps += steps
 
 
-def _parts(whole: Box) -> tuple[Box, list[Box]]:
-    """Local. The points that need no ghosts, and layers of the others, each point once."""
-    inner, outer = list(whole), []
-    for axis, part in enumerate(whole):
-        ends = [slice(part.start, min(part.start + 1, part.stop))]
-        if part.stop - part.start > 1:
-            ends.append(slice(part.stop - 1, part.stop))
-        for end in ends:
-            outer.append((*inner[:axis], end, *inner[axis + 1 :]))
-        inner[axis] = slice(part.start + 1, max(part.start + 1, part.stop - 1))
-    return tuple(inner), outer
-
-
-def update(problem: Problem, old: Array, new: Array, box: Box) -> None:
+def update(problem: Problem, old: Array, new: Array, box: tuple[slice, ...]) -> None:
     """Local. The points in ``box`` of ``new``, one time step after ``old``."""
     target = new[box]
     if not target.size:
@@ -302,7 +284,7 @@ REMARK = (
 )
 
 
-def problem_of(options: Options) -> Problem:
+def _problem(options: Options) -> Problem:
     """Local. What is to be computed; :class:`CommandError` for what cannot be."""
     shape = tuple(options.shape or SHAPE)
     if len(shape) not in (2, 3):
@@ -322,11 +304,11 @@ def _checkpoint(comm: MPI.Intracomm, path: str) -> Checkpoint:
     return Checkpoint(comm, path, "heat", "temperature")
 
 
-def start_of(comm: MPI.Intracomm, options: Options) -> tuple[Problem, int]:
+def _start(comm: MPI.Intracomm, options: Options) -> tuple[Problem, int]:
     """Collective. What is to be computed, and how many steps are done; :class:`CommandError` for
     what an option wants otherwise than the checkpoint."""
     if options.restart is None:
-        return problem_of(options), 0
+        return _problem(options), 0
     steps, found = _checkpoint(comm, options.restart).read()
     periodic = [bool(around) for around in found["periodic"]]
     there: dict[str, Any] = {
@@ -341,23 +323,21 @@ def start_of(comm: MPI.Intracomm, options: Options) -> tuple[Problem, int]:
             wanted = list(conditions(wanted, len(periodic)))
         if wanted not in (None, value):
             raise CommandError(f"{options.restart}: {name} is {value}, not {wanted}")
-    return problem_of(options.but(**there)), steps
+    return _problem(options.but(**there)), steps
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
     wanted = ways_of(options.comm, {**ways(), GRID: None, HANDED: None}, REFERENCE)
     check_checkpoint(options)
-    problem, done = start_of(comm, options)
+    problem, done = _start(comm, options)
     steps = options.save_every or max(1, options.steps // options.repeats)
     steps = min(steps, options.steps)
     rounds = options.steps // steps
     pattern = {**_facts(problem), "steps": options.steps, "ranks": comm.size}
     report = Report("heat", options.settings(), pattern, remarks=[REMARK], baseline=REFERENCE)
 
-    def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
-        return _opened(comm, stack, options, problem, done, rounds, steps, wanted)
-
+    opened = partial(_opened, options, problem, done, rounds, steps, wanted)
     case = Case({}, [{METHOD: name} for name in wanted], opened, against=(REFERENCE, HANDED),
                 rest="compute")  # fmt: skip
     sweep(comm, options.but(iterations=rounds, seconds=inf), report, [case], "heating")
@@ -369,8 +349,8 @@ def _facts(problem: Problem) -> dict[str, Any]:
 
 
 def _opened(
-    comm: MPI.Intracomm, stack: ExitStack, options: Options, problem: Problem, done: int,
-    rounds: int, steps: int, wanted: Any,
+    options: Options, problem: Problem, done: int, rounds: int, steps: int, wanted: Any,
+    comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
     """Collective. The grid and the state at the start, and what makes a way."""  # fmt: skip
     given = [0 if entry == "auto" else entry for entry in options.process_grid or ()]
@@ -399,15 +379,14 @@ def _opened(
         name = labels[METHOD]
         way: Any = (Straight(fields, requests[name]) if name in requests
                     else Scattered(faces, wanted[name](need)))
-        one = Simulation(problem, fields, start, way, faces.ghosts)
+        one = Simulation(problem, faces, fields, start, way)
         leads = not first
         first.append(name)
 
         def warm_up() -> None:
             one.resume()
             one.advance(min(WARM_UP, steps))
-            one.steps, one._now = 0, 0
-            one.state[...] = start
+            one.begin(start)
 
         def after() -> None:
             if one.steps == rounds * steps:  # what is left are too few to be timed
@@ -415,7 +394,9 @@ def _opened(
             one.pause()
             due = options.save_every is not None or one.steps == options.steps
             if leads and due and options.checkpoint is not None:
-                _save(grid, one, done, options.checkpoint)
+                write = partial(write_field, grid, one.state)
+                to = _checkpoint(comm, options.checkpoint)
+                to.save(done + one.steps, _facts(problem), write)
 
         def check() -> Verdict:
             if not one.steps:
@@ -444,9 +425,3 @@ def _differing(field: Any, expected: Any, steps: int) -> float:
     bits = np.dtype(f"u{field.dtype.itemsize}")
     one, other = (np.ascontiguousarray(each).view(bits) for each in (field, expected))
     return float(np.count_nonzero(one != other) / field.size)
-
-
-def _save(grid: Grid, one: Simulation, done: int, path: str) -> None:
-    """Collective. The state as it is now."""
-    file = _checkpoint(grid.comm, path)
-    file.save(done + one.steps, _facts(one.problem), partial(write_field, grid, one.state))

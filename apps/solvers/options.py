@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from onesided.apps.cli import options as cli
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import InputFile, not_negative, run_options, take, timed
+from onesided.apps.miniapps.options import HALOS
 
-#: Those of :mod:`onesided.apps.miniapps.halos` that are no exchanges, for a help text.
 WAYS = (
-    "two-sided (the reference, always there), fence, fence-threads, lock-all-threads, halo, grid "
-    "(neighbors write into the block itself), persistent (messages of packed faces, by hand)"
+    f"{HALOS}, grid (neighbors write into the block itself), persistent (messages of packed faces, "
+    "by hand)"
 )
 
 
@@ -60,14 +60,6 @@ def conditions(names: Sequence[str], axes: int) -> Sequence[str]:
     return names if len(names) == axes else [*names] * axes
 
 
-def damping(text: str) -> float:
-    """Local. A number from zero to below one."""
-    number: float = not_negative(text)
-    if number >= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to below 1")
-    return number
-
-
 def _matrix(parser: argparse.ArgumentParser) -> None:
     """Local. The matrix, and what is written of the result."""
     parser.add_argument("file", metavar="FILE", type=InputFile,
@@ -80,7 +72,6 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
 
 
 def solve(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided solve``."""
     _matrix(parser)
     add = parser.add_argument
     add("--solver", choices=[*SOLVERS], default="cg", help="default cg, for definite matrices")
@@ -97,10 +88,9 @@ def solve(parser: argparse.ArgumentParser) -> None:
 
 
 def pagerank(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided pagerank``."""
     _matrix(parser)
     add = parser.add_argument
-    add("--damping", metavar="D", type=damping, default=0.85, help="following a link (0.85)")
+    add("--damping", metavar="D", type=not_negative, default=0.85, help="following a link (0.85)")
     take(parser, "atol", "1e-8", "of the sum of changes")
     take(parser, "maxiter", "1000")
     add("--top", metavar="N", type=cli.positive, default=10, help="nodes to list (10)")
@@ -108,7 +98,6 @@ def pagerank(parser: argparse.ArgumentParser) -> None:
 
 
 def poisson(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided poisson``."""
     take(parser, "shape", "64 64 64", "points of the finest grid")
     take(parser, "levels", "4")
     take(parser, "boundary", "periodic", choices=("periodic", "dirichlet", "neumann"))

@@ -31,7 +31,7 @@ from onesided.apps.solvers.options import conditions
 from onesided.apps.tools.fft import error_of_blocks, exchanged_bytes, used_method
 from onesided.pencilfft import PFFT, newDistArray
 
-# One axis of a Poisson problem whose solution is known. Pure: no communication.
+# One axis of a Poisson problem whose solution is known: pure.
 #
 # The solution is a product of one factor per axis, built from 1/(5/4 - cos x), whose Fourier
 # coefficients fall like 2^-|k|: smooth, but not band-limited, so that every resolution shows an
@@ -138,11 +138,9 @@ def manufactured(axes: Sequence[Axis], parts: Sequence[slice]) -> tuple[Values, 
 def inverse_laplacian(
     axes: Sequence[Axis], parts: Sequence[slice], counts: Sequence[int], which: str
 ) -> Values:
-    """Local. One over the eigenvalues of the Laplacian on a block of the spectrum.
-
-    Where there is no Dirichlet axis the constant is in the null space: its entry is zero, so
-    that the product is the solution without a mean. ``counts`` is the shape of the spectrum.
-    """
+    """Local. One over the eigenvalues of the Laplacian on a block of the spectrum. Where there is
+    no Dirichlet axis the constant is in the null space: its entry is zero, so that the product is
+    the solution without a mean. ``counts`` is the shape of the spectrum."""
     total = np.zeros([part.stop - part.start for part in parts])
     for number, (axis, part, count) in enumerate(zip(axes, parts, counts, strict=True)):
         shape = [1] * len(axes)
@@ -160,15 +158,10 @@ def expected_error(axes: Sequence[Axis], which: str, epsilon: float) -> float:
     of the difference quotients; and in both cases rounding. The constants are a few times larger
     than those seen.
     """
-    rounding = rounding_error(axes, epsilon)
+    rounding = ROUNDING * epsilon * len(axes)
     if which == EXACT:
         return ALIASING * sum(axis.aliasing for axis in axes) + rounding
     return TRUNCATION * max(axis.spacing for axis in axes) ** 2 + rounding
-
-
-def rounding_error(axes: Sequence[Axis], epsilon: float) -> float:
-    """Local. What rounding may do to the solution, relative to its largest value."""
-    return ROUNDING * epsilon * len(axes)
 
 
 def has_null_space(axes: Sequence[Axis]) -> bool:
@@ -194,7 +187,6 @@ class Level:
 
     @property
     def name(self) -> str:
-        """The numbers of points."""
         return " x ".join(str(axis.count) for axis in self.axes)
 
     @property
@@ -248,7 +240,7 @@ def _levels(options: Options) -> list[Level]:
             )
         axes = tuple(map(Axis, names, [options.points] * len(shape), counts))
         allowed = expected_error(axes, options.eigenvalues, epsilon)
-        levels.append(Level(axes, allowed, rounding_error(axes, epsilon)))
+        levels.append(Level(axes, allowed, ROUNDING * epsilon * len(axes)))
     return levels
 
 
@@ -335,9 +327,9 @@ def _error(
         sums = np.array([difference.sum(), difference.size])
         comm.Allreduce(MPI.IN_PLACE, sums)
         difference -= sums[0] / sums[1]
-    return _largest(comm, difference) / _largest(comm, exact)
+    return largest(comm, difference) / largest(comm, exact)
 
 
-def _largest(comm: MPI.Intracomm, block: NDArray[Any]) -> float:
+def largest(comm: MPI.Intracomm, block: NDArray[Any]) -> float:
     """Collective. The largest absolute value of an array, not a number if one is."""
     return float(np.max(comm.allgather(float(np.max(np.abs(block), initial=0.0)))))

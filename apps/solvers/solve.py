@@ -1,4 +1,9 @@
-"""``onesided solve``: a system of linear equations whose matrix is in a file."""
+"""``onesided solve`` and ``onesided pagerank``: a system of linear equations, and the ranks of the
+nodes of a directed graph, with the matrix of a file.
+
+A vector in a file, and every vector that a person sees, is in the order of the matrix's file; the
+solvers work in the order of the matrix, which a partition may have permuted.
+"""
 
 from __future__ import annotations
 
@@ -19,39 +24,39 @@ from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import METHOD, Report
+from onesided.apps.cli.report import METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.solvers.options import HERMITIAN, PRECONDITIONERS, TOLD, UNPRECONDITIONED
-from onesided.apps.solvers.vectors import check_output, in_file_order, vector, write_solution
 from onesided.apps.tools.rowblock import maker_of_file
 from onesided.apps.tools.spmv import halo_setup
 from onesided.collectives.context import Scoped
-from onesided.sparse import DistMatrix
-from onesided.sparse.solvers import Solution
+from onesided.sparse import DistMatrix, DistVector, Partition, read_vector, write
+from onesided.sparse.solvers import Solution, pagerank
 from onesided.sparse.solvers.solution import LEAST_SQUARES
+from onesided.sparse.solvers.space import start_block
 
-# What ``onesided solve`` and ``onesided pagerank`` share: runs by every method, a report.
+# -- runs by every method, and a report ------------------------------------------------------------
 
 PRODUCTS = "1000"  # that the methods are told to expect
-Solve = Callable[[], Solution[Any]]
+ENDING = ".npy"  # of the file of a vector
+
+#: Of a matrix: what solves with it, what is said of the solution, and what gives back the rest.
+Prepared = tuple[
+    Callable[[], Solution[Any]], Callable[[Solution[Any]], Verdict | None], Callable[[], object]
+]
 
 
-def run_methods(
+def _run_methods(
     comm: MPI.Intracomm, options: Options, report: Report,
-    prepared: Callable[[DistMatrix], tuple[Solve, Callable[[], object]]],
-    verdict: Callable[[DistMatrix, Solution[Any]], Verdict | None],
-    ended: Callable[[DistMatrix, Solution[Any]], object],
+    prepared: Callable[[DistMatrix], Prepared],
+    ended: Callable[[DistMatrix, Solution[Any]], object] = lambda matrix, solution: None,
 ) -> int:
-    """Collective. Solve by every method ``--repeats`` times, in turns; the exit code.
-
-    ``prepared``: what solves with a matrix, and what is freed then; ``ended``: called with what
-    the first method came to, while its matrix is there.
-    """
+    """Collective. Solve by every method ``--repeats`` times, in turns; the exit code. ``ended``:
+    called with what the first method came to, while its matrix is there."""  # fmt: skip
     names = chosen(options.comm, baseline=False)
     check_output(options.output)
     info = {"expected_iterations": PRODUCTS, **dict(options.info)}
     outcomes: dict[str, dict[str, Any]] = {}
-    name = Path(options.file).name
 
     def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
         maker = maker_of_file(comm, options.file, info, options.partition)
@@ -59,13 +64,14 @@ def run_methods(
         def make(labels: Labels) -> Variant:
             method = labels[METHOD]
             matrix = maker(method)
-            call, done = prepared(matrix)
+            call, verdict, done = prepared(matrix)
             found: list[Solution[Any]] = []
             leads = not outcomes
             outcomes[method] = {}
             report.pattern = {
-                "file": name, "shape": list(matrix.shape), "nonzeros": matrix.nnz,
-                "dtype": matrix.dtype.name, "ranks": comm.size, "outcomes": outcomes,
+                "file": Path(options.file).name, "shape": list(matrix.shape),
+                "nonzeros": matrix.nnz, "dtype": matrix.dtype.name, "ranks": comm.size,
+                "outcomes": outcomes,
             }  # fmt: skip
             metrics: dict[str, Any] = {"kernel": matrix.kernel_name}
 
@@ -83,7 +89,9 @@ def run_methods(
                 }  # fmt: skip
                 if leads:
                     ended(matrix, solution)
-                return verdict(matrix, solution) if solution.converged else None
+                    if options.output is not None:
+                        write_solution(comm, options.output, in_file_order(matrix, solution.x))
+                return verdict(solution) if solution.converged else None
 
             def free() -> None:
                 done()
@@ -103,6 +111,58 @@ def run_methods(
     return code or (0 if converged else FAILED)
 
 
+def file_rows(matrix: DistMatrix) -> tuple[int, int]:
+    """Local. The rows of the file, half-open, of which this rank has the entries of a vector."""
+    if matrix.ordering is None:
+        return matrix.row_range
+    first, last = matrix.ordering.original_range
+    return int(first), int(last)
+
+
+def in_file_order(matrix: DistMatrix, block: NDArray[Any]) -> NDArray[Any]:
+    """Collective. A block in the matrix's order, as that of the file's order."""
+    return block if matrix.ordering is None else np.asarray(matrix.ordering.backward(block))
+
+
+def vector(comm: MPI.Intracomm, matrix: DistMatrix, source: str) -> NDArray[Any]:
+    """Collective. ``ones``, ``random``, or a file's vector, as this rank's block in matrix order.
+    :class:`CommandError` where a file cannot be read, or holds another number of entries."""
+    rows = file_rows(matrix)
+    if source == "ones":
+        block = np.ones(rows[1] - rows[0], matrix.dtype)
+    elif source == "random":
+        block = start_block(rows, matrix.dtype)
+    else:
+        with user_errors():
+            block = read_vector(comm, source, _partition(comm, rows[1] - rows[0])).array
+        if block.ndim != 1:
+            raise CommandError(f"{source} holds {block.shape[1]} columns, one is wanted")
+        kinds = (matrix.dtype, np.complex64) if block.dtype.kind == "c" else (matrix.dtype,)
+        block = block.astype(np.result_type(*kinds))
+    return block if matrix.ordering is None else np.asarray(matrix.ordering.forward(block))
+
+
+def _partition(comm: MPI.Intracomm, length: int) -> Partition:
+    """Collective. Of which every rank has so many entries."""
+    return Partition.from_lengths(np.array(comm.allgather(length), np.int64))
+
+
+def check_output(path: str | None) -> None:
+    """Local. :class:`CommandError` before the work where a vector is not written so."""
+    if path is not None and not path.endswith(ENDING):
+        raise CommandError(f"--output {path}: a vector is written as {ENDING}")
+
+
+def write_solution(comm: MPI.Intracomm, path: str, block: NDArray[Any]) -> None:
+    """Collective. The ranks' blocks, one after the other, in the order of the matrix's file. What
+    was there is replaced when all of it is on the disk. :class:`CommandError` where it cannot be
+    written."""
+    with user_errors():
+        write(DistVector(comm, _partition(comm, len(block)), block), path)
+
+
+# -- linear equations ------------------------------------------------------------------------------
+
 MARGIN = 2.0  # what the recurrence of a residual may lie off the residual itself
 ROUNDING = 1e3  # of it, in units of the dtype's epsilon
 REMARK = (
@@ -117,11 +177,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     precond = PRECONDITIONERS[options.precond]
     if precond and options.solver in UNPRECONDITIONED:
         raise CommandError(f"--solver {options.solver} takes no preconditioner")
-    report = Report("solve", options.settings(), {}, remarks=[REMARK])
-    sides: dict[int, NDArray[Any]] = {}
 
-    def prepared(matrix: DistMatrix) -> tuple[Solve, Callable[[], object]]:
-        side = sides[id(matrix)] = vector(comm, matrix, options.rhs)
+    def prepared(matrix: DistMatrix) -> Prepared:
+        side = vector(comm, matrix, options.rhs)
         how: dict[str, Any] = {name: getattr(options, name) for name in ("rtol", "atol", "maxiter")}
         if options.restart is not None:
             how["x0"] = vector(comm, matrix, options.restart)
@@ -131,23 +189,18 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         call: Callable[..., Solution[Any]] = getattr(sparse, options.solver.replace("-", "_"))
         precondition = how.get("M")
         done = precondition.Free if isinstance(precondition, Scoped) else nothing
-        return partial(call, matrix, side, **how), done
+        verdict = partial(_residual, comm, options, matrix, side)
+        return partial(call, matrix, side, **how), verdict, done
 
-    def verdict(matrix: DistMatrix, solution: Solution[Any]) -> Verdict:
-        return _verdict(comm, options, matrix, solution, sides[id(matrix)])
-
-    def ended(matrix: DistMatrix, solution: Solution[Any]) -> None:
-        if options.output is not None:
-            write_solution(comm, options.output, in_file_order(matrix, solution.x))
-
-    return run_methods(comm, options, report, prepared, verdict, ended)
+    report = Report("solve", options.settings(), {}, remarks=[REMARK])
+    return _run_methods(comm, options, report, prepared)
 
 
-def _verdict(
-    comm: MPI.Intracomm, options: Options, matrix: DistMatrix, solution: Solution[Any],
-    side: NDArray[Any],
+def _residual(
+    comm: MPI.Intracomm, options: Options, matrix: DistMatrix, side: NDArray[Any],
+    solution: Solution[Any],
 ) -> Verdict:
-    """Collective. The residual computed anew, relative to what it may be."""
+    """Collective. The residual computed anew, relative to what it may be."""  # fmt: skip
     size = _norm(comm, side)
     allowed = max(options.rtol, options.atol / (size or 1.0))
     least_squares = solution.reason == LEAST_SQUARES
@@ -168,7 +221,7 @@ def _by_scipy(
     comm: MPI.Intracomm, matrix: DistMatrix, x: NDArray[Any], side: NDArray[Any],
     least_squares: bool,
 ) -> float:
-    """Collective. The relative residual by the whole matrix on rank 0."""
+    """Collective. The relative residual by the whole matrix on rank 0."""  # fmt: skip
     whole: Any = matrix.gather()
     xs, sides = comm.gather(x) or [], comm.gather(side) or []
 
@@ -185,3 +238,75 @@ def _by_scipy(
 def _norm(comm: MPI.Intracomm, block: NDArray[Any]) -> float:
     """Collective. The Euclidean norm of all blocks together."""
     return float(np.sqrt(comm.allreduce(float(np.vdot(block, block).real))))
+
+
+# -- ranks of nodes --------------------------------------------------------------------------------
+
+TOLERANCE = 200.0  # rounding errors allowed, in units of the dtype's epsilon
+PAGERANK_REMARK = (
+    "Times are of one ranking. Nodes are rows of the file, the first one 1; an entry in row i and "
+    "column j is a link from i to j, as likely as its value says."
+)
+COLUMNS = {"place": ".0f", "node": ".0f", "rank": ".6e"}
+
+
+def run_pagerank(comm: MPI.Intracomm, options: Options) -> int:
+    """Collective. The command; its exit code is 1 where the ranks did not converge or are wrong."""
+    report = Report("pagerank", options.settings(), {}, remarks=[PAGERANK_REMARK])
+
+    def prepared(matrix: DistMatrix) -> Prepared:
+        how = {"damping": options.damping, "atol": options.atol, "maxiter": options.maxiter}
+
+        def verdict(solution: Solution[Any]) -> Verdict | None:
+            if not options.verify:
+                return None
+            return _ranking(comm, matrix, solution, options.damping)
+
+        return partial(pagerank, matrix, **how), verdict, nothing
+
+    def ended(matrix: DistMatrix, solution: Solution[Any]) -> None:
+        report.listings["top"] = _top(comm, matrix, solution.x, options.top)
+
+    return _run_methods(comm, options, report, prepared, ended)
+
+
+def _top(comm: MPI.Intracomm, matrix: DistMatrix, block: NDArray[Any], count: int) -> Listing:
+    """Collective. The nodes of the highest ranks; of equal ones the first."""
+    mine = in_file_order(matrix, block)
+    best = np.argsort(-mine, kind="stable")[:count]
+    first = file_rows(matrix)[0]
+    found = comm.gather([(float(mine[k]), first + int(k) + 1) for k in best])
+    listing = Listing(f"The first {count} of {matrix.shape[0]} nodes", COLUMNS)
+    pairs = sorted((pair for part in found or [] for pair in part), key=lambda p: (-p[0], p[1]))
+    listing.rows += [(place, node, rank) for place, (rank, node) in enumerate(pairs[:count], 1)]
+    return listing
+
+
+def _ranking(
+    comm: MPI.Intracomm, matrix: DistMatrix, solution: Solution[Any], damping: float
+) -> Verdict:
+    """Collective. Against as many iterations with SciPy's products of the matrix on rank 0."""
+    whole = matrix.gather()
+    blocks = comm.gather(solution.x) or []
+
+    def error() -> float:
+        x = _serial(whole, damping, solution.iterations + 1)
+        largest = float(np.max(x, initial=0.0))
+        found = np.concatenate(blocks)
+        return float(np.max(np.abs(found - x), initial=0.0)) / (largest or 1.0)
+
+    allowed = TOLERANCE * float(np.finfo(matrix.dtype).eps)
+    return Verdict(from_rank_0(comm, error), allowed)
+
+
+def _serial(whole: Any, damping: float, iterations: int) -> NDArray[Any]:
+    """Local. The ranks after some iterations."""
+    size = whole.shape[0]
+    out = np.asarray(whole.sum(axis=1)).reshape(-1)
+    dangling = out == 0
+    x = np.full(size, 1.0 / max(size, 1))
+    for _ in range(iterations):
+        given = np.divide(x, out, out=np.zeros(size), where=~dangling)
+        lost = x[dangling].sum()
+        x = damping * (whole.T @ given + lost / size) + (1.0 - damping) / size
+    return x

@@ -193,7 +193,7 @@ def case_threads_that_cannot_be_made(comm, way):
     need_level(way)
     traffic = Traffic(comm, "all")
     freed = []
-    release = halos._Puts._release
+    release = halos.Packed.Free
     last = comm.rank == comm.size - 1
 
     class Poor(Team):
@@ -203,7 +203,7 @@ def case_threads_that_cannot_be_made(comm, way):
             super().__init__(count)
 
     halos.Team = Poor
-    halos._Puts._release = lambda self: (freed.append(self), release(self))
+    halos.Packed.Free = lambda self: (freed.append(self), release(self))
     try:
         if comm.size == 1:
             ways()[way](Need(comm, traffic.pattern, np.dtype(float))).Free()
@@ -211,7 +211,7 @@ def case_threads_that_cannot_be_made(comm, way):
             with pytest.raises(ResourceError, match="threads: can't start new thread"):
                 ways()[way](Need(comm, traffic.pattern, np.dtype(float)))
     finally:
-        halos.Team, halos._Puts._release = Team, release
+        halos.Team, halos.Packed.Free = Team, release
     assert len(freed) == 1
 
 

@@ -11,8 +11,8 @@ from mpi4py import MPI
 from onesided.apps.bench.timing import Stopwatch
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.miniapps.halos import REFERENCE, Persistent, ways
+from onesided.apps.miniapps.minimd import PARTS, Simulation
 from onesided.apps.miniapps.minimd_atoms import Links, Problem
-from onesided.apps.miniapps.minimd_simulation import PARTS, Simulation
 
 
 def run(comm, words):
