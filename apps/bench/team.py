@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 from mpi4py import MPI
@@ -31,13 +32,20 @@ class Team:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._errors: list[BaseException] = []  # of the last round
-        self._members: list[_Member] = []
+        self._answers: list[Any] = [None] * threads  # of the last round, as its errors
+        self._errors: list[BaseException] = []
         self._count, self._busy = threading.Lock(), 0
-        self._done = _locked()
+        self._done: SimpleQueue[None] = SimpleQueue()
+        #: The works of every thread but the caller; None ends it.
+        self._works: list[SimpleQueue[Work | None]] = [SimpleQueue() for _ in range(1, threads)]
+        # daemons: where the job ends by an error, nobody waits for them
+        self._members = [
+            threading.Thread(target=self._serve, args=(number, works), name="team", daemon=True)
+            for number, works in enumerate(self._works, 1)
+        ]
         try:
-            for _ in range(threads - 1):
-                self._members.append(_Member(self._errors, self._finished))
+            for member in self._members:
+                member.start()
         except RuntimeError:  # no more threads can be made
             self.close()
             raise
@@ -48,78 +56,42 @@ class Team:
         Returns when all of them have ended. An error of any of them is raised then, and the team
         can go on.
         """
-        if not works:
-            return []
-        self._errors.clear()
-        if len(works) == 1:
-            return [works[0]()]
-        busy = self._members[: len(works) - 1]
-        if len(busy) < len(works) - 1:
+        if len(works) > 1 + len(self._works):
             raise ValueError(f"{len(works)} works for {self.threads} threads")
-        self._busy = len(busy)
-        for member, work in zip(busy, works[1:], strict=True):
-            member.begin(work)
+        if len(works) < 2:
+            return [work() for work in works]
+        self._errors.clear()
+        self._busy = len(works) - 1
+        for queue, work in zip(self._works, works[1:], strict=False):
+            queue.put(work)
         try:
-            found = [works[0]()]
+            self._answers[0] = works[0]()
         except BaseException as error:
             self._errors.append(error)
             raise
         finally:
-            self._done.acquire()
+            self._done.get()
         if self._errors:
             raise self._errors[0]
-        return found + [member.answer for member in busy]
+        return self._answers[: len(works)]
 
-    def _finished(self) -> None:
-        """Local. One thread is; the last one wakes the caller, once."""
-        with self._count:
-            self._busy -= 1
-            last = self._busy == 0
-        if last:
-            self._done.release()
+    def _serve(self, number: int, works: SimpleQueue[Work | None]) -> None:
+        while (work := works.get()) is not None:
+            try:
+                self._answers[number] = work()
+            except BaseException as error:
+                self._errors.append(error)
+            with self._count:
+                self._busy -= 1
+                last = self._busy == 0
+            if last:  # the caller is woken once
+                self._done.put(None)
 
     def close(self) -> None:
         """Local, between two rounds. The threads end; a second call does nothing."""
+        for works in self._works:
+            works.put(None)
+        self._works = []
         for member in self._members:
-            member.close()
-        self._members = []
-
-
-class _Member:
-    """One thread, with a lock that lets it go; ``finished`` is called after each of its works."""
-
-    def __init__(self, errors: list[BaseException], finished: Callable[[], None]) -> None:
-        self._errors, self._finished = errors, finished
-        self._go = _locked()
-        self._work: Work | None = None
-        self.answer: Any = None
-        # a daemon: where the job ends by an error, nobody waits for it
-        self._thread = threading.Thread(target=self._serve, name="team", daemon=True)
-        self._thread.start()
-
-    def begin(self, work: Work) -> None:
-        self._work = work
-        self._go.release()
-
-    def close(self) -> None:
-        self._work = None
-        self._go.release()
-        self._thread.join()
-
-    def _serve(self) -> None:
-        while True:
-            self._go.acquire()
-            if self._work is None:
-                return
-            try:
-                self.answer = self._work()
-            except BaseException as error:
-                self._errors.append(error)
-            finally:
-                self._finished()
-
-
-def _locked() -> threading.Lock:
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
+            if member.is_alive():
+                member.join()
