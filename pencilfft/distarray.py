@@ -139,6 +139,8 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
     ) -> Any:
         if return_scalar:
             return array[()]
+        if context is None:  # a reduction: its extents may be those of the block on some ranks
+            return array.view(np.ndarray)
         if isinstance(array, DistArray):
             return array
         wrapped = array.view(type(self))
@@ -254,18 +256,17 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         global array.
         """
         pencil = self._connected()
-        if out is None:
-            return self._realigned(pencil, axis)
-        if not isinstance(out, DistArray):
-            raise PatternError(f"out is a {type(out).__name__}, not a DistArray")
-        if axis is not None and axis % self.dimensions != out.alignment:
-            raise PatternError(f"axis is {axis}, but out is whole along {out.alignment}")
-        return redistribute(self, out)
+        with agreed(pencil.comm, ("DistArray.redistribute", axis, out is None)):
+            if out is None and axis is None:
+                raise PatternError("redistribute() needs an axis or an array to write to")
+            if out is not None and not isinstance(out, DistArray):
+                raise PatternError(f"out is a {type(out).__name__}, not a DistArray")
+            if out is not None and axis is not None and axis % self.dimensions != out.alignment:
+                raise PatternError(f"axis is {axis}, but out is whole along {out.alignment}")
+            target = pencil if axis is None else pencil.pencil(axis)
+        return self._realigned(pencil, target) if out is None else redistribute(self, out)
 
-    def _realigned(self, pencil: Pencil, axis: int | None) -> DistArray:
-        if axis is None:
-            raise PatternError("redistribute() needs an axis or an array to write to")
-        target = pencil.pencil(axis)
+    def _realigned(self, pencil: Pencil, target: Pencil) -> DistArray:
         if target.axis == pencil.axis:
             return self
         if pencil.subcomm[target.axis].size == 1:  # whole along both

@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
-from onesided.collectives.agreement import agreed
+from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
 from onesided.pencilfft.decomposition import PencilGeometry, balanced
@@ -92,7 +92,7 @@ class Subcomm(Communicators):
     ----------
     comm
         Communicator of all ranks of the grid. One with a Cartesian topology is taken as the grid
-        it is; ``dims`` must be None then.
+        it is, unless ``dims`` are given.
     dims
         Sizes of the grid, free ones 0; an integer for so many free ones; None for one.
     reorder
@@ -111,8 +111,9 @@ class Subcomm(Communicators):
             raise UnsupportedError(f"comm is a {type(comm).__name__}, not an intracommunicator")
         with agreed(comm, "Subcomm"):
             grid = _grid(comm, dims)
+        agree(comm, what=f"Subcomm of {grid}")
         cartesian: Any = comm
-        if comm.Get_topology() != MPI.CART:
+        if dims is not None or comm.Get_topology() != MPI.CART:
             cartesian = comm.Create_cart(grid, reorder=reorder)
         parts: list[MPI.Comm] = []
         for axis, size in enumerate(grid):
@@ -134,9 +135,7 @@ class Subcomm(Communicators):
 
 def _grid(comm: MPI.Intracomm, dims: int | Sequence[int] | None) -> tuple[int, ...]:
     """The sizes of the grid axes."""
-    if comm.Get_topology() == MPI.CART:
-        if dims is not None:
-            raise PatternError(f"dims={dims!r} for a communicator that is a grid already")
+    if dims is None and comm.Get_topology() == MPI.CART:
         cartesian: Any = comm
         sizes = tuple(int(size) for size in cartesian.dims)
         if not sizes:

@@ -153,7 +153,7 @@ class PFFT:
         transforms: Any = None,
         darray: Any = None,
         *,
-        slab: bool | int = False,
+        slab: bool | int | None = False,
         norm: str | None = None,
         method: str = AUTO,
         info: Mapping[str, str] | None = None,
@@ -171,7 +171,10 @@ class PFFT:
     ) -> None:
         began = time.perf_counter()
         given = None
+        if slab is None or isinstance(slab, np.bool_):
+            slab = bool(slab)
         if darray is not None:
+            _check_array(comm, darray)
             shape, dtype, given = darray.pencil.shape, darray.dtype, darray.subcomm
             axes = _aligned_first(darray) if axes is None else axes
             padding, grid, slab = False, None, False
@@ -473,6 +476,16 @@ def _whole(comm: Any, given: Sequence[MPI.Comm] | None) -> MPI.Intracomm:
     if not isinstance(comm, MPI.Intracomm):
         raise UnsupportedError(f"comm is a {type(comm).__name__}, not an intracommunicator")
     return comm
+
+
+def _check_array(comm: Any, darray: Any) -> None:
+    """Collective where there is a communicator. ``darray`` is a block that knows its ranks."""
+    whole = comm if isinstance(comm, MPI.Intracomm) else MPI.COMM_SELF
+    with agreed(whole, "darray"):
+        try:
+            _ = darray.pencil.shape, darray.subcomm, darray.alignment
+        except AttributeError as error:
+            raise PatternError(f"darray is a {type(darray).__name__}, no DistArray") from error
 
 
 def _sizes(

@@ -192,8 +192,8 @@ class Redistributions:
 
         Names are equal on a rank where they are on all.
         """
-        key = (name, dtype.str, method, tuple(sorted(info.items())))
-        found = self._known.pop(key, None)
+        key = (name, dtype, method, tuple(sorted(info.items())))
+        found = self._known.get(key)
         if found is None:
             sides = boxes()
             sizes = [nbytes_of(shape, dtype) for _, shape in sides]
@@ -207,7 +207,7 @@ class Redistributions:
                 self._free_idle(None)
                 found = Redistribution(*arguments)
             self._bytes[key] = nbytes
-        self._known[key] = found
+            self._known[key] = found  # in the order in which they are made: the same on all ranks
         if user is not None:
             found.users.add(user)
         return found

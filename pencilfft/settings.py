@@ -120,8 +120,8 @@ class Settings:
             for a in sequence
         )
         for step in steps:
-            if step.kind == "dct1" and step.physical < 2:
-                raise PatternError(f"dct1 along axis {step.axis} needs 2 points, there is 1")
+            if step.kind == "dct1" and step.length < 2:
+                raise PatternError(f"dct1 along axis {step.axis} needs 2 modes, there is 1")
         if transposed_out is None:
             transposed_out = len(lengths) > 1
         extents = _lengths("batch", batch) if np.size(batch) else ()

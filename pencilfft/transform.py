@@ -79,6 +79,7 @@ class SharedArrays:
 
     def __init__(self, sides: Sequence[Side], arrays: Sequence[Any] = ()) -> None:
         self._arrays: dict[Side, Any] = dict(zip(sides, arrays, strict=False))
+        self._one_memory = bool(arrays)
         self._taken: dict[Side, weakref.ref[Any]] = {}  # results that the plan's array has not
 
     def own(self, side: Side) -> Any:
@@ -109,7 +110,9 @@ class SharedArrays:
 
     def fresh(self, side: Side) -> Any:
         """Local. The array of a side, to be written to: what should be in it does not matter."""
-        if self._taken:
+        if self._one_memory:
+            self._taken.clear()
+        elif self._taken:
             self._taken.pop(side, None)
         return self.own(side)
 

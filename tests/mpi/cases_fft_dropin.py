@@ -174,6 +174,60 @@ def case_what_somebody_keeps_of_a_plans_array_is_the_last_result(comm, in_place,
         assert np.array_equal(kept, out[: len(kept)])
 
 
+@parameters(in_place=[False, True], where=["input_array", "output_array"])
+def case_looking_at_an_array_changes_no_later_result(comm, in_place, where):
+    """An earlier result that went to an array of the caller's comes not over a later one."""
+    with PFFT(comm, SHAPE, in_place=in_place, **OPTIONS) as plan:
+        mine, u = (whole(plan.shape(False), "d", comm.rank) for _ in range(2))
+        out = newDistArray(plan, val=1)
+        plan.backward(out, mine)
+        found = plan.forward(u)
+        expected = np.array(found)
+        assert getattr(plan.forward, where).size
+        assert np.array_equal(found, expected)
+
+
+@parameters(dims=[None, "one", "two"])
+def case_a_plan_on_a_cartesian_communicator(comm, dims):
+    """Its own grid is that of a Subcomm without dims; a plan chooses one, or takes a given one."""
+    cart = comm.Create_cart([comm.size], reorder=False)
+    grid = {None: None, "one": (-1,), "two": (1, -1)}[dims]
+    totals = []
+    with PFFT(cart, SHAPE, grid=grid, **OPTIONS) as plan, PFFT(comm, SHAPE, **OPTIONS) as other:
+        for each in (plan, other):
+            u = newDistArray(each, False)
+            u[...] = sum(np.ix_(*(np.arange(n)[part] for n, part in
+                                  zip(u.global_shape, u.local_slice(), strict=True))))
+            spectrum = each.forward(u)
+            totals.append(comm.allreduce(float(np.sum(np.abs(spectrum) ** 2))))
+    assert np.isclose(*totals)
+    cart.Free()
+
+
+@parameters(dtypes=[("f8", "i8"), ("i8", "f8")])
+def case_records_of_one_size_have_a_way_each(comm, dtypes):
+    kind = np.dtype([("a", dtypes[0]), ("b", dtypes[1])])
+    grids = Subcomm(comm, [0, 1]), Subcomm(comm, [1, 0])
+    u, v = (DistArray((8, 8), grid, dtype=kind) for grid in grids)
+    u.v["a"], u.v["b"] = 1, 2.5
+    redistribute(u, v)
+    assert np.all(v.v == np.array((1, 2.5), kind))
+    for grid in grids:
+        grid.destroy()
+
+
+@parameters(keepdims=[False, True])
+def case_what_a_reduction_gives_is_nobodys_block(comm, keepdims):
+    """Also where its extents are those of the block on some rank."""
+    grid = Subcomm(comm, [0, 1, 1])
+    u = DistArray((3, 5, 3, 3), grid, rank=1, val=1.0)
+    found = u.sum(axis=1, keepdims=keepdims), u.max(axis=1, keepdims=keepdims), np.cumsum(u, 1)
+    assert [type(each) for each in found] == [np.ndarray] * 3
+    assert type(2 * u) is DistArray
+    assert type(np.sqrt(u)) is DistArray
+    grid.destroy()
+
+
 @parameters(in_place=[False, True], wrong=["shape", "what it holds"])
 def case_a_refused_input_leaves_the_last_result(comm, in_place, wrong):
     with PFFT(comm, SHAPE, in_place=in_place, **OPTIONS) as plan:

@@ -18,7 +18,7 @@ from onesided.collectives import (
     UnsupportedError,
     sums,
 )
-from onesided.pencilfft import PFFT, newDistArray
+from onesided.pencilfft import PFFT, DistArray, Subcomm, newDistArray
 
 METHOD = "rma-notify"
 WRONG = {
@@ -51,6 +51,8 @@ WRONG = {
     "complex to complex of real data": ({"kinds": {2: "c2c"}}, PatternError, "c2c"),
     "real to complex twice": ({"kinds": {2: "r2c", 1: "r2c"}}, PatternError, "r2c"),
     "dct1 of one point": ({"shape": (4, 1), "kinds": {1: "dct1"}}, PatternError, "dct1"),
+    "dct1 of one mode": (
+        {"shape": (4, 1), "kinds": {1: "dct1"}, "padding": (1, 2)}, PatternError, "2 modes"),
     "effort": ({"effort": "much"}, PatternError, "'much'"),
     "batch of nothing": ({"batch": (0,)}, PatternError, "batch"),
     "norm": ({"norm": "euclid"}, PatternError, "'euclid'"),
@@ -91,9 +93,25 @@ def case_unknown_method(comm):
 
 
 @ranks(at_least=2)
-@parameters(mistake=["shape", "grid", "wrong shape"])
+@parameters(mistake=["shape", "grid", "wrong shape", "array", "dims", "out", "axis", "no axis"])
 def case_ranks_that_disagree(comm, mistake):
     last = comm.rank == comm.size - 1
+    others = {"array": PatternError, "dims": MismatchError, "out": PatternError,
+              "axis": MismatchError, "no axis": PatternError}  # fmt: skip
+    if mistake in others:
+        grids = Subcomm(comm, [0, 1]), Subcomm(comm, [1, 0])
+        u, v = (DistArray((8, 8), grid) for grid in grids)
+        call = {
+            "array": lambda: PFFT(comm, darray=np.zeros(3) if last else u),
+            "dims": lambda: Subcomm(comm, [comm.size, 1] if last else [1, comm.size]),
+            "out": lambda: u.redistribute(out=np.zeros((8, 8)) if last else v),
+            "axis": lambda: u.redistribute(0 if last else 1),
+            "no axis": lambda: u.redistribute(**({} if last else {"out": v})),
+        }[mistake]
+        assert f"rank {comm.size - 1}" in same_error(comm, call, others[mistake])
+        for grid in grids:
+            grid.destroy()
+        return
     arguments = {
         "shape": {"shape": (8, 8, 9 if last else 8)},
         "grid": {"shape": (8, 8, 8), "grid": (1, -1) if last else (-1,)},
