@@ -137,8 +137,9 @@ def _pipeline(run: Run, replacement: int) -> None:
             axpy(p[part], run.x[part], a=alpha)
             for source, target in residuals:
                 axpy(source[part], target[part], a=-alpha)
-            for number, (one, other) in enumerate(((r, r), (r, u), (w, u))):
-                own[number] += np.vdot(one[part], other[part]).item()
+            own[0] += np.vdot(r[part], r[part]).item()
+            own[1] += np.vdot(r[part], u[part]).item()
+            own[2] += np.vdot(w[part], u[part]).item()
         return own
 
     def shares() -> list[Scalar]:

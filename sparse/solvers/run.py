@@ -39,6 +39,9 @@ _WORTH_GOING_ON = 0.5
 #: So many times eps of a vector's norm are rounding, where parts of it have been taken away.
 _ROUNDING = 10
 
+#: Powers of two that can be squared in any dtype, and times a tolerance.
+_MODERATE = 40
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -160,6 +163,7 @@ class Run:
         self.residuals: list[float] = []
         self.reason = ""
         self.resumed = False
+        self._exponent = 0
         self._trouble: Exception | None = None
         self._adjoint: Linear | None = None
 
@@ -189,6 +193,7 @@ class Run:
             self.record(0.0)
             return self.solution(0.0)
         true = math.inf
+        self.scale()
         while True:
             if not self.reason:  # else the first leg has ended already, together with others
                 method(self)
@@ -214,6 +219,24 @@ class Run:
             self.residuals[-1] = true
         return self.solution(true)
 
+    def scale(self) -> None:
+        """Local. Go on with b, x and tolerance times a power of two, where squares of b, or b in
+        a narrower dtype of M, might vanish or overflow."""
+        exponent = math.frexp(self.size)[1]
+        if self._exponent or abs(exponent) <= _MODERATE:
+            return
+        self._exponent, self.b = -exponent, self.b.copy()
+        with np.errstate(over="ignore"):
+            self.tolerance = float(np.ldexp(self.tolerance, -exponent))
+        for vector in (self.b, self.x):
+            self._shift(vector, -exponent)
+
+    def _shift(self, vector: Vector, exponent: int) -> None:
+        """Local. A vector times a power of two, which rounds nothing that is not tiny."""
+        parts = vector.view(vector.real.dtype)
+        with np.errstate(over="ignore", under="ignore"):
+            np.ldexp(parts, exponent, out=parts)
+
     def hear(self) -> None:
         """Collective. Raise on all ranks what a caller's preconditioner has raised on any."""
         if self._foreign:
@@ -223,6 +246,10 @@ class Run:
         """Collective. What the run has come to."""
         self.take_null_space(self.x)
         history = np.array(self.residuals)
+        if self._exponent:
+            self._shift(self.x, -self._exponent)
+            self._shift(history, -self._exponent)
+            true = float(np.ldexp(true, -self._exponent))
         converged = self.reason.startswith(CONVERGED)
         reason = f"{LIMIT}: {self._advice()}" if self.reason == LIMIT else self.reason
         return Solution(
@@ -328,12 +355,16 @@ class Run:
     def call_back(self) -> None:
         """Collective where any rank has a callback: call it with x, and agree on its errors."""
         if self.calls_back:
-            before = self._versions()
+            before, scaled = self._versions(), self.x.copy() if self._exponent else None
             with agreed(self.comm):
+                if scaled is not None:
+                    self._shift(self.x, -self._exponent)
                 if self.rules.callback is not None:
                     self.rules.callback(self._wrapped)
                 if self._versions() != before:
                     raise ValueError(f"a callback of {self.name} changed values of the matrix")
+            if scaled is not None:
+                self.x[:] = scaled
 
     def _versions(self) -> tuple[Any, ...]:
         """Local. Numbers that change with the values of the matrix, or of one that M is or has."""

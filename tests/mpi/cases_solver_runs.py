@@ -15,7 +15,7 @@ from onesided.collectives import MismatchError, RequestError, sums
 from onesided.collectives.context import Context
 from onesided.sparse import LinearOperator, Partition, diags, from_scipy, stencil27
 from onesided.sparse import solvers as ours
-from onesided.sparse.preconditioners import SSOR, BlockILU, BlockLU, Jacobi
+from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, BlockLU, Jacobi
 from onesided.sparse.solvers.space import Space
 
 SQUARE = ["cg", "pipelined_cg", "minres", "bicgstab", "gmres", "fgmres", "chebyshev"]
@@ -281,6 +281,32 @@ def case_a_preconditioner_of_new_values(comm, solver):
             raises(ValueError, lambda: ours.cg(A, b, M=M), "needs a Hermitian")
         else:
             assert getattr(ours, solver)(A, b, M=M).converged
+    A.Free()
+
+
+@parameters(solver=ALL, dtype=["f4", "f8", "c8"], M=["none", "single"])
+def case_numbers_of_unlike_size(comm, solver, dtype, M, seed):
+    """Whose squares vanish or overflow: as those of moderate size, times a power of two."""
+    A, _, mine = system(comm, DEFINITE["grid"]().astype(dtype), seed)
+    how = {"bounds": (0.5, 60.0)} if solver == "chebyshev" else {}
+    if M == "single" and solver in SQUARE:
+        how["M"] = AMG(A, dtype="c8" if dtype == "c8" else "f4")
+        how |= {"bounds": (0.05, 3.0)} if solver == "chebyshev" else {}
+    solve, size = partial(getattr(ours, solver), A, rtol=1e-4, **how), np.linalg.norm(mine)
+    b, seen = np.stack([mine, mine / 2], axis=1), np.empty_like(mine)
+    expected = solve(b)
+    for power in (-100, 90) if dtype != "f8" else (-900, 800):
+        x = solve(b * A.dtype.type(2.0**power)).x
+        found = solve(mine * A.dtype.type(2.0**power), callback=lambda x: np.copyto(seen, x))
+        assert expected.converged
+        assert found.converged, found.reason
+        for one, other in ((x, expected.x), (found.x, x[:, 0]), (seen, found.x)):
+            scales = [2.0 ** (-power if each is not expected.x else 0) for each in (one, other)]
+            np.testing.assert_allclose(one * scales[0], other * scales[1], rtol=1e-3, atol=1e-4)
+        assert found.true_residual <= 1e-4 * found.size * (1 + 1e-6)
+        assert found.residuals[-1] <= 2.0**power * comm.allreduce(size)
+    if "M" in how:
+        how["M"].Free()
     A.Free()
 
 
