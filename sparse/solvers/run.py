@@ -96,7 +96,8 @@ class Run:
         ``TypeError`` for dtypes that the matrix does not hold and for what is no preconditioner.
         """
         comm, self.name = A.comm, name
-        what = (name, choices, rules.rtol, rules.atol, rules.maxiter, x0 is None, M is None)
+        given_or_not = [each is None for each in (x0, M, rules.nullspace, rules.left_nullspace)]
+        what = (name, choices, rules.rtol, rules.atol, rules.maxiter, given_or_not)
         n_rows, n_cols = (stop - start for start, stop in (A.row_range, A.col_range))
         error: Exception | None = None
         words = [0] * 5
@@ -125,7 +126,6 @@ class Run:
                      dtype.num, -dtype.num]  # fmt: skip
         except Exception as problem:
             error = problem
-        what = (*what, rules.nullspace is None, rules.left_nullspace is None)
         self.calls_back, broken, self._foreign, *numbers = largest(comm, error, what, words)
         if numbers[0] != -numbers[1]:
             dtype = shared_dtype(comm, dtype)
