@@ -304,7 +304,8 @@ SOLUTIONS = [
     "formulas[kind=BlockILU", "chebyshev", "pagerank", "number_of_ranks", "other_rows", "own_way",
     "distributed_vectors[solver=cg", "named", "other_values", "eigenpairs", "multigrid",
 ]  # fmt: skip
-RUNS = ["nothing", "limit", "callback", "callers_function", "breakdown", "bad", "reductions"]
+RUNS = ["nothing", "limit", "callback", "callers_function", "breakdown", "bad", "reductions",
+        "preconditioner_of", "null", "single", "unlike"]
 SEEN = ["number", "converged_means", "least", "table[", "not_normal"]
 ORDERINGS = [*on(1), *on(3, 4, alike=True), *full(2, 7)]
 SPARSE = {

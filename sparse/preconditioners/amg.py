@@ -94,19 +94,26 @@ class AMG(OfOneKind, Scoped):
         given = np.ones(n, A.dtype) if near_nullspace is None else near_nullspace
         self._modes = columns(A.comm, "near_nullspace", given, n, self._kind)
         with agreed(A.comm):
-            if not self._modes.shape[1]:
-                raise ValueError("near_nullspace has no vectors")
+            if not self._modes.shape[1] or not np.all(np.isfinite(self._modes)):
+                raise ValueError("near_nullspace has no vectors, or holds what is no number")
         self._block, self._strength, self._degree = block, strength, degree
         self._coarsest, self._reuse = coarsest, reuse
         self._own: DistMatrix | None = None  # A in another dtype
         self._levels: list[_Level] = []
+        self._ways: list[DistMatrix] = []  # from each level to the next one
+        self._freed = False
         self._inverse: Vector | None = None
-        super().__init__(A)
+        try:
+            super().__init__(A)
+        except Exception as error:
+            if getattr(error, "agreed_on", None) == A.comm:  # else other ranks may not come
+                self.Free()
+            raise
 
     @property
     def freed(self) -> bool:
         """Local. True after ``Free``."""
-        return not self._levels
+        return self._freed
 
     @property
     def complexity(self) -> float:
@@ -122,14 +129,21 @@ class AMG(OfOneKind, Scoped):
         A = self.matrix
         with agreed(A.comm):
             A.check_square("AMG")
-        kept: list[Any] = [level.P for level in self._levels[:-1]] if self._reuse else []
+        if self._freed:
+            raise RequestError("the preconditioner has been freed")
+        kept = self._ways if self._reuse else []
         self._free(bool(kept))
         if self._kind != A.dtype:
             A = self._own = A.astype(self._kind)
-        self._levels.append(_Level(A))
+        self._append(A)
         for P in kept or self._prolongations():
-            self._levels.append(_Level(self._levels[-1].coarsened(P)))
+            self._append(self._levels[-1].coarsened(P))
         self._invert(self._levels[-1].A)
+
+    def _append(self, A: DistMatrix) -> None:
+        """Collective. One more level, which is there to be freed also where it cannot be used."""
+        self._levels.append(_Level(A))
+        self._levels[-1].prepare()
 
     def _prolongations(self) -> Iterator[DistMatrix]:
         """Collective. The way to a coarser level from the last one that there is, until that is
@@ -146,7 +160,8 @@ class AMG(OfOneKind, Scoped):
             coarse = lengths(A.comm, tentative.shape[1])
             if coarse.size > _LEAST_GAIN * A.shape[0] or not coarse.size:
                 return
-            yield level.prolongation(tentative, coarse)
+            self._ways.append(level.prolongation(tentative, coarse))
+            yield self._ways[-1]
             strength /= 2
 
     def _invert(self, A: DistMatrix) -> None:
@@ -170,8 +185,8 @@ class AMG(OfOneKind, Scoped):
 
     def _times(self, r: NDArray[Any]) -> NDArray[Any]:
         """Collective. ``RequestError`` after ``Free``."""
-        if self.freed:
-            raise RequestError("the preconditioner has been freed")
+        if not self._levels:
+            raise RequestError("the preconditioner has been freed, or could not be made anew")
         return self._cycle(0, r)
 
     def _cycle(self, depth: int, b: Vector) -> Vector:
@@ -194,27 +209,31 @@ class AMG(OfOneKind, Scoped):
     def Free(self) -> None:
         """Collective. Free the requests of the coarser levels; a second time has no effect."""
         self._free(False)
+        self._freed = True
 
     def _free(self, keep: bool) -> None:
         """Collective. Free the matrices of the levels, and unless they are kept the ways between
         them."""
-        for number, level in enumerate(self._levels):
-            if level.P is not None and not keep:
-                level.P.Free()
-            if number:
-                level.A.Free()
-        if self._own is not None:
-            self._own.Free()
+        ways = [] if keep else self._ways
+        for each in (*ways, *(level.A for level in self._levels[1:]), self._own):
+            if each is not None:
+                each.Free()
         self._levels, self._own = [], None
+        if not keep:
+            self._ways = []
 
 
 class _Level:
     """A matrix, its smoother, and the way to the next level, if there is one."""
 
     def __init__(self, A: DistMatrix) -> None:
-        """Collective."""
+        """Local."""
         self.A = A
         self.P: DistMatrix | None = None
+
+    def prepare(self) -> None:
+        """Collective. What the smoother needs."""
+        A = self.A
         with agreed(A.comm):
             self.diagonal = checked_diagonal(A)
             self._scale = (1.0 / self.diagonal).astype(A.dtype)

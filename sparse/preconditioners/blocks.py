@@ -7,7 +7,7 @@ Factors are SuperLU's, or those on the matrix's own pattern.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -70,6 +70,7 @@ class PatternFactors:
 
     def __init__(self, block: sparse.csr_array, absolute: bool) -> None:
         """Local. ``ValueError`` where a pivot is zero, or the diagonal has no place."""
+        eps = float(np.finfo(block.dtype).eps)
         kind = np.result_type(block.dtype, np.float64)
         block = sparse.csr_array(block.astype(kind))
         block.sort_indices()
@@ -77,7 +78,7 @@ class PatternFactors:
         n = block.shape[0]
         self._indptr, self._indices = block.indptr.astype(np.int64), block.indices.astype(np.int64)
         self._values, self._pivot = block.data.copy(), np.zeros(n, np.int64)
-        limit = 100 * float(np.finfo(cast(Any, kind)).eps) * np.max(np.abs(block.data), initial=0.0)
+        limit = 100 * eps * np.max(np.abs(block.data), initial=0.0)
         factor = _factored if _compiled is None else _compiled.factor
         place = np.zeros(n, np.int64)
         bad = factor(self._indptr, self._indices, self._values, self._pivot, place)

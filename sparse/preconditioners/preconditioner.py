@@ -40,6 +40,8 @@ def preconditioner(M: Any, A: Linear) -> Preconditioner | None:
     M r; a :class:`Linear`; a LinearOperator of SciPy's on this rank's blocks. A function and a
     Linear may be Collective. ``TypeError`` for anything else, ``ValueError`` for another shape.
     """
+    if isinstance(M, type):
+        raise TypeError(f"M is the class {M.__name__}; what it makes of a matrix is needed")
     if M is None or callable(getattr(M, "apply", None)):
         made_of = getattr(M, "matrix", None)
         if isinstance(made_of, DistMatrix) and made_of.row_range != A.row_range:
@@ -73,10 +75,12 @@ class Function:
     ) -> None:
         """Local."""
         self._function, self.map = function, map
+        if map is not None:
+            self.dtype = map.dtype
 
     def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
-        """As the function. out = M r."""
-        out[:] = self._function(r)
+        """As the function. out = M r. ``TypeError`` for a complex M r of a real r."""
+        np.copyto(out, self._function(r), casting="same_kind")
 
 
 class OfMatrix(ABC):
@@ -84,6 +88,11 @@ class OfMatrix(ABC):
 
     Solvers call ``refresh`` when they begin.
     """
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Local. That of M's entries: M r is complex where it is."""
+        return self.matrix.dtype
 
     def __init__(self, A: DistMatrix) -> None:
         """Collective. Errors as of ``_build``."""
@@ -111,6 +120,11 @@ class OfOneKind(OfMatrix):
     a real M takes a complex r in two parts."""
 
     _kind: np.dtype[Any]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Local. That of the vectors it multiplies."""
+        return self._kind
 
     def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
         """out = M r, which is allocated before it is copied."""

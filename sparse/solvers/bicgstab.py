@@ -80,6 +80,8 @@ def _iterate(run: Run) -> None:
             return
         if vanishes(ts, math.sqrt(tt.real) * norm, "(A M s, s)"):
             return
+        if not run.positive(tt.real, "(A M s, A M s)"):  # it may vanish earlier
+            return
         omega = ts / tt
         space.add(run.x, omega, s_hat)
         square = space.add_square(r, -omega, t)

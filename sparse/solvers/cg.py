@@ -72,7 +72,7 @@ def pipelined_cg(
     >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
-    run = Run("pipelined_cg", A, b, x0, rules, M, hermitian=True)
+    run = Run("pipelined_cg", A, b, x0, rules, M, hermitian=True, choices=replacement)
     return run.solve(lambda run: _pipeline(run, replacement))
 
 
@@ -137,9 +137,9 @@ def _pipeline(run: Run, replacement: int) -> None:
             axpy(p[part], run.x[part], a=alpha)
             for source, target in residuals:
                 axpy(source[part], target[part], a=-alpha)
-            own[0] += np.vdot(r[part], r[part])
-            own[1] += np.vdot(r[part], u[part])
-            own[2] += np.vdot(w[part], u[part])
+            own[0] += np.vdot(r[part], r[part]).item()
+            own[1] += np.vdot(r[part], u[part]).item()
+            own[2] += np.vdot(w[part], u[part]).item()
         return own
 
     def shares() -> list[Scalar]:

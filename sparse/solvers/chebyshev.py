@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
 from onesided.sparse.solvers.cg import cg_coefficients
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
@@ -46,13 +45,14 @@ def chebyshev(
     >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
-    run = Run("chebyshev", A, b, x0, rules, M, hermitian=True)
-    with agreed(run.comm, ("chebyshev", bounds)):
-        if bounds is not None and not 0 < bounds[0] <= bounds[1] < math.inf:
-            raise ValueError(f"bounds are {bounds}; two numbers above zero in order are needed")
-    if bounds is None and run.size:
-        bounds = eigenvalue_bounds(run.A, M=run.M, nullspace=nullspace)
-    low, high = bounds or (1.0, 1.0)
+    run = Run("chebyshev", A, b, x0, rules, M, hermitian=True, choices=bounds)
+    if bounds is not None and not 0 < bounds[0] <= bounds[1] < math.inf:
+        raise ValueError(f"bounds are {bounds}; two numbers above zero in order are needed")
+    if bounds is None:
+        bounds = (1.0, 1.0)
+        if run.size:
+            bounds = eigenvalue_bounds(run.A, M=run.M, nullspace=nullspace)
+    low, high = bounds
     with np.errstate(over="ignore", invalid="ignore"):
         return run.solve(lambda run: _iterate(run, low, high))
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from onesided.collectives import sums
-from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
 from onesided.sparse.preconditioners.preconditioner import Function
 from onesided.sparse.solvers.run import Callback, Rules, Run, several
@@ -47,7 +46,7 @@ def gmres(
     >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
-    run = Run("gmres", A, b, x0, rules, M)
+    run = Run("gmres", A, b, x0, rules, M, choices=restart)
     return _cycles(run, restart, False)
 
 
@@ -70,7 +69,7 @@ def fgmres(
     >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
-    run = Run("fgmres", A, b, x0, rules, M)
+    run = Run("fgmres", A, b, x0, rules, M, choices=restart)
     return _cycles(run, restart, True)
 
 
@@ -97,9 +96,8 @@ def inner(A: Linear, solver: Callable[..., Solution[Any]], **how: Any) -> Inner:
 
 
 def _cycles(run: Run, restart: int, flexible: bool) -> Solution[Any]:
-    with agreed(run.comm, ("gmres", restart)):
-        if restart < 1:
-            raise ValueError(f"restart is {restart}; a cycle has at least one iteration")
+    if restart < 1:
+        raise ValueError(f"restart is {restart}; a cycle has at least one iteration")
     cycles = _Cycles(run, max(1, min(restart, run.A.shape[0])), flexible and run.M is not None)
     return run.solve(lambda run: cycles.iterate())
 

@@ -76,6 +76,7 @@ def _least_squares(
     with agreed(A.comm, (name, damp)):
         if not 0 <= damp < math.inf:
             raise ValueError(f"damp is {damp}; it must be zero or above")
+        damp = float(damp)  # a number of NumPy's would decide the dtype
     if damp:
         A, b = _damped(A, b, x0, damp)
     run = Run(name, A, b, x0, rules, square=False)
@@ -99,8 +100,10 @@ def _damped(A: Linear, b: Any, x0: Any, damp: float) -> tuple[Linear, Any]:
     with agreed(A.comm, "the damped rows"):
         upper = block("b", b, n, A.dtype)
         m = A.col_range[1] - A.col_range[0]
-        guess = np.zeros(m, upper.dtype) if x0 is None else block("x0", x0, m, A.dtype)
-    right: Any = np.concatenate([upper, damp * guess])
+        guess = np.zeros(m, A.dtype) if x0 is None else block("x0", x0, m, A.dtype)
+    # empty blocks decide no dtype
+    parts = [each if len(each) else each.astype(A.dtype) for each in (upper, damp * guess)]
+    right: Any = np.concatenate(parts)
     rows = Partition.from_lengths(A.row_partition.lengths() + A.col_partition.lengths())
 
     def multiply(x: Vector, y: Vector) -> None:

@@ -59,6 +59,7 @@ def _iterate(run: Run) -> None:
     while True:
         np.multiply(z, 1.0 / beta, out=v)
         run.multiply(v, y)
+        coupling = beta if beta_old else 0.0  # the first beta is none: the norm of r
         if beta_old:
             space.add(y, -beta / beta_old, older)
         alpha = space.dots((v, y))[0].real
@@ -83,7 +84,7 @@ def _iterate(run: Run) -> None:
         epsilon_old, delta = epsilon, c * delta_next + s * alpha
         gamma_bar, epsilon, delta_next = s * delta_next - c * alpha, s * beta, -c * beta
         gamma = math.hypot(gamma_bar, beta)
-        size = math.hypot(abs(alpha), beta, beta_old)
+        size = math.hypot(abs(alpha), beta, coupling)
         if gamma <= nothing * size:
             run.broken("the basis cannot be extended")
             return

@@ -26,9 +26,10 @@ def pagerank(
     From a node the surfer follows, with probability ``damping``, one of its links, as likely as
     the link's value says; else, and from a node without links, goes to any node. Values are zero
     or above. ``residuals[k]`` is the sum of absolute changes of iteration k + 1, by which it stops
-    (<= max(rtol, atol)); ``maxiter`` None: ten times the number of nodes. One product with A.T and
-    one reduction an iteration. ``x0`` None: all nodes alike. Raises on every rank ``ValueError``
-    for a complex matrix, values below zero or not finite, and a damping outside of 0 to 1.
+    (<= max(rtol, atol, eps of the dtype)); ``maxiter`` None: ten times the number of nodes. One
+    product with A.T and one reduction an iteration. ``x0`` None: all nodes alike. Raises on every
+    rank ``ValueError`` for complex numbers, values below zero or not finite, and a damping outside
+    of 0 to 1.
 
     Examples
     --------
@@ -38,17 +39,19 @@ def pagerank(
     True
     >>> links.Free()
     """
+    if not isinstance(A, DistMatrix):
+        raise TypeError(f"pagerank takes a DistMatrix, not {type(A).__name__}")
     comm = A.comm
     with agreed(comm, ("pagerank", damping)):
-        if np.dtype(A.dtype).kind == "c":
-            raise ValueError("pagerank needs a real matrix; this one is complex")
+        if np.dtype(A.dtype).kind == "c" or np.iscomplexobj(x0):
+            raise ValueError("pagerank needs a real matrix and a real x0; one is complex")
         if not 0 <= damping < 1:
             raise ValueError(f"damping is {damping}; it must be from 0 to below 1")
         start, stop = A.row_range
         first = np.full(stop - start, 1.0 / max(A.shape[0], 1), A.dtype) if x0 is None else x0
     run = Run("pagerank", A, first, None, Rules(rtol, atol, maxiter, callback))
     run.x[:] = run.b
-    run.tolerance = max(rtol, atol)
+    run.tolerance = max(rtol, atol, float(np.finfo(run.space.dtype).eps))  # of a sum of 1
     with agreed(comm):
         values = A.values
         if not np.all(np.isfinite(values)) or np.any(values < 0):

@@ -12,6 +12,7 @@ import functools
 import math
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -22,7 +23,7 @@ from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse.alike import block, columns
-from onesided.sparse.linear import Linear
+from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.moving import shared_dtype, shared_width
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, preconditioner
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LEAST_SQUARES, LIMIT, Solution
@@ -34,6 +35,12 @@ Solver = TypeVar("Solver", bound=Callable[..., Solution[Any]])
 
 #: What a leg must at least have taken off the residual, if another one is to follow.
 _WORTH_GOING_ON = 0.5
+
+#: So many times eps of a vector's norm are rounding, where parts of it have been taken away.
+_ROUNDING = 10
+
+#: Powers of two that can be squared in any dtype, and times a tolerance.
+_MODERATE = 40
 
 
 @dataclass(frozen=True)
@@ -80,16 +87,17 @@ class Run:
 
     def __init__(
         self, name: str, A: Linear, b: Any, x0: Any, rules: Rules, M: Any = None, *,
-        square: bool = True, hermitian: bool = False,
+        square: bool = True, hermitian: bool = False, choices: Any = None,
     ) -> None:  # fmt: skip
         """Collective. Check what was given; raises the same error on every rank.
 
-        ``hermitian``: the method is for Hermitian matrices and preconditioners.
-        ``ValueError`` for lengths, shapes and tolerances, ``TypeError`` for dtypes that the
-        matrix does not hold and for what is no preconditioner.
+        ``hermitian``: the method is for Hermitian matrices and preconditioners. ``choices``: what
+        else it is told, the same on all ranks. ``ValueError`` for lengths, shapes and tolerances,
+        ``TypeError`` for dtypes that the matrix does not hold and for what is no preconditioner.
         """
         comm, self.name = A.comm, name
-        what = (name, rules.rtol, rules.atol, rules.maxiter, x0 is None, M is None)
+        given_or_not = [each is None for each in (x0, M, rules.nullspace, rules.left_nullspace)]
+        what = (name, choices, rules.rtol, rules.atol, rules.maxiter, given_or_not)
         n_rows, n_cols = (stop - start for start, stop in (A.row_range, A.col_range))
         error: Exception | None = None
         words = [0] * 5
@@ -100,23 +108,24 @@ class Run:
             if square:
                 A.check_square(name)
             made = preconditioner(M, A)
-            if hermitian and not getattr(made, "hermitian", True):
-                raise ValueError(
-                    f"{name} needs a Hermitian preconditioner, which {M!r:.80} is not: BlockILU("
-                    "..., hermitian=True), or gmres"
-                )
             dtype = np.dtype(A.dtype)
             right = block("b", b, n_rows, dtype)
             guess = None if x0 is None else block("x0", x0, n_cols, dtype)
             given = [each.dtype for each in (right, guess) if each is not None and len(each)]
+            if np.dtype(getattr(made, "dtype", dtype)).kind == "c":  # and so is M r
+                given.append(np.dtype(np.complex64))
             dtype = np.result_type(dtype, *given)
-            # code of the caller's, which does not communicate as the product of a map does
-            foreign = not isinstance(made, OfMatrix | None) and getattr(made, "map", None) is None
-            words = [int(rules.callback is not None), int(broken_sums(comm)), int(foreign),
+            # code of the caller's, which does not communicate as the product of a matrix does
+            foreign = not isinstance(made, OfMatrix | None) and isinstance(
+                getattr(made, "map", None), LinearOperator | None)
+            refresh = getattr(made, "refresh", None)
+            if refresh is None:
+                self._check_hermitian(made, hermitian)
+            words = [int(rules.callback is not None), int(broken_sums(comm)),
+                     foreign + int(foreign and refresh is not None),
                      dtype.num, -dtype.num]  # fmt: skip
         except Exception as problem:
             error = problem
-        what = (*what, rules.nullspace is None, rules.left_nullspace is None)
         self.calls_back, broken, self._foreign, *numbers = largest(comm, error, what, words)
         if numbers[0] != -numbers[1]:
             dtype = shared_dtype(comm, dtype)
@@ -124,9 +133,10 @@ class Run:
             drop_broken_sums(comm)
         self._hermitian = hermitian
         self.A, self.M, self.comm, self.rules = A.promoted(dtype), made, comm, rules
-        refresh = getattr(made, "refresh", None)
-        if refresh is not None:
-            refresh()
+        with agreed(comm, name) if self._foreign > 1 else nullcontext():
+            if refresh is not None:
+                refresh()
+                self._check_hermitian(made, hermitian)
         self.space = Space(comm, n_rows, dtype)
         self.domain = self.space if square else Space(comm, n_cols, dtype)
         self.b = np.ascontiguousarray(right, dtype)
@@ -136,7 +146,7 @@ class Run:
             left = self.nullspace
         if left is not None:
             self.b = self.b.copy()
-            self._take(left, self.b)
+            taken = np.linalg.norm(self._take(left, self.b))
         self.x = self.domain.vector()
         self._guessed = guess is not None
         if guess is not None:
@@ -145,13 +155,25 @@ class Run:
         if isinstance(b, DistVector):
             self._wrapped = b.like(self.x, self.A.col_partition)
         self.size = self.space.norm(self.b)
+        if left is not None and self.size <= _ROUNDING * np.finfo(dtype).eps * taken:
+            self.b.fill(0)  # what is left is rounding
+            self.size = 0.0
         self.tolerance = rules.tolerance(self.size)
         self.limit = 10 * self.A.shape[1] if rules.maxiter is None else rules.maxiter
         self.residuals: list[float] = []
         self.reason = ""
         self.resumed = False
+        self._exponent = 0
         self._trouble: Exception | None = None
         self._adjoint: Linear | None = None
+
+    def _check_hermitian(self, M: Any, needed: bool) -> None:
+        """Local. ``ValueError`` for a preconditioner, as it is now, that the method cannot use."""
+        if needed and not getattr(M, "hermitian", True):
+            raise ValueError(
+                f"{self.name} needs a Hermitian preconditioner, which {M!r:.80} is not: BlockILU("
+                "..., hermitian=True), or gmres"
+            )
 
     # -- from leg to leg -------------------------------------------------------------------------
 
@@ -171,6 +193,7 @@ class Run:
             self.record(0.0)
             return self.solution(0.0)
         true = math.inf
+        self.scale()
         while True:
             if not self.reason:  # else the first leg has ended already, together with others
                 method(self)
@@ -196,6 +219,24 @@ class Run:
             self.residuals[-1] = true
         return self.solution(true)
 
+    def scale(self) -> None:
+        """Local. Go on with b, x and tolerance times a power of two, where squares of b, or b in
+        a narrower dtype of M, might vanish or overflow."""
+        exponent = math.frexp(self.size)[1]
+        if self._exponent or abs(exponent) <= _MODERATE:
+            return
+        self._exponent, self.b = -exponent, self.b.copy()
+        with np.errstate(over="ignore"):
+            self.tolerance = float(np.ldexp(self.tolerance, -exponent))
+        for vector in (self.b, self.x):
+            self._shift(vector, -exponent)
+
+    def _shift(self, vector: Vector, exponent: int) -> None:
+        """Local. A vector times a power of two, which rounds nothing that is not tiny."""
+        parts = vector.view(vector.real.dtype)
+        with np.errstate(over="ignore", under="ignore"):
+            np.ldexp(parts, exponent, out=parts)
+
     def hear(self) -> None:
         """Collective. Raise on all ranks what a caller's preconditioner has raised on any."""
         if self._foreign:
@@ -205,6 +246,10 @@ class Run:
         """Collective. What the run has come to."""
         self.take_null_space(self.x)
         history = np.array(self.residuals)
+        if self._exponent:
+            self._shift(self.x, -self._exponent)
+            self._shift(history, -self._exponent)
+            true = float(np.ldexp(true, -self._exponent))
         converged = self.reason.startswith(CONVERGED)
         reason = f"{LIMIT}: {self._advice()}" if self.reason == LIMIT else self.reason
         return Solution(
@@ -310,12 +355,16 @@ class Run:
     def call_back(self) -> None:
         """Collective where any rank has a callback: call it with x, and agree on its errors."""
         if self.calls_back:
-            before = self._versions()
+            before, scaled = self._versions(), self.x.copy() if self._exponent else None
             with agreed(self.comm):
+                if scaled is not None:
+                    self._shift(self.x, -self._exponent)
                 if self.rules.callback is not None:
                     self.rules.callback(self._wrapped)
                 if self._versions() != before:
                     raise ValueError(f"a callback of {self.name} changed values of the matrix")
+            if scaled is not None:
+                self.x[:] = scaled
 
     def _versions(self) -> tuple[Any, ...]:
         """Local. Numbers that change with the values of the matrix, or of one that M is or has."""
@@ -328,25 +377,36 @@ class Run:
         """Collective. An orthonormal basis of a null space, this rank's rows; None without."""
         if vectors is None:
             return None
-        basis = columns(self.comm, name, vectors, self.space.length, self.space.dtype)
-        gram = self.space.gram(basis, basis)
-        values, turn = np.linalg.eigh(gram)
-        kept = values > len(values) * np.finfo(self.space.dtype).eps * values.max(initial=0)
-        orthonormal: Vector = basis @ (turn[:, kept] / np.sqrt(values[kept]))
-        return orthonormal.astype(self.space.dtype)
+        dtype = self.space.dtype
+        given = columns(self.comm, name, vectors, self.space.length, dtype)
+        space = Space(self.comm, self.space.length, np.dtype(self.space.wanted[1]))
+        basis: list[Vector] = []
+        for column in given.T:
+            vector = column.astype(space.dtype)
+            size = space.norm(vector)
+            if not math.isfinite(size):
+                raise ValueError(f"{name} holds what is no number")
+            for other in 2 * basis:
+                space.add(vector, -space.dots((other, vector))[0], other)
+            left = space.norm(vector) if basis else size
+            if left > _ROUNDING * np.finfo(dtype).eps * size:  # else it depends on the others
+                basis.append(vector / left)
+        return np.stack(basis, axis=1).astype(dtype) if basis else None
 
     def take_null_space(self, v: Vector) -> None:
         """Collective where there is a null space. v, (n,) or (n, k), loses its part of it."""
         if self.nullspace is not None:
             self._take(self.nullspace, v)
 
-    def _take(self, basis: Vector, v: Vector) -> None:
-        """Collective. v loses what it has of an orthonormal basis."""
+    def _take(self, basis: Vector, v: Vector) -> Vector:
+        """Collective. v loses what it has of an orthonormal basis; how much of each."""
         if v.ndim == 2:
-            v -= basis @ self.space.gram(basis, v).astype(basis.dtype)
+            parts = self.space.gram(basis, v).astype(basis.dtype)
         else:
             reduction = sums(self.comm, basis.shape[1], basis.dtype)
-            v -= basis @ reduction.of(*(basis.conj().T @ v))
+            parts = np.array(reduction.of(*(basis.conj().T @ v)))
+        v -= basis @ parts
+        return parts
 
 
 def several(solver: Solver) -> Solver:

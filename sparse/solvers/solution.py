@@ -27,8 +27,9 @@ class Solution(Generic[V]):
     residual after k iterations as the method's recurrence has it, ``residuals[0]`` that of the
     first guess. ``true_residual`` is norm(b - A x) of this x, computed anew at the end: no run is
     called converged before that has been seen to be small enough; ``relative_residual`` is that
-    divided by ``size``, which is norm(b). ``reason``: "converged",
-    "iteration limit: " and what to try, or "breakdown: " and what broke down.
+    divided by ``size``, which is norm(b); in both b is what is left where a null space is taken
+    away. ``reason``: "converged", "iteration limit: " and what to try, or "breakdown: " and what
+    broke down.
 
     Of several right-hand sides ``columns`` has a Solution each; then ``converged`` says whether all
     are, ``iterations`` is the largest number, ``reason`` that of the first that is not converged,

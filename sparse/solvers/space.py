@@ -44,7 +44,7 @@ class Space:
         limits = np.finfo(dtype)
         self._tiny = float(limits.tiny)
         #: A sum of squares that may have lost parts too small to be squared.
-        self._least = self._tiny / limits.eps**2
+        self._least = self._tiny / float(limits.eps) ** 2
 
     @cached_property
     def axpy(self) -> Any:
@@ -64,7 +64,7 @@ class Space:
         """Local. What this rank adds to (x, y); parts of single precision are summed in double."""
         total: Scalar = 0.0
         for part in self.parts:
-            total += np.vdot(x[part], y[part])
+            total += np.vdot(x[part], y[part]).item()
         return total
 
     def dots(self, *pairs: tuple[Vector, Vector]) -> list[Scalar]:
@@ -108,7 +108,11 @@ class Space:
     def gram(self, one: Vector, other: Vector) -> Vector:
         """Collective. Scalar products of all columns of two blocks, (n, k) and (n, m), in double
         precision."""
-        mine = np.ascontiguousarray(one.conj().T @ other).astype(self.wanted[1])
+        wide = self.wanted[1]
+        mine = np.zeros((one.shape[1], other.shape[1]), wide)
+        for part in self.parts:
+            left, right = (each[part].astype(wide, copy=False) for each in (one, other))
+            mine += left.conj().T @ right
         total = np.empty_like(mine)
         self._comm.Allreduce(mine, total, op=MPI.SUM)
         return total
@@ -146,7 +150,7 @@ class Space:
         for part in self.parts:
             piece = y[part]
             self.axpy(x[part], piece, a=factor)
-            total += np.vdot(piece, piece)
+            total += np.vdot(piece, piece).item()
         return total
 
     def extend(self, y: Vector, factor: Scalar, x: Vector) -> None:

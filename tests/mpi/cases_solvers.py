@@ -12,13 +12,16 @@ from mpi4py import MPI
 from scipy import sparse
 
 from onesided.collectives import RequestError
+from onesided.collectives.context import Context
 from onesided.sparse import (
     DistMatrix,
     DistVector,
     LinearOperator,
     Partition,
+    diags,
     from_rows,
     from_scipy,
+    kron,
     stencil7,
     stencil27,
 )
@@ -455,10 +458,38 @@ def case_multigrid(comm, name, seed):
     A.Free()
 
 
+@parameters(reuse=[False, True])
+def case_multigrid_of_other_values(comm, reuse):
+    """After values that it cannot use it is made anew of others, and leaves nothing."""
+    A = distributed(comm, stencil7(8))
+    pair = sparse.csr_array([[1.0, -1.0], [-1.0, 1.0]])  # which one aggregate makes zero
+    pairs = kron(diags(comm, [1.0], [0], shape=(20, 20)), pair)
+    good, diagonal = A.values.copy(), A.values > 1
+    b = np.ones(A.row_range[1] - A.row_range[0])
+    ours.cg(A, b)
+    live = len(Context.of(comm).live)
+    M = AMG(A, coarsest=20, reuse=reuse)
+    first = ours.cg(A, b, M=M)
+    A.set_values(np.where(diagonal, 0.0, good))
+    raises(ValueError, lambda: ours.cg(A, b, M=M), "the diagonal has 0.0")
+    raises(ValueError, lambda: AMG(pairs, coarsest=3), "the diagonal has 0.0")
+    A.set_values(good)
+    again = ours.cg(A, b, M=M)
+    np.testing.assert_array_equal(again.residuals, first.residuals)
+    M.Free()
+    A.set_values(good)
+    raises(RequestError, lambda: ours.cg(A, b, M=M), "been freed")
+    assert len(Context.of(comm).live) == live
+    A.Free()
+    pairs.Free()
+
+
 def case_multigrid_refuses(comm):
     A = distributed(comm, DEFINITE["grid"]())
     raises(ValueError, lambda: AMG(A, near_nullspace=np.ones(3)), "near_nullspace")
     raises(ValueError, lambda: AMG(A, block=0), "blocks of 0")
+    bad = np.full(A.row_range[1] - A.row_range[0], np.nan)
+    raises(ValueError, lambda: AMG(A, near_nullspace=bad), "no number")
     tall = distributed(comm, sparse.eye_array(6, 4))
     raises(ValueError, lambda: AMG(tall), "square")
     A.Free()
