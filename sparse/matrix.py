@@ -29,9 +29,8 @@ from onesided.sparse.alike import (
     vector_dtype,
 )
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
-from onesided.sparse.kernels.compiled import compiled
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
-from onesided.sparse.kernels.rows import Csr, add_product
+from onesided.sparse.kernels.rows import Csr, add_product, compiled
 from onesided.sparse.linear import Linear
 from onesided.sparse.moving import of_all
 from onesided.sparse.orderings.ordering import Ordering
@@ -126,7 +125,7 @@ class DistMatrix(Linear, Scoped):
             kernel = "scipy" if lacks else usual(self.dtype)
         with agreed(comm):
             self.kernel_name, self._product = kernel, product(kernel, local)
-            self._programs[1] = program(self._product, local, self.halo)
+            self._programs[1] = program(self._product, self.halo)
 
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
@@ -228,7 +227,7 @@ class DistMatrix(Linear, Scoped):
         """Collective. The product of k vectors as one call, planned now and kept."""
         halo = self._halos.get(k) or self._halo(k)
         with agreed(self.comm):
-            self._programs[k] = program(self._product, self._rows, halo)
+            self._programs[k] = program(self._product, halo)
         return self._programs[k]
 
     def _halo(self, k: int) -> Halo:
@@ -658,7 +657,7 @@ class DistMatrix(Linear, Scoped):
         with agreed(self.comm):
             rows = replace(self._rows, data=data)
             made = product(self.kernel_name, rows)
-            programs = {k: program(made, rows, halo) for k, halo in self._halos.items()}
+            programs = {k: program(made, halo) for k, halo in self._halos.items()}
         self._rows, self._product, self._transposed = rows, made, None
         self._programs, self.kept = programs, {}
         self.version += 1
