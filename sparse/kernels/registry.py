@@ -32,11 +32,7 @@ class Offer:
     needs: str = ""
 
 
-_OURS: dict[str, Any] = {
-    "product": CompiledProduct,
-    "present": compiled,
-    "needs": "a C compiler",
-}
+_OURS: dict[str, Any] = {"product": CompiledProduct, "present": compiled, "needs": "a C compiler"}
 KERNELS = {
     "scipy": Offer(PlainKernel),
     "csr": Offer(rows_as_they_are, **_OURS),

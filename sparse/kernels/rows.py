@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.sparse._sparsetools import csc_matvec, csc_matvecs, csr_matvec, csr_matvecs
 
 from onesided.collectives.program import COMPILED
@@ -58,6 +59,11 @@ class Csr:
     def part(self, start: int, stop: int) -> Csr:
         """Local. Some of the rows, in the same memory."""
         return replace(self, indptr=self.indptr[start : stop + 1])
+
+    def as_scipy(self) -> sparse.csr_array:
+        """Local. The rows with their local columns, in the same memory."""
+        parts = self.data, self.indices, self.indptr
+        return sparse.csr_array(parts, shape=(len(self), self.n_cols))
 
     def row_of_each(self) -> NDArray[np.intp]:
         """Local. The row of each entry."""

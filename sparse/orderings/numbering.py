@@ -89,12 +89,9 @@ def metis_parts(
 
     adjacency = pymetis.CSRAdjacency(_narrow(graph.indptr), _narrow(graph.indices))
     options = pymetis.Options(seed=_SEED)
+    halving = parts <= _FEW_PARTS
     _, found = pymetis.part_graph(
-        parts,
-        adjacency,
-        vweights=_narrow(weights),
-        recursive=parts <= _FEW_PARTS,
-        options=options,
+        parts, adjacency, vweights=_narrow(weights), recursive=halving, options=options
     )
     return np.asarray(found, np.int32)
 
@@ -151,22 +148,18 @@ def _check(comm: MPI.Intracomm, given: Partition, how: How, n_cols: int) -> None
                 f"the partition {how} needs a square matrix, not {given.size} x {n_cols}"
             )
     else:
-        _check_owners(comm, given, how)
-
-
-def _check_owners(comm: MPI.Intracomm, given: Partition, owners: object) -> None:
-    if not isinstance(owners, np.ndarray) or owners.ndim != 1 or owners.dtype.kind not in "iu":
-        raise TypeError(
-            "a partition is a name, a Partition, or an array of an owner for each row, not "
-            f"{type(owners).__name__}"
-        )
-    mine = int(given.lengths()[comm.rank])
-    if len(owners) not in (mine, given.size):
-        raise ValueError(
-            f"{len(owners)} owners for the {mine} rows of rank {comm.rank}, {given.size} in all"
-        )
-    if len(owners) and not (0 <= owners.min() and owners.max() < comm.size):
-        raise ValueError(f"owners {owners.min()} to {owners.max()} on {comm.size} ranks")
+        if not isinstance(how, np.ndarray) or how.ndim != 1 or how.dtype.kind not in "iu":
+            raise TypeError(
+                "a partition is a name, a Partition, or an array of an owner for each row, not "
+                f"{type(how).__name__}"
+            )
+        mine = int(given.lengths()[comm.rank])
+        if len(how) not in (mine, given.size):
+            raise ValueError(
+                f"{len(how)} owners for the {mine} rows of rank {comm.rank}, {given.size} in all"
+            )
+        if len(how) and not (0 <= how.min() and how.max() < comm.size):
+            raise ValueError(f"owners {how.min()} to {how.max()} on {comm.size} ranks")
 
 
 def _by_name(

@@ -39,15 +39,9 @@ class Ordering:
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        original: Partition,
-        partition: Partition,
-        numbers: NDArray[np.int64],
-        *,
-        method: str = "auto",
-        info: Info = None,
-    ) -> None:
+        self, comm: MPI.Intracomm, original: Partition, partition: Partition,
+        numbers: NDArray[np.int64], *, method: str = "auto", info: Info = None,
+    ) -> None:  # fmt: skip
         """Collective. Raises ``ValueError`` on every rank where numbers are no permutation."""
         self.comm, self.original, self.partition = comm, original, partition
         self.numbers = numbers
@@ -141,14 +135,9 @@ class Ordering:
 
 
 def partitioned(
-    comm: MPI.Intracomm,
-    rows: sparse.csr_array,
-    how: How = "rows",
-    *,
-    method: str = "auto",
-    info: Info = None,
-    budget: int = GRAPH_BYTES,
-) -> tuple[sparse.csr_array, Partition, Ordering | None]:
+    comm: MPI.Intracomm, rows: sparse.csr_array, how: How = "rows", *,
+    method: str = "auto", info: Info = None, budget: int = GRAPH_BYTES,
+) -> tuple[sparse.csr_array, Partition, Ordering | None]:  # fmt: skip
     """Collective. Move the rows of a matrix, of which every rank passes a consecutive block.
 
     ``rows`` is CSR with global columns; so is the result: this rank's block of rows, the
@@ -197,12 +186,9 @@ def partitioned(
 
 
 def _moved_rows(
-    comm: MPI.Intracomm,
-    rows: sparse.csr_array,
-    given: Partition,
-    partition: Partition,
+    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, partition: Partition,
     numbers: NDArray[np.int64] | None,
-) -> sparse.csr_array:
+) -> sparse.csr_array:  # fmt: skip
     """Collective. Send every row to its owner, under its new index."""
     n_cols = rows.shape[1]
     index = index_dtype(max(given.size, n_cols))

@@ -23,7 +23,7 @@ from scipy import sparse
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Scoped
 from onesided.collectives.errors import RequestError
-from onesided.sparse import rows as moving
+from onesided.sparse import stored
 from onesided.sparse.alike import columns, vector_dtype
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import everywhere, lengths
@@ -287,7 +287,7 @@ class _Level:
         first = place[np.append(True, row[place[1:]] != row[place[:-1]])[: len(place)]]
         damped[first] += 1.0
         smoother = sparse.csr_array((damped, local.indices, local.indptr), shape=local.shape)
-        smoothed = moving.product(comm, smoother, A.pattern, T)
+        smoothed = stored.product(comm, smoother, A.pattern, T)
         return DistMatrix(comm, smoothed, A.row_partition, coarse, **how)
 
     def rest(self, b: Vector) -> Vector:
@@ -393,13 +393,6 @@ def _around(
     return label
 
 
-def _summed(values: Vector, places: NDArray[np.int64], count: int) -> Vector:
-    """Local. The sums of the values of each of so many places."""
-    if values.dtype.kind != "c":
-        return np.bincount(places, values, count)
-    return _summed(values.real, places, count) + 1j * _summed(values.imag, places, count)
-
-
 def _tentative(
     aggregates: NDArray[np.int64], modes: Vector
 ) -> tuple[sparse.csr_array, Vector, NDArray[np.int64]]:
@@ -413,7 +406,7 @@ def _tentative(
     count = int(aggregates.max(initial=-1)) + 1
     gram = np.empty((count, m, m), np.result_type(modes, np.float64))
     for i, j in np.ndindex(m, m):
-        gram[:, i, j] = _summed(modes[:, i].conj() * modes[:, j], aggregates, count)
+        gram[:, i, j] = stored.summed(modes[:, i].conj() * modes[:, j], aggregates, count)
     values, vectors = gram[:, 0].real, np.ones_like(gram)
     if m > 1:
         values, vectors = np.linalg.eigh(gram)
