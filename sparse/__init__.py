@@ -15,7 +15,7 @@ from onesided.sparse.grids import stencil7, stencil27
 from onesided.sparse.halo import Halo, HaloPattern
 from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.orderings.ordering import Ordering, partitioned
+from onesided.sparse.ordering import Ordering, partitioned
 from onesided.sparse.partition import Partition
 from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, BlockLU, Jacobi, Preconditioner
 from onesided.sparse.report import MatrixReport

@@ -18,8 +18,7 @@ from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import Route, blocks_of, scattered
 from onesided.sparse.moving import lengths as share_of
-from onesided.sparse.orderings.numbering import How
-from onesided.sparse.orderings.ordering import partitioned
+from onesided.sparse.ordering import How, partitioned
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.stored import summed
 from onesided.sparse.triplets import Triplets, balanced_rows, route

@@ -32,7 +32,7 @@ from onesided.sparse.kernels.registry import KERNELS, check, product, usual
 from onesided.sparse.kernels.rows import Csr, add_product, compiled
 from onesided.sparse.linear import Linear
 from onesided.sparse.moving import of_all
-from onesided.sparse.orderings.ordering import Ordering
+from onesided.sparse.ordering import Ordering
 from onesided.sparse.partition import Partition, split_columns
 from onesided.sparse.product import Product, program
 from onesided.sparse.report import MatrixReport, report

@@ -28,13 +28,8 @@ from onesided.sparse.alike import columns, vector_dtype
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import everywhere, lengths
 from onesided.sparse.partition import Partition
-from onesided.sparse.preconditioners.blocks import checked_diagonal
+from onesided.sparse.preconditioners.blocks import _compiled, checked_diagonal
 from onesided.sparse.preconditioners.preconditioner import OfOneKind
-
-try:
-    from onesided.sparse.preconditioners import _loops as _compiled
-except ImportError:  # no compiler was present
-    _compiled = None  # type: ignore[assignment]
 
 Vector = NDArray[Any]
 
@@ -120,8 +115,7 @@ class AMG(OfOneKind, Scoped):
 
     def _build(self) -> None:
         A = self.matrix
-        with agreed(A.comm):
-            A.check_square("AMG")
+        A.check_square("AMG")  # on all ranks
         kept: list[Any] = [level.P for level in self._levels[:-1]] if self._reuse else []
         self._free(bool(kept))
         if self._kind != A.dtype:
