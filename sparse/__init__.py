@@ -15,7 +15,7 @@ from onesided.sparse.grids import stencil7, stencil27
 from onesided.sparse.halo import Halo, HaloPattern
 from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.orderings.ordering import Ordering, partitioned
+from onesided.sparse.ordering import Ordering, partitioned
 from onesided.sparse.partition import Partition
 from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, BlockLU, Jacobi, Preconditioner
 from onesided.sparse.report import MatrixReport
@@ -40,53 +40,12 @@ from onesided.sparse.solvers import (
 from onesided.sparse.vector import DistVector
 
 __all__ = [
-    "AMG",
-    "SSOR",
-    "Assembler",
-    "BlockILU",
-    "BlockLU",
-    "DistMatrix",
-    "DistVector",
-    "Eigenpairs",
-    "Halo",
-    "HaloPattern",
-    "HarwellBoeingError",
-    "Jacobi",
-    "Linear",
-    "LinearOperator",
-    "MatrixFileError",
-    "MatrixMarketError",
-    "MatrixReport",
-    "Ordering",
-    "Partition",
-    "Preconditioner",
-    "Solution",
-    "bicgstab",
-    "block_array",
-    "cg",
-    "chebyshev",
-    "diags",
-    "eigenvalue_bounds",
-    "fgmres",
-    "from_rows",
-    "from_scipy",
-    "from_triplets",
-    "gmres",
-    "inner",
-    "kron",
-    "lobpcg",
-    "lsmr",
-    "lsqr",
-    "minres",
-    "pagerank",
-    "partitioned",
-    "petsc",
-    "pipelined_cg",
-    "power_iteration",
-    "read",
-    "read_vector",
-    "stencil7",
-    "stencil27",
-    "write",
+    "AMG", "SSOR", "Assembler", "BlockILU", "BlockLU", "DistMatrix", "DistVector", "Eigenpairs",
+    "Halo", "HaloPattern", "HarwellBoeingError", "Jacobi", "Linear", "LinearOperator",
+    "MatrixFileError", "MatrixMarketError", "MatrixReport", "Ordering", "Partition",
+    "Preconditioner", "Solution", "bicgstab", "block_array", "cg", "chebyshev", "diags",
+    "eigenvalue_bounds", "fgmres", "from_rows", "from_scipy", "from_triplets", "gmres", "inner",
+    "kron", "lobpcg", "lsmr", "lsqr", "minres", "pagerank", "partitioned", "petsc", "pipelined_cg",
+    "power_iteration", "read", "read_vector", "stencil7", "stencil27", "write",
     "write_matrixmarket",
-]
+]  # fmt: skip

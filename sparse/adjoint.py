@@ -26,9 +26,8 @@ class TransposedProduct:
     """
 
     def __init__(self, rows: Csr, make: Callable[[Csr], Kernel]) -> None:
-        shape, n_own, n_rows = (len(rows), rows.n_cols), rows.n_own, len(rows)
-        by_row = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=shape)
-        by_column = by_row.tocsc()
+        n_own, n_rows = rows.n_own, len(rows)
+        by_column = rows.as_scipy().tocsc()
         indptr, indices, data = by_column.indptr, by_column.indices, by_column.data
         cut = int(indptr[n_own])
         self._own = make(Csr(n_rows, n_rows, indptr[: n_own + 1], indices[:cut], data[:cut]))
@@ -57,20 +56,19 @@ class Adjoint(Linear):
         self.matrix, self.transposed, self.conjugated = matrix, transposed, conjugated
         rows, columns = matrix.row_partition, matrix.col_partition
         self.dtype = matrix.dtype
+        self._view: Callable[[bool, bool], Linear] = matrix.view
         self._lay_out(matrix.comm, *((columns, rows) if transposed else (rows, columns)))
         self._conjugate: NDArray[Any] = np.empty(0, self.dtype)
 
     @property
     def T(self) -> Linear:
         """Local. The transpose of this."""
-        turned: Linear = self.matrix.view(not self.transposed, self.conjugated)
-        return turned
+        return self._view(not self.transposed, self.conjugated)
 
     @property
     def H(self) -> Linear:
         """Local. The adjoint of this."""
-        turned: Linear = self.matrix.view(not self.transposed, not self.conjugated)
-        return turned
+        return self._view(not self.transposed, not self.conjugated)
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
         """Collective. The same view of the promoted matrix."""

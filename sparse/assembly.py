@@ -18,9 +18,9 @@ from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import Route, blocks_of, scattered
 from onesided.sparse.moving import lengths as share_of
-from onesided.sparse.orderings.numbering import How
-from onesided.sparse.orderings.ordering import partitioned
+from onesided.sparse.ordering import How, partitioned
 from onesided.sparse.partition import Partition, index_dtype
+from onesided.sparse.stored import summed
 from onesided.sparse.triplets import Triplets, balanced_rows, route
 
 _BYTES_PER_ROW = 40  # counters, row pointers and vectors that a rank needs for each of its rows
@@ -39,18 +39,10 @@ class Choices:
 
 
 def from_triplets(
-    comm: MPI.Intracomm,
-    rows: ArrayLike,
-    cols: ArrayLike,
-    values: ArrayLike,
-    shape: tuple[int, int],
-    *,
-    method: str = "auto",
-    info: Info = None,
-    dtype: DTypeLike | None = None,
-    partition: How = "rows",
-    kernel: str = "auto",
-) -> DistMatrix:
+    comm: MPI.Intracomm, rows: ArrayLike, cols: ArrayLike, values: ArrayLike,
+    shape: tuple[int, int], *, method: str = "auto", info: Info = None,
+    dtype: DTypeLike | None = None, partition: How = "rows", kernel: str = "auto",
+) -> DistMatrix:  # fmt: skip
     """Collective. The matrix of the entries that the ranks pass, each rank any of them, or none.
 
     ``rows`` and ``cols`` are global indices from 0, one for each of the ``values``. Entries with
@@ -105,17 +97,10 @@ class Assembler:
     matrix: DistMatrix
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        rows: ArrayLike | None = None,
-        cols: ArrayLike | None = None,
-        shape: tuple[int, int] | None = None,
-        *,
-        method: str = "auto",
-        info: Info = None,
-        dtype: DTypeLike = np.float64,
-        kernel: str = "auto",
-    ) -> None:
+        self, comm: MPI.Intracomm, rows: ArrayLike | None = None, cols: ArrayLike | None = None,
+        shape: tuple[int, int] | None = None, *, method: str = "auto", info: Info = None,
+        dtype: DTypeLike = np.float64, kernel: str = "auto",
+    ) -> None:  # fmt: skip
         """Collective. ``rows`` and ``cols`` are numbers from 0, broadcast against each other.
 
         For elements with ``nodes`` (elements, n): ``nodes[:, :, None]`` and ``nodes[:, None, :]``;
@@ -166,11 +151,8 @@ class Assembler:
             array = array.reshape(-1).astype(self.matrix.dtype)
         came = self._route.send(array)
         count = len(self.matrix.values)
-        sums = np.empty(count, self.matrix.dtype)
-        sums.real = np.bincount(self._at, came.real, count)
-        if came.dtype.kind == "c":
-            sums.imag = np.bincount(self._at, came.imag, count)
-        self.matrix.set_values(sums)
+        sums = summed(came, self._at, count)
+        self.matrix.set_values(sums.astype(self.matrix.dtype))
         return self.matrix
 
     def _take(self) -> NDArray[Any]:
@@ -262,17 +244,10 @@ def check_room(comm: MPI.Intracomm, shape: tuple[int, int]) -> None:
 
 
 def from_scipy(
-    comm: MPI.Intracomm,
-    matrix: Any | None,
-    *,
-    root: int = 0,
-    method: str = "auto",
-    info: Info = None,
-    dtype: DTypeLike | None = None,
-    partition: How = "rows",
-    columns: Partition | None = None,
-    kernel: str = "auto",
-) -> DistMatrix:
+    comm: MPI.Intracomm, matrix: Any | None, *, root: int = 0, method: str = "auto",
+    info: Info = None, dtype: DTypeLike | None = None, partition: How = "rows",
+    columns: Partition | None = None, kernel: str = "auto",
+) -> DistMatrix:  # fmt: skip
     """Collective. Distribute a SciPy matrix or sparse array of any format that ``root`` holds.
 
     What other ranks pass is not looked at; pass None. ``partition`` says who owns which rows, see
@@ -312,17 +287,10 @@ def from_scipy(
 
 
 def from_rows(
-    comm: MPI.Intracomm,
-    rows: Any,
-    *,
-    method: str = "auto",
-    info: Info = None,
-    dtype: DTypeLike | None = None,
-    partition: How = "rows",
-    columns: Partition | None = None,
-    kernel: str = "auto",
-    copy: bool = True,
-) -> DistMatrix:
+    comm: MPI.Intracomm, rows: Any, *, method: str = "auto", info: Info = None,
+    dtype: DTypeLike | None = None, partition: How = "rows", columns: Partition | None = None,
+    kernel: str = "auto", copy: bool = True,
+) -> DistMatrix:  # fmt: skip
     """Collective. The matrix whose consecutive blocks of rows the ranks pass, columns global.
 
     ``rows`` is a SciPy matrix or sparse array; all have the same number of columns. The row
@@ -346,16 +314,14 @@ def from_rows(
         csr = _as_csr(rows)
         if copy:
             csr = csr.copy()
-    given = blocks_of(comm, csr.shape)
     choices = Choices(method, info, dtype, partition, columns, kernel)
-    return from_blocks(comm, csr, given, choices)
+    return from_blocks(comm, csr, blocks_of(comm, csr.shape), choices)
 
 
 def _as_csr(matrix: Any) -> sparse.csr_array:
     """Local. The matrix as CSR; it shares the memory of one that is CSR already."""
     if not sparse.issparse(matrix):
-        kind = type(matrix).__name__
-        raise TypeError(f"a SciPy sparse matrix or array expected, not {kind}")
+        raise TypeError(f"a SciPy sparse matrix or array expected, not {type(matrix).__name__}")
     whole: Any = matrix
     if whole.ndim != 2:
         raise ValueError(f"two dimensions expected, not shape {whole.shape}")

@@ -19,17 +19,10 @@ from onesided.sparse.vector import DistVector
 
 
 def diags(
-    comm: MPI.Intracomm,
-    diagonals: Any,
-    offsets: int | Sequence[int] = 0,
-    *,
-    shape: tuple[int, int] | None = None,
-    partition: Partition | None = None,
-    method: str = "auto",
-    info: Info = None,
-    dtype: DTypeLike | None = None,
-    kernel: str = "auto",
-) -> DistMatrix:
+    comm: MPI.Intracomm, diagonals: Any, offsets: int | Sequence[int] = 0, *,
+    shape: tuple[int, int] | None = None, partition: Partition | None = None,
+    method: str = "auto", info: Info = None, dtype: DTypeLike | None = None, kernel: str = "auto",
+) -> DistMatrix:  # fmt: skip
     """Collective. The matrix of some diagonals; ``offsets`` above zero are above the main one.
 
     A diagonal is a number, or a vector with an entry for each *row*: a DistVector, or this rank's

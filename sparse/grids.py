@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from operator import index
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,13 +55,10 @@ def _stencil(
     if len(shape) != 3 or min(shape) < 1 or not 0 <= start <= stop <= size:
         raise ValueError(f"rows {start} to {stop} of a grid with {words} points")
     dtype = index_dtype(steps.shape[1] * size)
-    pieces = [
-        _rows(shape, first, min(first + _ROWS_AT_ONCE, stop), steps, dtype)
-        for first in range(start, stop, _ROWS_AT_ONCE)
-    ]
-    none = np.zeros(0, dtype)
-    counts = np.concatenate([none, *(piece[0] for piece in pieces)])
-    indices = np.concatenate([none, *(piece[1] for piece in pieces)])
+    pieces = [(np.zeros(0, dtype), np.zeros(0, dtype))]
+    for first in range(start, stop, _ROWS_AT_ONCE):
+        pieces.append(_rows(shape, first, min(first + _ROWS_AT_ONCE, stop), steps, dtype))
+    counts, indices = (np.concatenate(each) for each in zip(*pieces, strict=True))
     diagonal = np.repeat(np.arange(start, stop, dtype=dtype), counts)
     data = np.where(indices == diagonal, steps.shape[1] - 1.0, -1.0)
     indptr = np.concatenate([np.zeros(1, dtype), np.cumsum(counts, dtype=dtype)])
@@ -68,12 +66,8 @@ def _stencil(
 
 
 def _rows(
-    shape: Sequence[int],
-    start: int,
-    stop: int,
-    steps: NDArray[np.int64],
-    dtype: type[np.int32] | type[np.int64],
-) -> tuple[NDArray[np.int32 | np.int64], NDArray[np.int32 | np.int64]]:
+    shape: Sequence[int], start: int, stop: int, steps: NDArray[np.int64], dtype: type[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """How many nonzeros each row has, and their columns in ascending order."""
     row = np.arange(start, stop, dtype=np.int64)
     point = np.unravel_index(row, tuple(shape))

@@ -112,15 +112,9 @@ class Halo:
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        pattern: HaloPattern,
-        dtype: np.dtype[Any],
-        k: int = 1,
-        *,
-        method: str,
-        info: Info,
-    ) -> None:
+        self, comm: MPI.Intracomm, pattern: HaloPattern, dtype: np.dtype[Any], k: int = 1,
+        *, method: str, info: Info,
+    ) -> None:  # fmt: skip
         """Collective. Initialize the request; its errors are agreed, a lack of memory, too."""
         self.pattern, self.k = pattern, k
         with agreed(comm):
@@ -201,15 +195,9 @@ class ReverseHalo:
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        pattern: HaloPattern,
-        dtype: np.dtype[Any],
-        k: int = 1,
-        *,
-        method: str,
-        info: Info,
-    ) -> None:
+        self, comm: MPI.Intracomm, pattern: HaloPattern, dtype: np.dtype[Any], k: int = 1,
+        *, method: str, info: Info,
+    ) -> None:  # fmt: skip
         """Collective. Initialize the request; its errors are agreed, a lack of memory, too."""
         self.pattern, self.k = pattern, k
         self.ghosts: NDArray[Any] = np.zeros(shaped(len(pattern.ghosts), k), dtype)

@@ -307,15 +307,10 @@ class LinearOperator(Linear):
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        row_partition: Partition,
-        col_partition: Partition,
-        multiply: Function,
-        *,
-        multiply_adjoint: Function | None = None,
+        self, comm: MPI.Intracomm, row_partition: Partition, col_partition: Partition,
+        multiply: Function, *, multiply_adjoint: Function | None = None,
         dtype: DTypeLike = np.float64,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Collective. ``multiply(x, y)`` writes this rank's block of A x into y; it may be
         Collective, so what it raises on one rank alone leaves the others waiting. Both are
         contiguous, (n,) or (n, k), of ``dtype`` or of a wider one, or of the complex one.
@@ -326,8 +321,8 @@ class LinearOperator(Linear):
         """
         kind = np.dtype(dtype)
         with agreed(comm, ("LinearOperator", kind.str, multiply_adjoint is None)):
-            row_partition.check_parts(comm.size)
-            col_partition.check_parts(comm.size)
+            for partition in (row_partition, col_partition):
+                partition.check_parts(comm.size)
             for function in (multiply, multiply_adjoint):
                 if function is not None and not callable(function):
                     raise TypeError(f"{function!r} cannot be called")
@@ -344,9 +339,7 @@ class LinearOperator(Linear):
     def T(self) -> Linear:
         """Local. The transpose; ``TypeError`` without ``multiply_adjoint``."""
         adjoint = self.H
-        if self.dtype.kind != "c":
-            return adjoint
-        return _conjugated(adjoint)
+        return _conjugated(adjoint) if self.dtype.kind == "c" else adjoint
 
     @property
     def H(self) -> Linear:
@@ -354,7 +347,7 @@ class LinearOperator(Linear):
         there, back = self._functions
         if back is None:
             raise TypeError("this LinearOperator was made without multiply_adjoint")
-        return _swapped(self, back, there)
+        return _unchecked(self, self.col_partition, self.row_partition, back, there)
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
         """Local. The function takes any dtype."""
@@ -365,11 +358,13 @@ class LinearOperator(Linear):
         self._functions[0](x, y)
 
 
-def _swapped(operator: LinearOperator, there: Function, back: Function) -> LinearOperator:
-    """Local. The adjoint of an operator that has been checked."""
+def _unchecked(
+    like: Linear, rows: Partition, columns: Partition, there: Function, back: Function
+) -> LinearOperator:
+    """Local. What is made of a map that has been checked."""
     made = LinearOperator.__new__(LinearOperator)
-    made.dtype, made._functions = operator.dtype, (there, back)
-    made._lay_out(operator.comm, operator.col_partition, operator.row_partition)
+    made.dtype, made._functions = like.dtype, (there, back)
+    made._lay_out(like.comm, rows, columns)
     return made
 
 
@@ -383,8 +378,5 @@ def _conjugated(adjoint: Linear) -> LinearOperator:
 
         return call
 
-    made = LinearOperator.__new__(LinearOperator)
-    made.dtype = adjoint.dtype
-    made._functions = conjugate(adjoint.multiply), conjugate(adjoint.H.multiply)
-    made._lay_out(adjoint.comm, adjoint.row_partition, adjoint.col_partition)
-    return made
+    both = conjugate(adjoint.multiply), conjugate(adjoint.H.multiply)
+    return _unchecked(adjoint, adjoint.row_partition, adjoint.col_partition, *both)

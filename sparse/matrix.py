@@ -18,7 +18,6 @@ from onesided.collectives import RequestError, agreed
 from onesided.collectives.agreement import largest
 from onesided.collectives.context import Scoped
 from onesided.collectives.scripts import Ends, Place, Step
-from onesided.sparse import rows as moving
 from onesided.sparse import stored
 from onesided.sparse.adjoint import Adjoint, TransposedProduct
 from onesided.sparse.alike import (
@@ -31,12 +30,11 @@ from onesided.sparse.alike import (
     vector_dtype,
 )
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
-from onesided.sparse.kernels.compiled import compiled
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
-from onesided.sparse.kernels.rows import add_product
+from onesided.sparse.kernels.rows import add_product, compiled
 from onesided.sparse.linear import Linear
 from onesided.sparse.moving import of_all
-from onesided.sparse.orderings.ordering import Ordering, same_ordering
+from onesided.sparse.ordering import Ordering, same_ordering
 from onesided.sparse.partition import Partition, split_columns
 from onesided.sparse.product import Product, program
 from onesided.sparse.report import MatrixReport, report
@@ -81,17 +79,10 @@ class DistMatrix(Linear, Scoped):
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        rows: sparse.csr_array,
-        row_partition: Partition,
-        col_partition: Partition,
-        *,
-        method: str = "auto",
-        info: Info = None,
-        dtype: DTypeLike | None = None,
-        kernel: str = "auto",
-    ) -> None:
+        self, comm: MPI.Intracomm, rows: sparse.csr_array, row_partition: Partition,
+        col_partition: Partition, *, method: str = "auto", info: Info = None,
+        dtype: DTypeLike | None = None, kernel: str = "auto",
+    ) -> None:  # fmt: skip
         """Collective. Build from the rows of each rank, CSR with global columns.
 
         ``kernel`` names the local product. The compiled ones multiply rows that need no ghosts
@@ -129,7 +120,7 @@ class DistMatrix(Linear, Scoped):
             kernel = "scipy" if lacks else usual(self.dtype)
         with agreed(comm):
             self.kernel_name, self._product = kernel, product(kernel, local)
-            self._programs[1] = program(self._product, local, self.halo)
+            self._programs[1] = program(self._product, self.halo)
 
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
@@ -194,7 +185,7 @@ class DistMatrix(Linear, Scoped):
         if y is None:
             if not isinstance(x, Linear | DistVector) and np.ndim(x) == 0:
                 return self * x
-            return self._joined("A.multiply(B)", x, moving.multiplied_entries)
+            return self._joined("A.multiply(B)", x, stored.multiplied_entries)
         k = 1
         if x.ndim == 2:
             k = x.shape[1]
@@ -231,7 +222,7 @@ class DistMatrix(Linear, Scoped):
         """Collective. The product of k vectors as one call, planned now and kept."""
         halo = self._halos.get(k) or self._halo(k)
         with agreed(self.comm):
-            self._programs[k] = program(self._product, self._rows, halo)
+            self._programs[k] = program(self._product, halo)
         return self._programs[k]
 
     def _halo(self, k: int) -> Halo:
@@ -289,11 +280,11 @@ class DistMatrix(Linear, Scoped):
 
     def __add__(self, other: Any) -> DistMatrix:
         """Collective. The sum of two matrices of the same partitions, on the places of both."""
-        return self._joined("A + B", other, moving.added)
+        return self._joined("A + B", other, stored.added)
 
     def __sub__(self, other: Any) -> DistMatrix:
         """Collective. The difference of two matrices of the same partitions."""
-        return self._joined("A - B", other, lambda a, b: moving.added(a, -b))
+        return self._joined("A - B", other, lambda a, b: stored.added(a, -b))
 
     def shifted(self, value: complex) -> DistMatrix:
         """Collective. A + value I; every place of the diagonal is stored. A square matrix only."""
@@ -304,7 +295,7 @@ class DistMatrix(Linear, Scoped):
             diagonal = np.full(self._n_rows, value, np.result_type(self.dtype, value))
             numbers = self.row_range[0] + np.arange(self._n_rows)
             parts = diagonal, numbers, np.arange(self._n_rows + 1)
-            rows = moving.added(rows, sparse.csr_array(parts, shape=rows.shape))
+            rows = stored.added(rows, sparse.csr_array(parts, shape=rows.shape))
         return self.derived(rows, self.row_partition, self.col_partition)
 
     def times(self, other: Linear, transposed: bool, conjugated: bool) -> DistMatrix:
@@ -326,19 +317,19 @@ class DistMatrix(Linear, Scoped):
                     f"A.T @ B needs the same partition of rows: {inner.starts.tolist()} and "
                     f"{other.row_partition.starts.tolist()}"
                 )
-        b = other.local_rows()
-        local, pattern = self._rows, self.pattern
-        data = local.data.conj() if conjugated else local.data
+        b, pattern, a = other.local_rows(), self.pattern, self.local()
+        if conjugated:
+            a = a.conj(copy=False)
         if transposed:
-            a = stored.as_scipy(local, data)
-            rows = moving.transposed_product(self.comm, a, pattern, b)
+            rows = stored.transposed_product(self.comm, a, pattern, b)
             return self.derived(rows, self.col_partition, other.col_partition)
         if not same:
-            wide = stored.global_rows(local, pattern, self.col_partition, self.comm.rank)
+            wide = self.local_rows()
             columns = split_columns(wide.indices, other.row_partition, self.comm.rank)
             pattern = HaloPattern.of(self.comm, columns, other.row_partition)
-            local = stored.by_columns(columns, local.indptr, data)
-        rows = moving.product(self.comm, stored.as_scipy(local, data), pattern, b)
+            parts = a.data, columns.indices, a.indptr
+            a = sparse.csr_array(parts, shape=(self._n_rows, columns.n_local))
+        rows = stored.product(self.comm, a, pattern, b)
         made = self.derived(rows, self.row_partition, other.col_partition)
         turned = isinstance(other, Adjoint) and other.transposed and other.matrix is self
         if turned and made.ordering is None:
@@ -352,11 +343,9 @@ class DistMatrix(Linear, Scoped):
             self.check_square("P.H A P")
             if not np.array_equal(P.row_partition.starts, self.col_partition.starts):
                 raise ValueError(f"P.H A P with matrices of shapes {P.shape} and {self.shape}")
-        image = moving.product(self.comm, self.local(), self.pattern, P.local_rows(), False)
-        left = P.local()
-        if left.dtype.kind == "c":
-            left = left.conj()
-        rows = moving.transposed_product(self.comm, left, P.pattern, image)
+        image = stored.product(self.comm, self.local(), self.pattern, P.local_rows(), False)
+        left = P.local().conj(copy=False)
+        rows = stored.transposed_product(self.comm, left, P.pattern, image)
         return self.derived(rows, P.col_partition, P.col_partition)
 
     def _times(self, other: Linear) -> DistMatrix:
@@ -365,7 +354,7 @@ class DistMatrix(Linear, Scoped):
     def transposed_rows(self) -> sparse.csr_array:
         """Collective. This rank's rows of A.T, with global columns."""
         start, n_rows = self.row_range[0], self.shape[0]
-        return moving.transposed(self.comm, self.local(), self.pattern, start, n_rows)
+        return stored.transposed(self.comm, self.local(), self.pattern, start, n_rows)
 
     def keep_ordering(self, ordering: Ordering | None) -> None:
         """Local. The rows are numbered in this way; the last matrix of an ordering frees it."""
@@ -462,7 +451,7 @@ class DistMatrix(Linear, Scoped):
                     raise TypeError(f"A[rows, cols] takes two, not {len(rows)}")
                 rows, cols = rows[0], row_numbers(rows[1], self.shape[1], "column")
             wanted = row_numbers(rows, self.shape[0])
-        found = moving.fetched(self.comm, wanted, self.row_partition, self.local_rows())
+        found = stored.fetched(self.comm, wanted, self.row_partition, self.local_rows())
         return found if cols is None else sparse.csr_array(found[:, cols])
 
     @property
@@ -512,12 +501,11 @@ class DistMatrix(Linear, Scoped):
     def local(self) -> sparse.csr_array:
         """Local. This rank's rows with columns [owned | ghost], in the memory of the matrix."""
         self._check_alive()
-        return stored.as_scipy(self._rows, self._rows.data)
+        return self._rows.as_scipy()
 
     def own_block(self) -> sparse.csr_array:
         """Local. This rank's rows by its own columns, a copy; what ghosts add is left out."""
-        self._check_alive()
-        return stored.own_columns(self._rows, self.pattern.n_own)
+        return sparse.csr_array(self.local()[:, : self.pattern.n_own])
 
     def diagonal(self) -> NDArray[Any]:
         """Local. The diagonal entries of this rank's rows, zero where none is stored.
@@ -532,7 +520,7 @@ class DistMatrix(Linear, Scoped):
 
     def report(self) -> MatrixReport:
         """Collective. Rows, nonzeros, ghosts, neighbors, bytes of a product on each rank."""
-        return report(self, self.pattern, len(self._rows.data), self.method, self.kernel_name)
+        return report(self)
 
     def gather(self, root: int = 0) -> sparse.csr_array | None:
         """Collective. The whole matrix on ``root``, None on the other ranks."""
@@ -667,7 +655,7 @@ class DistMatrix(Linear, Scoped):
         with agreed(self.comm):
             rows = replace(self._rows, data=data)
             made = product(self.kernel_name, rows)
-            programs = {k: program(made, rows, halo) for k, halo in self._halos.items()}
+            programs = {k: program(made, halo) for k, halo in self._halos.items()}
         self._rows, self._product, self._transposed = rows, made, None
         self._programs, self.kept = programs, {}
         self.version += 1

@@ -33,25 +33,16 @@ class WholeOperator(LinearOperator):
         self.matrix = matrix
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._whole(self.matrix, np.asarray(x).reshape(-1))
+        return self._matmat(np.asarray(x).reshape(-1))
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._whole(self.matrix, np.asarray(x))
-
-    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._whole(self.matrix.H, np.asarray(x).reshape(-1))
-
-    def _rmatmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._whole(self.matrix.H, np.asarray(x))
+        """Collective. All of A x on every rank."""
+        matrix = self.matrix
+        block = matrix.dot(np.asarray(x)[slice(*matrix.col_range)])
+        return everywhere(matrix.comm, matrix.row_partition, block)
 
     def _adjoint(self) -> WholeOperator:
         return WholeOperator(self.matrix.H)
 
     def _transpose(self) -> WholeOperator:
         return WholeOperator(self.matrix.T)
-
-    @staticmethod
-    def _whole(matrix: Linear, x: NDArray[Any]) -> NDArray[Any]:
-        """Collective. All of A x on every rank."""
-        block = matrix.dot(x[slice(*matrix.col_range)])
-        return everywhere(matrix.comm, matrix.row_partition, block)

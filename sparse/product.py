@@ -5,6 +5,7 @@ multiplied by what is compiled, the second is a script: one call.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -13,8 +14,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.scripts import Answer, Ends, Part, Place, Step, Work, script
 from onesided.sparse.halo import Ghosts, Halo, shaped
-from onesided.sparse.kernels.compiled import address_of
-from onesided.sparse.kernels.rows import Csr
+from onesided.sparse.kernels.rows import Csr, address_of
 
 
 class Kernel(Protocol):
@@ -37,63 +37,57 @@ class SplitKernel(Kernel, Protocol):
         """Local. The others."""
 
 
-class Product(Protocol):
+class Product(ABC):
     """y = A x for the rows of this rank."""
 
+    def __init__(self, kernel: Any, rows: Csr) -> None:
+        self.kernel, self.rows = kernel, rows
+
+    @abstractmethod
     def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Multiply; x and y are contiguous, as the halo's dtype and k say, and do not overlap."""
 
     def steps(self, halo: Halo, x: Place, y: Place, end: int) -> list[Step] | None:
         """Local. The same as steps of a script, in which the ghosts are the end of this number;
         None where that is not possible."""
+        return None
 
 
-class FusedProduct:
+class FusedProduct(Product):
     """One product over [owned | ghost], once the ghosts have come.
 
     x is copied to such a vector, which is kept for each k, while they are coming; then they are.
     """
 
     def __init__(self, kernel: Kernel, rows: Csr) -> None:
-        self._kernel, self._rows = kernel, rows
+        super().__init__(kernel, rows)
         self._local: dict[tuple[int, ...], NDArray[Any]] = {}
 
     def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
         halo.start(x)
-        shape, n_own = (self._rows.n_cols, *x.shape[1:]), self._rows.n_own
+        shape, n_own = (self.rows.n_cols, *x.shape[1:]), self.rows.n_own
         if shape not in self._local:
-            self._local[shape] = np.empty(shape, self._rows.data.dtype)
+            self._local[shape] = np.empty(shape, self.rows.data.dtype)
         local = self._local[shape]
         local[:n_own] = x
         local[n_own:] = halo.finish()
-        self._kernel(local, y)
-
-    def steps(self, halo: Halo, x: Place, y: Place, end: int) -> list[Step] | None:
-        return None
+        self.kernel(local, y)
 
 
-class SplitProduct:
+class SplitProduct(Product):
     """The interior rows while the halo is under way, then the boundary rows. x is not copied."""
-
-    def __init__(self, kernel: SplitKernel, rows: Csr) -> None:
-        self.kernel, self.rows = kernel, rows
 
     def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
         halo.start(x)
         self.kernel.interior(x, y)
         self.kernel.boundary(x, halo.finish(), y)
 
-    def steps(self, halo: Halo, x: Place, y: Place, end: int) -> list[Step] | None:
-        return None
-
 
 class CompiledProduct(SplitProduct):
     """The same by a kernel whose C functions can be steps: all of a product is one call."""
 
     def steps(self, halo: Halo, x: Place, y: Place, end: int) -> list[Step] | None:
-        of: dict[str, Any] = {
-            "number": halo.k, "handle": id(self.kernel), "keep": self.kernel
-        }  # fmt: skip
+        of: dict[str, Any] = {"number": halo.k, "handle": id(self.kernel), "keep": self.kernel}
         # 4 bytes an entry: as many as a product without steps has to have give up the lock
         nbytes = 4 * len(self.rows.data) * halo.k
         interior = Work((x, y), address_of("interior"), nbytes=nbytes, **of)
@@ -101,10 +95,11 @@ class CompiledProduct(SplitProduct):
         return [*halo.sending(x), interior, Answer(halo.request.Wait, end), boundary]
 
 
-def program(product: Product, rows: Csr, halo: Halo) -> Callable[[Ends], object]:
+def program(product: Product, halo: Halo) -> Callable[[Ends], object]:
     """Local. What is called with (x, y) for y = A x, with the ghosts of this halo."""
     steps = product.steps(halo, Part(0), Part(1), 2)
     if steps is None:
         return lambda ends: product(halo, *ends)
+    rows = product.rows
     own, result = (np.empty(shaped(n, halo.k), rows.data.dtype) for n in (rows.n_own, len(rows)))
     return script(steps, (own, result, halo.request.recvbuf))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.sparse.halo import HaloPattern
-from onesided.sparse.linear import Linear
 from onesided.sparse.moving import of_all
 from onesided.sparse.partition import index_dtype
 
@@ -57,14 +56,8 @@ class MatrixReport:
             f"{self.shape[0]} x {self.shape[1]}, {self.nonzeros.sum()} nonzeros, {self.dtype}, "
             f"{len(self.rows)} ranks\nmethod {self.method}, kernel {self.kernel}"
         )
-        columns = [
-            self.rows,
-            self.nonzeros,
-            self.ghosts,
-            self.neighbors,
-            self.product_bytes,
-            self.sent.sum(axis=1),
-        ]
+        columns = [self.rows, self.nonzeros, self.ghosts, self.neighbors, self.product_bytes]
+        columns.append(self.sent.sum(axis=1))
         lines: list[tuple[str, ...]] = [_COLUMNS]
         for rank in range(len(self.rows) if len(self.rows) <= _MOST_RANKS else 0):
             lines.append((str(rank), *(str(column[rank]) for column in columns)))
@@ -81,36 +74,18 @@ def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def report(
-    matrix: Linear, pattern: HaloPattern, nonzeros: int, method: str, kernel: str
-) -> MatrixReport:
-    """Collective. What the matrix costs on each rank, for one vector; the same on all ranks.
-
-    ``nonzeros`` of this rank's rows; ``method`` and ``kernel`` by name.
-    """
-    comm = matrix.comm
+def report(matrix: Any) -> MatrixReport:
+    """Collective. What a DistMatrix, whose module imports this one, costs on each rank, for one
+    vector; the same on all ranks."""
+    pattern, nonzeros = matrix.pattern, len(matrix.values)
     rows = matrix.row_range[1] - matrix.row_range[0]
     item = matrix.dtype.itemsize
     index = np.dtype(index_dtype(max(pattern.n_local, nonzeros))).itemsize
     sent = pattern.send_counts * item
-    moved = (
-        nonzeros * (item + index)
-        + (rows + 1) * index
-        + (rows + pattern.n_local) * item
-        + int(sent.sum())
-    )
+    entries = nonzeros * (item + index) + (rows + 1) * index
+    moved = entries + (rows + pattern.n_local) * item + int(sent.sum())
     numbers = [rows, nonzeros, len(pattern.ghosts), pattern.neighbors, moved]
-    everyone = of_all(comm, np.concatenate([numbers, sent]).astype(np.int64))
-    columns = everyone.T.copy()
-    return MatrixReport(
-        shape=matrix.shape,
-        dtype=matrix.dtype.name,
-        method=method,
-        kernel=kernel,
-        rows=columns[0],
-        nonzeros=columns[1],
-        ghosts=columns[2],
-        neighbors=columns[3],
-        product_bytes=columns[4],
-        sent=everyone[:, len(numbers) :].copy(),
-    )
+    everyone = of_all(matrix.comm, np.concatenate([numbers, sent]).astype(np.int64))
+    columns = everyone.T[: len(numbers)].copy()
+    words = matrix.shape, matrix.dtype.name, matrix.method, matrix.kernel_name
+    return MatrixReport(*words, *columns, sent=everyone[:, len(numbers) :].copy())

@@ -1,5 +1,10 @@
-"""The entries that a rank stores: all of them, own columns, the diagonal as SciPy arrays; norms;
-boundary conditions: rows, and columns, made those of a multiple of the identity."""
+"""The rows that a rank stores, as SciPy's arrays: their entries, norms and boundary conditions;
+rows moved between ranks, and the products that are made of them.
+
+There is one exchange, of sparse rows along a :class:`HaloPattern`: forwards the owners' rows come
+to the ranks whose ghosts they are, backwards what ranks have computed for their ghosts goes to the
+owners. A @ B needs the first, A.T @ B the second.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,8 @@ from scipy import sparse
 from onesided.sparse import moving
 from onesided.sparse.halo import HaloPattern
 from onesided.sparse.kernels.rows import Csr
-from onesided.sparse.partition import Integers, LocalColumns, Partition, index_dtype
+from onesided.sparse.moving import Counts, moved
+from onesided.sparse.partition import Integers, Partition, index_dtype, ranked, split_columns
 
 
 def global_rows(
@@ -25,20 +31,6 @@ def global_rows(
     numbers = np.concatenate([np.arange(start, stop, dtype=kind), pattern.ghosts.astype(kind)])
     parts = rows.data.copy(), numbers[rows.indices], rows.indptr.astype(kind)
     return sparse.csr_array(parts, shape=(len(rows), columns.size))
-
-
-def by_columns(columns: LocalColumns, indptr: Integers, data: NDArray[Any]) -> Csr:
-    """Local. Rows whose columns have been renumbered."""
-    indptr = indptr.astype(columns.indices.dtype, copy=False)
-    return Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
-
-
-def own_columns(rows: Csr, n_own: int) -> sparse.csr_array:
-    """Local. CSR of the rows without ghosts, columns counted from the first own one."""
-    own = rows.indices < n_own
-    before = np.concatenate([[0], np.cumsum(own)])[rows.indptr]
-    parts = rows.data[own], rows.indices[own], before.astype(rows.indptr.dtype)
-    return sparse.csr_array(parts, shape=(len(rows), n_own))
 
 
 def diagonal(rows: Csr, columns: NDArray[np.int64]) -> NDArray[Any]:
@@ -70,11 +62,11 @@ def norm(comm: MPI.Intracomm, rows: Csr, pattern: HaloPattern, ord: Any) -> floa
     wide = np.result_type(rows.data, np.float64)  # in which no absolute value overflows too early
     sizes = np.abs(rows.data.astype(wide, copy=False))
     if ord == np.inf:
-        sizes = _summed(rows.row_of_each(), sizes, len(rows))
+        sizes = summed(sizes, rows.row_of_each(), len(rows))
     elif ord == 1:
-        local, n_own = _summed(rows.indices, sizes, rows.n_cols), pattern.n_own
-        came = moving.moved(comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
-        sizes = local[:n_own] + _summed(pattern.send_index, came, n_own)
+        local, n_own = summed(sizes, rows.indices, rows.n_cols), pattern.n_own
+        came = moved(comm, local[n_own:], pattern.recv_counts, pattern.send_counts)
+        sizes = local[:n_own] + summed(came, pattern.send_index, n_own)
     largest = float(np.max(moving.of_all(comm, sizes.max(initial=0.0))))
     if ord != "fro" or not 0 < largest < np.inf:
         return largest
@@ -82,9 +74,14 @@ def norm(comm: MPI.Intracomm, rows: Csr, pattern: HaloPattern, ord: Any) -> floa
     return largest * float(np.sqrt(sum(squares.tolist())))
 
 
-def _summed(places: Integers, sizes: NDArray[Any], length: int) -> NDArray[np.float64]:
-    """Local. The sums of the sizes of each place; NumPy gives integers where there are none."""
-    return np.bincount(places, weights=sizes, minlength=length).astype(np.float64, copy=False)
+def summed(values: NDArray[Any], places: Integers, count: int) -> NDArray[Any]:
+    """Local. The sums of the values of each of so many places, in double precision."""
+    if values.dtype.kind == "c":
+        sums = np.empty(count, np.complex128)
+        sums.real, sums.imag = (summed(part, places, count) for part in (values.real, values.imag))
+        return sums
+    # NumPy gives integers where there are none
+    return np.bincount(places, values, count).astype(np.float64, copy=False)
 
 
 def without(csr: Csr, marked: NDArray[np.bool_], diagonal: Any, columns: bool) -> NDArray[Any]:
@@ -123,7 +120,145 @@ def diagonal_places(csr: Csr, first: int, wanted: NDArray[np.bool_]) -> NDArray[
     return found
 
 
-def as_scipy(rows: Csr, data: NDArray[Any]) -> sparse.csr_array:
-    """Local. The rows with their local columns, in the same memory."""
-    parts = data, rows.indices, rows.indptr
-    return sparse.csr_array(parts, shape=(len(rows), rows.n_cols))
+# -- rows moved, and products ------------------------------------------------------------------
+
+
+def ghost_rows(
+    comm: MPI.Intracomm, pattern: HaloPattern, rows: sparse.csr_array
+) -> sparse.csr_array:
+    """Collective. The ghosts' rows of a matrix of which every rank has its own, columns global."""
+    wanted = taken(rows, pattern.send_index)
+    return _moved(comm, wanted, pattern.send_counts, pattern.recv_counts)
+
+
+def fetched(
+    comm: MPI.Intracomm, wanted: Integers, partition: Partition, rows: sparse.csr_array
+) -> sparse.csr_array:
+    """Collective. Rows of the global numbers that this rank wants, in their order; any number."""
+    place = split_columns(wanted, partition, comm.rank)
+    pattern = HaloPattern.of(comm, place, partition)
+    came = ghost_rows(comm, pattern, rows)
+    own, number = ranked(place.indices[place.indices < place.n_own])
+    at = place.indices - place.n_own + len(own)
+    at[place.indices < place.n_own] = number
+    return taken(stacked(taken(rows, own), came), at)
+
+
+def product(
+    comm: MPI.Intracomm, a: sparse.csr_array, pattern: HaloPattern, b: sparse.csr_array,
+    ordered: bool = True,
+) -> sparse.csr_array:  # fmt: skip
+    """Collective. This rank's rows of A B; ``a`` has the columns [owned | ghost] of a pattern.
+
+    Columns ascend if ``ordered``.
+    """
+    found = multiplied(a, stacked(b, ghost_rows(comm, pattern, b)))
+    if ordered:
+        found.sort_indices()
+    return found
+
+
+def transposed_product(
+    comm: MPI.Intracomm, a: sparse.csr_array, pattern: HaloPattern, b: sparse.csr_array
+) -> sparse.csr_array:
+    """Collective. This rank's rows of A.T B, by the columns of A that it owns."""
+    return _of_owners(comm, multiplied(sparse.csr_array(a.T), b), pattern)
+
+
+def transposed(
+    comm: MPI.Intracomm, a: sparse.csr_array, pattern: HaloPattern, start: int, n_rows: int
+) -> sparse.csr_array:
+    """Collective. This rank's rows of A.T; ``a`` are those of A from ``start`` on, of n_rows."""
+    here = sparse.csr_array(a.T)
+    parts = here.data, here.indices.astype(index_dtype(n_rows)) + start, here.indptr
+    return _of_owners(comm, sparse.csr_array(parts, shape=(here.shape[0], n_rows)), pattern)
+
+
+def _of_owners(
+    comm: MPI.Intracomm, rows: sparse.csr_array, pattern: HaloPattern
+) -> sparse.csr_array:
+    """Collective. The sums of rows that ranks have, each for its own columns and its ghosts."""
+    n_own = pattern.n_own
+    came = _moved(comm, rows[n_own:], pattern.recv_counts, pattern.send_counts)
+    whole = stacked(rows[:n_own], came)
+    place = np.concatenate([np.arange(n_own), pattern.send_index])
+    row = np.repeat(place, np.diff(whole.indptr))
+    shape = n_own, rows.shape[1]
+    return sparse.csr_array(sparse.coo_array((whole.data, (row, whole.indices)), shape=shape))
+
+
+def multiplied(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
+    """Local. A B by SciPy, whose work space is as wide as the columns that B's rows have here.
+
+    Columns are in no order.
+    """
+    if b.shape[1] <= len(b.data):
+        whole: sparse.csr_array = a @ b
+        return whole
+    columns, number = ranked(b.indices)
+    kind = index_dtype(max(len(b.data), len(columns), a.shape[1]))
+    narrow = sparse.csr_array(
+        (b.data, number.astype(kind), b.indptr.astype(kind)), shape=(b.shape[0], len(columns))
+    )
+    found: Any = a @ narrow
+    wide = index_dtype(max(b.shape[1], len(found.data)))
+    indices = columns.astype(wide)[found.indices]
+    parts = found.data, indices, found.indptr.astype(wide)
+    return sparse.csr_array(parts, shape=(a.shape[0], b.shape[1]))
+
+
+def stacked(above: sparse.csr_array, below: sparse.csr_array) -> sparse.csr_array:
+    """Local. Rows below rows."""
+    kind = index_dtype(max(above.shape[1], len(above.data) + len(below.data)))
+    parts = (
+        np.concatenate([above.data, below.data]),
+        np.concatenate([above.indices.astype(kind), below.indices.astype(kind)]),
+        np.concatenate([above.indptr.astype(kind), below.indptr[1:].astype(kind) + above.nnz]),
+    )
+    return sparse.csr_array(parts, shape=(above.shape[0] + below.shape[0], above.shape[1]))
+
+
+def added(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
+    """Local. A + B on the places of both: SciPy's sum leaves out those where entries cancel."""
+    row = np.concatenate([np.repeat(np.arange(m.shape[0]), np.diff(m.indptr)) for m in (a, b)])
+    cols = np.concatenate([a.indices, b.indices])
+    values = np.concatenate([a.data, b.data])
+    return sparse.csr_array(sparse.coo_array((values, (row, cols)), shape=a.shape))
+
+
+def multiplied_entries(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
+    """Local. The products of entries on the places of both: SciPy's leaves out zeros."""
+    both = []
+    for one, other in ((a, b), (b, a)):
+        number = sparse.csr_array((np.arange(1, one.nnz + 1), one.indices, one.indptr), one.shape)
+        place = sparse.csr_array((np.ones(other.nnz, int), other.indices, other.indptr), a.shape)
+        both.append(sparse.csr_array(number.multiply(place)))
+    at, there = (each.data - 1 for each in both)
+    values = a.data[at] * b.data[there]
+    return sparse.csr_array((values, both[0].indices, both[0].indptr), shape=a.shape)
+
+
+def taken(rows: sparse.csr_array, index: NDArray[Any]) -> sparse.csr_array:
+    """Local. Some rows, in this order, in memory of their own."""
+    starts, lengths = rows.indptr[:-1][index], np.diff(rows.indptr)[index]
+    indptr = np.zeros(len(index) + 1, rows.indptr.dtype)
+    np.cumsum(lengths, out=indptr[1:])
+    places = np.arange(int(indptr[-1])) + np.repeat(starts - indptr[:-1], lengths)
+    parts = rows.data[places], rows.indices[places], indptr
+    return sparse.csr_array(parts, shape=(len(index), rows.shape[1]))
+
+
+def _moved(
+    comm: MPI.Intracomm, rows: sparse.csr_array, to: Counts, of: Counts
+) -> sparse.csr_array:
+    """Collective. Consecutive rows to each rank, and what comes, as of :func:`.moved`."""
+    came = moved(comm, np.diff(rows.indptr).astype(np.int64), to, of)
+    indptr = np.concatenate([[0], np.cumsum(came)])
+    send = np.diff(rows.indptr[np.concatenate([[0], np.cumsum(to)])].astype(np.int64))
+    recv = np.diff(indptr[np.concatenate([[0], np.cumsum(of)])])
+    kind = index_dtype(rows.shape[1])
+    indices = moved(comm, np.ascontiguousarray(rows.indices, kind), send, recv)
+    data = moved(comm, rows.data, send, recv)
+    wide = index_dtype(max(rows.shape[1], len(data)))
+    parts = data, indices.astype(wide, copy=False), indptr.astype(wide)
+    return sparse.csr_array(parts, shape=(len(came), rows.shape[1]))

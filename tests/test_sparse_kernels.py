@@ -7,8 +7,9 @@ import pytest
 from scipy import sparse
 
 from onesided.collectives.scripts import Part, script
-from onesided.sparse.kernels import compiled, registry
-from onesided.sparse.kernels.rows import ROWS_AT_ONCE, Csr
+from onesided.sparse.kernels import registry
+from onesided.sparse.kernels import rows as module
+from onesided.sparse.kernels.rows import ROWS_AT_ONCE, Csr, compiled
 from onesided.sparse.solvers.iteration import step_of as step
 
 LONG = 5000  # more rows than are sorted at once
@@ -26,10 +27,10 @@ def kernel(request):
 @pytest.fixture(params=["csr", "sell", "sell, AVX2", "sell, plain"])
 def made_split(request, monkeypatch):
     """What makes the compiled kernels, with every vector unit that the processor has."""
-    if not compiled.compiled():
+    if not compiled():
         pytest.skip("nothing is compiled")
     name, _, units = request.param.partition(", ")
-    monkeypatch.setattr(compiled, "UNITS", {"plain": 0, "AVX2": 1}.get(units, 2))
+    monkeypatch.setattr(module, "UNITS", {"plain": 0, "AVX2": 1}.get(units, 2))
     return registry.KERNELS[name].make
 
 
@@ -137,7 +138,7 @@ def test_values_that_are_no_numbers_stay_in_their_rows(kernel):
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_what_does_not_fit_is_refused(name):
-    if not compiled.compiled():
+    if not compiled():
         pytest.skip("nothing is compiled")
     rows, _ = matrix((50, 40), "f8", "i4", n_own=30)
     make = registry.KERNELS[name].make
@@ -160,7 +161,7 @@ def test_what_does_not_fit_is_refused(name):
 
 
 def test_names_of_kernels(monkeypatch):
-    assert registry.available() == ["scipy", *(SPLIT if compiled.compiled() else [])]
+    assert registry.available() == ["scipy", *(SPLIT if compiled() else [])]
     registry.check("auto")
     registry.check("scipy")
     assert [registry.usual(np.dtype(kind)) for kind in ("f4", "c16")] == ["sell", "csr"]
@@ -173,7 +174,7 @@ def test_names_of_kernels(monkeypatch):
 
 
 def test_without_a_compiler_there_is_scipy(monkeypatch):
-    monkeypatch.setattr(compiled, "COMPILED", False)
+    monkeypatch.setattr(module, "COMPILED", False)
     assert registry.available() == ["scipy"]
     with pytest.raises(ValueError, match="'sell' needs a C compiler"):
         registry.check("sell")
@@ -184,7 +185,7 @@ def test_without_a_compiler_there_is_scipy(monkeypatch):
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
 def test_what_an_iteration_does_with_vectors(dtype, length, pq):
     """The C functions of an iteration of cg, as steps of a script, against NumPy."""
-    if not compiled.compiled():
+    if not compiled():
         pytest.skip("nothing is compiled")
     rng = np.random.default_rng(length)
 

@@ -9,13 +9,13 @@ from scipy import sparse
 from onesided.apps.tools.trace_mesh import LEAST_REACH, Refinement, refined, uniform
 from onesided.collectives import UnsupportedError
 from onesided.sparse.grids import stencil7
-from onesided.sparse.orderings import numbering
+from onesided.sparse.ordering import metis_parts
 
 
 @pytest.fixture
 def metis():
     pytest.importorskip("pymetis", reason="the METIS partition needs pymetis")
-    return numbering.metis_parts
+    return metis_parts
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 9])

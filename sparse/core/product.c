@@ -156,15 +156,17 @@ static void run_set(Product *self, int set, Py_ssize_t k, const char *own, const
         multiply_rows(&self->csr, &self->runs[set], set == BOUNDARY, k, own, ghosts, y);
 }
 
-/* y = A x for the sets from `set` on, up to `last`. Without `ghosts` they lie behind x where boundary
-   rows are multiplied. */
-static PyObject *multiplied(Product *self, int set, int last, PyObject *x, PyObject *ghosts,
-                            PyObject *y)
+/* y = A x for the sets from `set` on, up to `last`. The arguments are x, ghosts and y if only boundary
+   rows are multiplied; else x and y, and ghosts lie behind x where they are needed. */
+static PyObject *multiplied(Product *self, PyObject *args, int set, int last)
 {
+    PyObject *x, *y, *ghosts = NULL, *answer = NULL;
+    if (set == BOUNDARY ? !PyArg_ParseTuple(args, "OOO", &x, &ghosts, &y)
+                        : !PyArg_ParseTuple(args, "OO", &x, &y))
+        return NULL;
     PyObject *arrays[3] = {x, y, ghosts};
     Py_buffer views[3];
     int held = 0, wanted = ghosts == NULL ? 2 : 3;
-    PyObject *answer = NULL;
     for (; held < wanted; held++)
         if (PyObject_GetBuffer(arrays[held], &views[held],
                                held == 1 ? PyBUF_ND | PyBUF_WRITABLE : PyBUF_ND) < 0)
@@ -197,28 +199,19 @@ done:
 /* product(x, y): x is [owned | ghost]. */
 static PyObject *product_call(PyObject *self, PyObject *args, PyObject *Py_UNUSED(named))
 {
-    PyObject *x, *y;
-    if (!PyArg_ParseTuple(args, "OO", &x, &y))
-        return NULL;
-    return multiplied((Product *)self, INTERIOR, BOUNDARY, x, NULL, y);
+    return multiplied((Product *)self, args, INTERIOR, BOUNDARY);
 }
 
 /* interior(x, y): the rows of y that need no ghosts. */
 static PyObject *product_interior(PyObject *self, PyObject *args)
 {
-    PyObject *own, *y;
-    if (!PyArg_ParseTuple(args, "OO", &own, &y))
-        return NULL;
-    return multiplied((Product *)self, INTERIOR, INTERIOR, own, NULL, y);
+    return multiplied((Product *)self, args, INTERIOR, INTERIOR);
 }
 
 /* boundary(x, ghosts, y): all others. */
 static PyObject *product_boundary(PyObject *self, PyObject *args)
 {
-    PyObject *own, *ghosts, *y;
-    if (!PyArg_ParseTuple(args, "OOO", &own, &ghosts, &y))
-        return NULL;
-    return multiplied((Product *)self, BOUNDARY, BOUNDARY, own, ghosts, y);
+    return multiplied((Product *)self, args, BOUNDARY, BOUNDARY);
 }
 
 /* Steps of a script: k vectors, whose x, ghosts and y have been checked when it was made. */

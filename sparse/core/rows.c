@@ -2,26 +2,27 @@
 
 #include "product.h"
 
-#define JOIN(name, kind, index) name##_##kind##_##index
+/* One for each type of entries T and of indices I, by rows.h; their names end with both. */
+typedef int32_t i4;
+typedef int64_t i8;
+#define JOINED(name, T, I) name##_##T##_##I
+#define NAMED(name, T, I) JOINED(name, T, I)
+#define NAME(name) NAMED(name, T, I)
 
 /* Real numbers. */
 #define ZERO 0
 #define ADDED(sum, a, b) ((sum) + (a) * (b))
 #define SUM(a, b) ((a) + (b))
 #define T f4
-#define I int32_t
-#define NAME(name) JOIN(name, f4, i4)
+#define I i4
 #include "rows.h"
-#define I int64_t
-#define NAME(name) JOIN(name, f4, i8)
+#define I i8
 #include "rows.h"
 #undef T
 #define T f8
-#define I int32_t
-#define NAME(name) JOIN(name, f8, i4)
+#define I i4
 #include "rows.h"
-#define I int64_t
-#define NAME(name) JOIN(name, f8, i8)
+#define I i8
 #include "rows.h"
 #undef T
 #undef ZERO
@@ -34,21 +35,16 @@
     (T){(sum).re + (a).re * (b).re - (a).im * (b).im, (sum).im + (a).re * (b).im + (a).im * (b).re}
 #define SUM(a, b) (T){(a).re + (b).re, (a).im + (b).im}
 #define T c8
-#define I int32_t
-#define NAME(name) JOIN(name, c8, i4)
+#define I i4
 #include "rows.h"
-#define I int64_t
-#define NAME(name) JOIN(name, c8, i8)
+#define I i8
 #include "rows.h"
 #undef T
 #define T c16
-#define I int32_t
-#define NAME(name) JOIN(name, c16, i4)
+#define I i4
 #include "rows.h"
-#define I int64_t
-#define NAME(name) JOIN(name, c16, i8)
+#define I i8
 #include "rows.h"
-#undef T
 
 void multiply_rows(const Csr *csr, const Runs *runs, int boundary, Py_ssize_t k, const char *own,
                    const char *ghosts, char *y)

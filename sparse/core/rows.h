@@ -122,4 +122,3 @@ static void NAME(product)(const Csr *csr, const Runs *runs, int boundary, Py_ssi
 }
 
 #undef I
-#undef NAME

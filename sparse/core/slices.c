@@ -22,23 +22,6 @@ enum { AHEAD = 2048 };
 
 /* -- products ------------------------------------------------------------------------------------- */
 
-/* y of the rows of a slice. */
-#define STORED(slice, numbers, lanes, y) \
-    do { \
-        if (slice->along) { \
-            y[slice->row] = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + \
-                            ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7])); \
-        } else if (slice->straight) { \
-            if (slice->lanes == LANES) \
-                memcpy(y + slice->row, lanes, sizeof lanes); \
-            else \
-                memcpy(y + slice->row, lanes, (size_t)slice->lanes * sizeof *lanes); \
-        } else { \
-            for (int lane = 0; lane < slice->lanes; lane++) \
-                y[numbers[lane]] = lanes[lane]; \
-        } \
-    } while (0)
-
 /* Bytes of the columns of a step. */
 static const uint8_t widths[FORMS] = {[WIDE] = 4 * LANES, [NARROW] = 2 * LANES, [DENSE] = 4};
 
@@ -48,7 +31,7 @@ static const uint8_t widths[FORMS] = {[WIDE] = 4 * LANES, [NARROW] = 2 * LANES, 
     TARGET INLINE V name##_part(V sums, const Slice *slice, int part, int form, const T *x, \
                                 const char **columns, const T **values) \
     { \
-        const Py_ssize_t width = form == DENSE ? 4 : form == NARROW ? 2 * LANES : 4 * LANES; \
+        const Py_ssize_t width = widths[form]; \
         const char *column = *columns; \
         const T *value = *values; \
         x += slice->base[part]; \
@@ -101,7 +84,15 @@ static const uint8_t widths[FORMS] = {[WIDE] = 4 * LANES, [NARROW] = 2 * LANES, 
                 sums = name##_slice(slice, WIDE, own, ghosts, &column, &value); \
             ALIGNED lanes[LANES]; \
             SPREAD(lanes, sums); \
-            STORED(slice, (slices->numbers + LANES * i), lanes, y); \
+            const int32_t *numbers = slices->numbers + LANES * i; \
+            if (slice->along) \
+                y[slice->row] = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + \
+                                ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7])); \
+            else if (slice->straight && slice->lanes == LANES) \
+                memcpy(y + slice->row, lanes, sizeof lanes); \
+            else \
+                for (int lane = 0; lane < slice->lanes; lane++) \
+                    y[numbers[lane]] = lanes[lane]; \
         } \
     }
 
@@ -159,9 +150,8 @@ AVX2 INLINE __m256 f4_avx2_step(__m256 sums, const f4 *x, const f4 *value, const
     __m256 found = _mm256_mask_i32gather_ps(_mm256_setzero_ps(), (const float *)x, column, some, 4);
     return _mm256_fmadd_ps(entries, found, sums);
 }
-#define F4_SPREAD(lanes, sums) _mm256_storeu_ps(lanes, sums)
 MULTIPLIER(f4_avx2, AVX2, f4, float, __m256, _mm256_setzero_ps(), f4_avx2_step, _mm256_add_ps,
-           F4_SPREAD)
+           _mm256_storeu_ps)
 
 typedef struct { __m256d low, high; } f8_pair;
 
@@ -207,17 +197,15 @@ AVX512 INLINE __m512d f8_avx512_step(__m512d sums, const f8 *x, const f8 *value,
     if (form == DENSE)
         return _mm512_fmadd_pd(
             entries, _mm512_loadu_pd((const double *)x + *(const int32_t *)columns), sums);
-    __m256i column = form == NARROW ? _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)columns))
-                                    : _mm256_loadu_si256((const __m256i *)columns);
+    __m256i column = columns_of(columns, form);
     __mmask8 some = 0xFF;
     if (ragged)
         some = _mm256_cmpneq_epi32_mask(column, _mm256_set1_epi32(form == NARROW ? NOTHING : -1));
     __m512d found = _mm512_mask_i32gather_pd(_mm512_setzero_pd(), some, column, (const double *)x, 8);
     return _mm512_fmadd_pd(entries, found, sums);
 }
-#define F8_SPREAD_WIDE(lanes, sums) _mm512_storeu_pd(lanes, sums)
 MULTIPLIER(f8_avx512, AVX512, f8, double, __m512d, _mm512_setzero_pd(), f8_avx512_step,
-           _mm512_add_pd, F8_SPREAD_WIDE)
+           _mm512_add_pd, _mm512_storeu_pd)
 
 /* What the processor has and the system saves: 0, 1 with AVX2 and FMA, 2 with AVX-512, too. */
 static int units_at_hand(void)

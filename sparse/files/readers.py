@@ -29,7 +29,7 @@ from onesided.sparse.files.store import read_store
 from onesided.sparse.files.textfile import TextFile
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.orderings.numbering import How
+from onesided.sparse.ordering import How
 from onesided.sparse.triplets import Triplets
 
 

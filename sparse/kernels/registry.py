@@ -12,8 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from onesided.sparse.kernels.compiled import compiled, in_slices, rows_as_they_are
-from onesided.sparse.kernels.rows import Csr, PlainKernel
+from onesided.sparse.kernels.rows import (
+    Csr,
+    PlainKernel,
+    compiled,
+    in_slices,
+    rows_as_they_are,
+)  # fmt: skip
 from onesided.sparse.product import CompiledProduct, FusedProduct, Product
 
 
@@ -27,11 +32,7 @@ class Offer:
     needs: str = ""
 
 
-_OURS: dict[str, Any] = {
-    "product": CompiledProduct,
-    "present": compiled,
-    "needs": "a C compiler",
-}
+_OURS: dict[str, Any] = {"product": CompiledProduct, "present": compiled, "needs": "a C compiler"}
 KERNELS = {
     "scipy": Offer(PlainKernel),
     "csr": Offer(rows_as_they_are, **_OURS),

@@ -1,18 +1,36 @@
-"""The rows of one rank, and SciPy's kernels, which add to their result in place.
+"""The rows of one rank, and what multiplies them, vectors and blocks: the compiled products
+(``sparse/core/``), and SciPy's kernels, which add to their result in place.
 
-They are for vectors and for blocks; not public in SciPy, but older than its public arrays.
+The compiled ones multiply the rows that need no ghosts, and the others, one after the other, with x
+and the ghosts wherever they lie. SciPy's are not public there, but older than its public arrays.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.sparse._sparsetools import csc_matvec, csc_matvecs, csr_matvec, csr_matvecs
 
+from onesided.collectives.program import COMPILED
 from onesided.sparse.partition import Integers, index_dtype
+
+if TYPE_CHECKING:
+    from onesided.sparse._product import Product as CompiledProduct
+
+try:
+    from onesided.sparse import _product
+except ImportError:  # no compiler was present
+    _product = None  # type: ignore[assignment]
+
+#: The dtypes by the numbers that they have in C; slices are for the real ones.
+LETTERS, REAL = "fdFD", "fd"
+
+#: Vector units that slices may use: 0 none, 1 up to AVX2, 2 up to AVX-512; as the processor has.
+UNITS = 2
 
 #: Rows that are set to zero, and then added to, while they are in the cache.
 ROWS_AT_ONCE = 1 << 15
@@ -42,9 +60,40 @@ class Csr:
         """Local. Some of the rows, in the same memory."""
         return replace(self, indptr=self.indptr[start : stop + 1])
 
+    def as_scipy(self) -> sparse.csr_array:
+        """Local. The rows with their local columns, in the same memory."""
+        parts = self.data, self.indices, self.indptr
+        return sparse.csr_array(parts, shape=(len(self), self.n_cols))
+
     def row_of_each(self) -> NDArray[np.intp]:
         """Local. The row of each entry."""
         return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
+
+def compiled() -> bool:
+    """Local. Whether the compiled products are there, and wanted."""
+    return _product is not None and COMPILED
+
+
+def address_of(work: str) -> int:
+    """Local. Of a C function that is a step of a script, by its name."""
+    return _product.ADDRESSES[work]
+
+
+def rows_as_they_are(csr: Csr, sliced: bool = False) -> CompiledProduct:
+    """Local. Shares the memory of the rows, unless they are sliced."""
+    kind, ghosts = LETTERS.index(csr.data.dtype.char), csr.n_cols - csr.n_own
+    arrays = csr.indptr, csr.indices, csr.data
+    return _product.Product(kind, csr.n_own, ghosts, sliced, UNITS, *arrays)
+
+
+def in_slices(csr: Csr) -> CompiledProduct:
+    """Local. Rows of like lengths, 8 at a time, entry beside entry (SELL-C-sigma). Copies them.
+
+    Those that are complex, or too many for numbers of 31 bits, stay as they are.
+    """
+    few = max(csr.n_cols, len(csr)) <= np.iinfo(np.int32).max
+    return rows_as_they_are(csr, csr.data.dtype.char in REAL and few)
 
 
 def add_product(csr: Csr, x: NDArray[Any], y: NDArray[Any]) -> None:

@@ -23,18 +23,13 @@ from scipy import sparse
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Scoped
 from onesided.collectives.errors import RequestError
-from onesided.sparse import rows as moving
+from onesided.sparse import stored
 from onesided.sparse.alike import columns, vector_dtype
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import everywhere, lengths
 from onesided.sparse.partition import Partition
-from onesided.sparse.preconditioners.blocks import checked_diagonal
+from onesided.sparse.preconditioners.blocks import _compiled, checked_diagonal
 from onesided.sparse.preconditioners.preconditioner import OfOneKind
-
-try:
-    from onesided.sparse.preconditioners import _loops as _compiled
-except ImportError:  # no compiler was present
-    _compiled = None  # type: ignore[assignment]
 
 Vector = NDArray[Any]
 
@@ -127,8 +122,7 @@ class AMG(OfOneKind, Scoped):
 
     def _build(self) -> None:
         A = self.matrix
-        with agreed(A.comm):
-            A.check_square("AMG")
+        A.check_square("AMG")  # on all ranks
         if self._freed:
             raise RequestError("the preconditioner has been freed")
         kept = self._ways if self._reuse else []
@@ -306,7 +300,7 @@ class _Level:
         first = place[np.append(True, row[place[1:]] != row[place[:-1]])[: len(place)]]
         damped[first] += 1.0
         smoother = sparse.csr_array((damped, local.indices, local.indptr), shape=local.shape)
-        smoothed = moving.product(comm, smoother, A.pattern, T)
+        smoothed = stored.product(comm, smoother, A.pattern, T)
         return DistMatrix(comm, smoothed, A.row_partition, coarse, **how)
 
     def rest(self, b: Vector) -> Vector:
@@ -412,13 +406,6 @@ def _around(
     return label
 
 
-def _summed(values: Vector, places: NDArray[np.int64], count: int) -> Vector:
-    """Local. The sums of the values of each of so many places."""
-    if values.dtype.kind != "c":
-        return np.bincount(places, values, count)
-    return _summed(values.real, places, count) + 1j * _summed(values.imag, places, count)
-
-
 def _tentative(
     aggregates: NDArray[np.int64], modes: Vector
 ) -> tuple[sparse.csr_array, Vector, NDArray[np.int64]]:
@@ -432,7 +419,7 @@ def _tentative(
     count = int(aggregates.max(initial=-1)) + 1
     gram = np.empty((count, m, m), np.result_type(modes, np.float64))
     for i, j in np.ndindex(m, m):
-        gram[:, i, j] = _summed(modes[:, i].conj() * modes[:, j], aggregates, count)
+        gram[:, i, j] = stored.summed(modes[:, i].conj() * modes[:, j], aggregates, count)
     values, vectors = gram[:, 0].real, np.ones_like(gram)
     if m > 1:
         values, vectors = np.linalg.eigh(gram)

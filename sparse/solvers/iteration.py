@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import sums
 from onesided.collectives.scripts import Ends, Part, Place, Work, script
-from onesided.sparse.kernels.compiled import address_of
+from onesided.sparse.kernels.rows import address_of
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.preconditioners.blocks import Jacobi
 from onesided.sparse.preconditioners.preconditioner import Function

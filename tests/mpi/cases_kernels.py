@@ -15,8 +15,7 @@ from onesided.sparse import DistMatrix, Partition, from_rows, from_scipy
 from onesided.sparse import halo as halo_module
 from onesided.sparse import matrix as matrix_module
 from onesided.sparse.kernels import registry
-from onesided.sparse.kernels.compiled import compiled
-from onesided.sparse.kernels.rows import PlainKernel
+from onesided.sparse.kernels.rows import PlainKernel, compiled
 
 
 @parameters(method=lambda: list(methods()), bound=[0, 1 << 60])

@@ -20,11 +20,10 @@ from onesided.apps.tools import trace_mesh as mesh_module
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import MismatchError, RequestError, ResourceError, UnsupportedError
 from onesided.sparse import DistMatrix, Partition, from_scipy, read, write
+from onesided.sparse import ordering as ordering_module
 from onesided.sparse.files.marketwriter import Form, write_matrixmarket
 from onesided.sparse.grids import stencil7
-from onesided.sparse.orderings import numbering as metis_module
-from onesided.sparse.orderings.numbering import gathered_graph
-from onesided.sparse.orderings.ordering import Ordering, partitioned
+from onesided.sparse.ordering import Ordering, gathered_graph, partitioned
 
 
 def scattered_grid(rng):
@@ -267,7 +266,7 @@ def case_bad_partitions_are_refused_on_every_rank(comm):
 
 def case_without_pymetis(comm):
     rows = stencil7(3, Partition.even(27, comm.size).range(comm.rank))
-    with mock.patch.object(metis_module, "find_spec", return_value=None):
+    with mock.patch.object(ordering_module, "find_spec", return_value=None):
         agreed(comm, UnsupportedError, lambda: partitioned(comm, rows, "metis"),
                "pymetis", "extra partition")
 

@@ -27,7 +27,7 @@ from scipy import sparse
 from onesided import sparse as ours
 from onesided.collectives import OnesidedError, RequestError, sums
 from onesided.sparse import DistMatrix, DistVector, Partition, from_rows, halo
-from onesided.sparse.kernels.compiled import compiled
+from onesided.sparse.kernels.rows import compiled
 from onesided.sparse.solvers import iteration
 
 #: Which rank has no rows; "hardly": there are fewer rows than ranks.
