@@ -29,6 +29,7 @@ from onesided.sparse.halo import Ghosts
 
 #: The messages of the original, with which all other ways are compared.
 REFERENCE = "two-sided"
+TAG = 99  # of its messages
 
 
 def ways() -> dict[str, Callable[[Need], Any]]:
@@ -103,7 +104,6 @@ class Exchange(Packed):
     the ways in which entries come and leave."""
 
     def __init__(self, need: Need) -> None:
-        """Collective."""
         super().__init__(need)
         ghosts, packed = len(need.pattern.ghosts), len(self._packed)
         memory = collectives.empty(need.comm, ghosts + packed, need.dtype, links=0)
@@ -129,12 +129,8 @@ class Exchange(Packed):
         self._halo.Start()
 
     def finish(self) -> NDArray[Any]:
-        """Local in the sense of MPI. The ghosts, when they are there."""
         self._halo.Wait()
         return self._ghosts
-
-
-TAG = 99
 
 
 class TwoSided(Packed):
@@ -166,7 +162,6 @@ class TwoSided(Packed):
             comm.Send(part, rank, TAG)
 
     def finish(self) -> NDArray[Any]:
-        """Local in the sense of MPI. The ghosts, when they are there."""
         MPI.Request.Waitall(self._requests)
         return self._ghosts
 
@@ -176,7 +171,6 @@ class Persistent(Halo):
     ``label``: the method that ``auto`` has chosen."""
 
     def __init__(self, need: Need, method: str) -> None:
-        """Collective."""
         super().__init__(need.comm, need.pattern, need.dtype, method=method, info=dict(need.info))
         used = self.request.method
         self.label = "" if used == method else used
@@ -301,7 +295,6 @@ class LockAll(_Puts):
     """
 
     def __init__(self, need: Need) -> None:
-        """Collective."""
         super().__init__(need, threads=True, slots=2)
         self._slot = 0
         self._window.Lock_all()

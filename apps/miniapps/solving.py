@@ -154,11 +154,9 @@ def run_minife(comm: MPI.Intracomm, options: Options) -> int:
     if min(nx, ny, nz) < LEAST:
         raise CommandError(f"--shape: {LEAST} elements or more along each axis, else no node is in")
     pattern, h = {"elements": [nx, ny, nz]}, 1.0 / max(nx, ny, nz)
-
-    def mesh(shares: int) -> Mesh:
-        return Mesh((nz * shares - 1, ny - 1, nx - 1), h)
-
-    return _run(comm, options, "minife", mesh, pattern)
+    return _run(
+        comm, options, "minife", lambda n: Mesh((nz * n - 1, ny - 1, nx - 1), h), pattern
+    )
 
 
 def _run(

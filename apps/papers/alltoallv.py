@@ -116,13 +116,7 @@ def _opened(
             call = _plain_call(comm, given)
             return Variant(call, partial(delivered, comm, given, call), set_up=False, metrics=size)
         request, free = _request(comm, given, name, labels["memory"], options)
-        start, wait = request.Start, request.Wait
-
-        def exchange() -> Any:
-            start()
-            return wait()
-
-        used = "" if request.method == name else request.method
+        exchange, used = round_of(request), "" if request.method == name else request.method
         check = partial(delivered, comm, given, exchange)
         return Variant(exchange, check, free=free, used=used, metrics=size)
 
@@ -148,6 +142,17 @@ def _request(
         give_back(memory, array)
 
     return request, free
+
+
+def round_of(request: Any) -> Callable[[], Any]:
+    """Local. A call that starts a request and waits for it."""
+    start, wait = request.Start, request.Wait
+
+    def exchange() -> Any:
+        start()
+        return wait()
+
+    return exchange
 
 
 def _plain_call(comm: MPI.Intracomm, problem: Problem) -> Callable[[], Array]:

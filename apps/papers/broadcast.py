@@ -30,6 +30,7 @@ from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Listing, Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict, ratio
+from onesided.apps.papers.alltoallv import round_of
 from onesided.apps.papers.forecast import FORMULAS, ONE_SIDED, PASSIVE, LogGP, crossing, parameters
 from onesided.collectives import Bcast_init, OneSidedBroadcast, bcast_linear, extents_of, methods
 from onesided.collectives.trees import orders
@@ -37,14 +38,13 @@ from onesided.collectives.trees import orders
 ROOT = 0
 LINEAR = "rma-linear"
 BINOMIAL = "rma-binomial"
-#: Those that serve the children of a tree in an order that the benchmark varies.
-ORDERED = (BINOMIAL, PASSIVE)
 
 Bytes = NDArray[np.uint8]
 #: What makes a variant of a message, with an order of children, Collective: rank 0 sends the bytes
 #: and, in the persistent methods, others receive there.
 Maker = Callable[[MPI.Intracomm, Bytes, str, Mapping[str, str]], Variant]
 
+#: Trees, whose children are served in an order that the benchmark varies, and what they overtake.
 OVERTAKES = {BINOMIAL: LINEAR, PASSIVE: ONE_SIDED}
 PREDICTED = "predicted_s"
 FEW = 8  # ranks up to which every number is tried, and steps of so many beyond
@@ -70,7 +70,7 @@ def labels_of(text: str) -> list[dict[str, str]]:
     :class:`CommandError` where a name is unknown; it lists the known ones."""
     found = []
     for name in dict.fromkeys([BASELINE, *named(text, makers())]):
-        each = [{"order": order} for order in orders()] if name in ORDERED else [{}]
+        each = [{"order": order} for order in orders()] if name in OVERTAKES else [{}]
         found += [{METHOD: name, **order} for order in each]
     return found
 
@@ -119,13 +119,7 @@ def _persistent(
     """Collective."""
     info = {**info, **({"child_order": order} if order else {})}
     request = Bcast_init(comm, message, ROOT, method=method, info=info)
-    start, wait = request.Start, request.Wait
-
-    def call() -> None:
-        start()
-        wait()
-
-    return _variant(comm, message, call, message, free=request.Free)
+    return _variant(comm, message, round_of(request), message, free=request.Free)
 
 
 def _passive(comm: MPI.Intracomm, message: Bytes, order: str, info: Mapping[str, str]) -> Variant:

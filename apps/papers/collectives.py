@@ -31,13 +31,13 @@ from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
+from onesided.apps.papers.alltoallv import ITEM, round_of
 from onesided.collectives import UnsupportedError, methods
 from onesided.collectives.registry import BROADCAST, EXCHANGE, REDUCTION
 
 # -- the operations: their arguments, their data, and what is right --------------------------------
 
 Array = NDArray[np.float64]
-ITEM = 8  # bytes of an element
 ROOT = 0
 PERIOD = 251  # after which data repeat; no power of two
 POISON = -1.0
@@ -325,10 +325,4 @@ def _made(
     else:
         init = getattr(collectives, persistent)
         request = init(comm, *arguments, method=name, info=info)
-    start, wait = request.Start, request.Wait
-
-    def call() -> None:
-        start()
-        wait()
-
-    return call, request
+    return round_of(request), request

@@ -80,7 +80,6 @@ OPERATIONS = (
 
 
 def _repeated(parser: argparse.ArgumentParser) -> None:
-    """Local. What every benchmark of exchanges takes."""
     run_options(parser, ALL)
     timed(parser, "1000")  # as in paper 000
     take(parser, "repeats", "10", "set-ups, which are timed")

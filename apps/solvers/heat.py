@@ -76,12 +76,10 @@ class Problem:
 
     @property
     def stable_dt(self) -> float:
-        """Local. The largest stable time step."""
         return self.spacing**2 / (2 * len(self.shape))
 
     @property
     def step(self) -> float:
-        """Local. The time step."""
         return FRACTION * self.stable_dt if self.dt is None else self.dt
 
     @property
