@@ -106,7 +106,7 @@ def test_the_end_of_a_name_tells_the_unit(name, text):
 def test_row_compares_and_breaks_even():
     baseline = [2.0, 2.0, 4.0]
     row = Row({"method": "p2p"}, [1.0, 1.0, 1.0], setup=2.5, nbytes=10, against={"mpi": baseline})
-    assert row.ratios == {"mpi": 0.5}
+    assert row.intervals["mpi"].median == 0.5
     assert row.break_even == 3
     record = json.loads(json.dumps(row.record()))
     assert record["break_even"] == 3

@@ -72,7 +72,6 @@ class ByHand:
     def __init__(
         self, cart: MPI.Cartcomm, array: NDArray[Any], phases: Sequence[Sequence[Way]]
     ) -> None:
-        """Local."""
         self.array, self._phases = array, [_Phase() for _ in phases]
         tags = count()
         for phase, ways in zip(self._phases, phases, strict=True):
@@ -111,7 +110,6 @@ class ByHand:
         self._send(self._phases[0])
 
     def Wait(self) -> None:
-        """Wait for all ghosts."""
         for number, phase in enumerate(self._phases):
             if number:
                 self._send(phase)
@@ -130,12 +128,10 @@ class ByHand:
             to[...] = source
 
     def exchange(self) -> None:
-        """Collective in the sense of MPI."""
         self.Start()
         self.Wait()
 
     def Free(self) -> None:
-        """Local."""
         for phase in self._phases:
             for request in (*phase.sends, *phase.recvs):
                 request.Free()
@@ -145,7 +141,6 @@ class Typed(ByHand):
     """Messages of boxes of the array, which MPI packs."""
 
     def __init__(self, *given: Any) -> None:
-        """Local."""
         self._types: list[MPI.Datatype] = []
         super().__init__(*given)
 

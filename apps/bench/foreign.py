@@ -138,7 +138,6 @@ class _Job:
             self.end = stack.pop_all().close
 
     def ask(self, question: str) -> float:
-        """The number that answers a question."""
         try:
             self._questions.write(f"{question}\n".encode())
         except OSError as error:

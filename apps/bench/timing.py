@@ -294,7 +294,6 @@ class Stopwatch:
         self._seconds = 0.0
 
     def __call__(self) -> float:
-        """Local. Seconds so far."""
         return self._seconds
 
     def timed(self, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -116,21 +116,14 @@ def launch_by_cases(words: Sequence[str], options: Options) -> int:
         path = options.json or f"{folder}/results.json"
         words = [*words, *([] if options.json else ["--json", path])]
         kept, size = beside(path), 0
-        before = os.environ.pop(GOES_ON, None)
         asked: list[int] = []  # the signals that we got
         watch = partial(_end_where_nothing_comes, kept, options.limit)
-        try:
-            while True:
-                code = launch(words, options.ranks, watch, asked)
-                if asked or code == USAGE or not kept.exists() or kept.stat().st_size <= size:
-                    return code
-                size = kept.stat().st_size
-                os.environ[GOES_ON] = "1"
-                print(f"{SENTENCE}the job has ended in a case; it goes on", file=sys.stderr)
-        finally:
-            os.environ.pop(GOES_ON, None)
-            if before is not None:
-                os.environ[GOES_ON] = before
+        while True:
+            code = launch(words, options.ranks, watch, asked, goes_on=size > 0)
+            if asked or code == USAGE or not kept.exists() or kept.stat().st_size <= size:
+                return code
+            size = kept.stat().st_size
+            print(f"{SENTENCE}the job has ended in a case; it goes on", file=sys.stderr)
 
 
 def _end_where_nothing_comes(kept: Path, limit: float, job: subprocess.Popen[str]) -> None:
@@ -152,10 +145,12 @@ def _end_where_nothing_comes(kept: Path, limit: float, job: subprocess.Popen[str
 def launch(
     words: Sequence[str], ranks: int,
     watch: Callable[[subprocess.Popen[str]], None] | None = None, asked: list[int] | None = None,
+    *, goes_on: bool = False,
 ) -> int:
     """Local. Run ``onesided WORDS`` on so many ranks and return the exit code of the job.
 
     ``watch`` is called with the job in a thread; ``asked`` gets the signals that come meanwhile.
+    ``goes_on``: the one before has ended in a case.
     """
     mpiexec, version = find_mpiexec()
     cores = _cores()
@@ -163,12 +158,13 @@ def launch(
     needed = launcher_environment(version, ranks, cores, root=os.geteuid() == 0, embedded=embedded)
     command = [str(mpiexec), *launcher_flags(version, ranks, cores), "-n", str(ranks)]
     command += [sys.executable, "-m", "onesided.apps", *words]
-    terminal: dict[str, str] = {}  # behind the pipe of the launcher that rank 0 writes to
-    if sys.stdout.isatty():
-        terminal["ONESIDED_COLUMNS"] = str(shutil.get_terminal_size().columns)
-    job = subprocess.Popen(command, env=needed | terminal | os.environ, text=True,
-                           errors="replace",
-                           stderr=subprocess.PIPE if is_open_mpi(version) else None)  # fmt: skip
+    variables = needed | {name: text for name, text in os.environ.items() if name != GOES_ON}
+    if goes_on:
+        variables[GOES_ON] = "1"
+    if sys.stdout.isatty():  # behind the pipe of the launcher that rank 0 writes to
+        variables.setdefault("ONESIDED_COLUMNS", str(shutil.get_terminal_size().columns))
+    errors = subprocess.PIPE if is_open_mpi(version) else None
+    job = subprocess.Popen(command, env=variables, text=True, errors="replace", stderr=errors)
 
     def end_job(number: int, frame: FrameType | None) -> None:
         if asked is not None:

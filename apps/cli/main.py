@@ -20,8 +20,6 @@ COMPLETING = "_ARGCOMPLETE"  # the variable that argcomplete's scripts set
 
 
 class _Version(argparse.Action):
-    """Tell versions, and leave."""
-
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
         _mpi()
         from onesided.apps.cli.machine import version_lines
@@ -31,8 +29,6 @@ class _Version(argparse.Action):
 
 
 class _Completion(argparse.Action):
-    """Print a script for a shell, and leave."""
-
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
         try:
             from argcomplete import shellcode

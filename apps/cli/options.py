@@ -71,12 +71,10 @@ def size(text: str) -> int:
 
 
 def grid_entry(text: str) -> int | str:
-    """Local. ``auto``, or one extent of the process grid."""
     return text if text == "auto" else int(positive(text))
 
 
 def info_entry(text: str) -> tuple[str, str]:
-    """Local. One ``KEY=VALUE``."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
@@ -204,7 +202,6 @@ class Options(argparse.Namespace):
     format: str = "table"
 
     def but(self, **changed: Any) -> Self:
-        """Local. The same options, some of them changed."""
         return type(self)(**(vars(self) | changed))
 
     @property
@@ -259,7 +256,6 @@ class Parser(argparse.ArgumentParser):
             self.chosen = None
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Local. What the command was given, as :class:`Options`."""
         return Options(**vars(super().parse_args(args, namespace)))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

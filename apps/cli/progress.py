@@ -9,16 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from onesided.apps.cli.failures import in_job
 from onesided.apps.cli.options import Options
@@ -50,10 +42,16 @@ def on_rank_0(comm: MPI.Intracomm) -> Console | None:
 
 
 @contextmanager
-def _bar(out: Console, title: str, count: ProgressColumn) -> Iterator[Callable[..., None]]:
-    """Yields what to call with changes of the bar, which is drawn now and then."""
-    columns = (TextColumn(title), BarColumn(), count, TimeRemainingColumn())
-    with Progress(*columns, console=out, auto_refresh=False, transient=True) as bar:
+def _bar(
+    out: Console | None, title: str, count: bars.ProgressColumn
+) -> Iterator[Callable[..., None] | None]:
+    """Yields what to call with changes of the bar, which is drawn now and then; None where ``out``
+    is no terminal."""
+    if out is None or not out.is_terminal:
+        yield None
+        return
+    columns = bars.TextColumn(title), bars.BarColumn(), count, bars.TimeRemainingColumn()
+    with bars.Progress(*columns, console=out, auto_refresh=False, transient=True) as bar:
         task = bar.add_task(title, total=None)
         drawn = time.monotonic() - INTERVAL
 
@@ -72,21 +70,16 @@ def progress(
     comm: MPI.Intracomm, options: Options, title: str, total: int
 ) -> Iterator[Callable[[], None]]:
     """Local. Yields what to call after each step; draws on a terminal, on rank 0."""
-    out = on_rank_0(comm)
-    if out is None or not out.is_terminal or options.format != "table":
-        yield lambda: None
-        return
-    with _bar(out, title, MofNCompleteColumn()) as update:
-        update(total=total)
-        yield lambda: update(advance=1)
+    out = on_rank_0(comm) if options.format == "table" else None
+    with _bar(out, title, bars.MofNCompleteColumn()) as update:
+        if update is not None:
+            update(total=total)
+        yield lambda: None if update is None else update(advance=1)
 
 
 @contextmanager
 def reading(out: Console | None, title: str) -> Iterator[Callable[[int, int], None] | None]:
     """Local. Yields what to call with the bytes read so far and those of the file, as the
     ``progress`` of :func:`onesided.sparse.read`; None where ``out`` is no terminal."""
-    if out is None or not out.is_terminal:
-        yield None
-        return
-    with _bar(out, title, DownloadColumn()) as update:
-        yield lambda done, total: update(completed=done, total=total)
+    with _bar(out, title, bars.DownloadColumn()) as update:
+        yield update and (lambda done, total: update(completed=done, total=total))

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Self
@@ -120,18 +120,12 @@ class Row:
 
     @property
     def method(self) -> str:
-        """Its label, or nothing."""
         return self.labels.get(METHOD, "")
 
     @property
     def intervals(self) -> dict[str, Interval]:
         """Of the ratios to what the row is compared with."""
         return {name: Interval.of(paired(self.times, of)) for name, of in self.against.items()}
-
-    @property
-    def ratios(self) -> dict[str, float]:
-        """Medians of the ratios to what the row is compared with."""
-        return {name: median(paired(self.times, times)) for name, times in self.against.items()}
 
     @property
     def break_even(self) -> int | str | None:
@@ -186,7 +180,7 @@ class Row:
         found["±"] = f"{50 * (third - first) / (middle or 1):.0f}%"
         if self.nbytes:
             found["GB/s"] = f"{self.nbytes / middle / 1e9:.2f}"
-        found |= {f"vs {name}": f"{value:.2f}" for name, value in self.ratios.items()}
+        found |= {f"vs {name}": f"{each.median:.2f}" for name, each in self.intervals.items()}
         if self.break_even is not None:
             found["break-even"] = str(self.break_even)
         if self.verdict is not None and not self.verdict.passed:
@@ -207,11 +201,9 @@ class Listing:
     rows: list[Sequence[float | None]] = field(default_factory=list)
 
     def records(self) -> list[dict[str, float | None]]:
-        """For JSON."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def table(self) -> Table:
-        """For a person."""
         cells = [
             {name: NOTHING if x is None else format(x, self.columns[name])
              for name, x in record.items()}
@@ -320,7 +312,6 @@ def print_wide(out: Console, table: Table) -> None:
 # -- the report -----------------------------------------------------------------------------------
 
 PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
-TABLE, CSV, MARKDOWN = "table", "csv", "markdown"
 
 
 @dataclass
@@ -375,7 +366,7 @@ class Report:
                 write_json(options.json, content)
             if not interrupted and self.kept is not None:
                 self.kept.unlink(missing_ok=True)
-            if options.format == TABLE:
+            if options.format == "table":
                 self._show(console(), title)
             else:
                 print_rows(self.rows, options.format)
@@ -412,12 +403,11 @@ class Report:
             out.print(remark, **PLAIN)
 
     def _content(self, place: Mapping[str, Any]) -> dict[str, Any]:
-        """For JSON."""
         return {
             "command": self.command, "settings": dict(self.settings),
             "pattern": dict(self.pattern), **place, "verified": self.verified,
             "verdicts": {
-                what: {"error": each.error, "tolerance": each.tolerance, "verified": each.passed}
+                what: {**asdict(each), "verified": each.passed}
                 for what, each in self.verdicts.items()
             },
             "remarks": self.remarks,
@@ -453,10 +443,10 @@ def print_rows(rows: Sequence[Row], kind: str) -> None:
     """
     lines = [flat(row) for row in rows]
     names = list(dict.fromkeys(name for line in lines for name in line))
-    texts = [["" if line.get(n) is None else _short(line[n]) for n in names] for line in lines]
-    if kind == CSV:
+    texts = [[_short(line.get(name)) for name in names] for line in lines]
+    if kind == "csv":
         csv.writer(sys.stdout).writerows([names, *texts])
-    elif kind == MARKDOWN:
+    elif kind == "markdown":
         for cells in (names, ["---"] * len(names), *texts):
             print(f"| {' | '.join(cells)} |")
     else:
@@ -469,7 +459,7 @@ def print_rows(rows: Sequence[Row], kind: str) -> None:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def write_json(path: str, content: Mapping[str, Any]) -> None:

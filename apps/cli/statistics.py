@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
+import numpy as np
+from scipy.special import bdtr
+
 TAIL = 0.025  # of each end of an interval, whose confidence is 95 % then
 
 
@@ -47,10 +50,11 @@ class Interval:
     def of(cls, numbers: Sequence[float]) -> Interval:
         """Local. Of at least one number."""
         ordered, count = sorted(numbers), len(numbers)
-        cut = _outside(count)
-        if cut == 0:
+        heads = bdtr(np.arange(count), count, 0.5)  # the chance of so many or fewer
+        outside = int(np.searchsorted(heads, TAIL, side="right"))  # of each end, that included
+        if outside == 0:
             return cls(median(ordered))
-        return cls(median(ordered), ordered[cut - 1], ordered[count - cut])
+        return cls(median(ordered), ordered[outside - 1], ordered[-outside])
 
     @classmethod
     def quotient(cls, ours: Sequence[float], theirs: Sequence[float]) -> Interval:
@@ -68,17 +72,6 @@ class Interval:
         if not self.known:
             return f"{self.median:.2f} (?)"
         return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
-
-
-def _outside(count: int) -> int:
-    """Local. How many of so many numbers at each end are beyond the interval, its end included."""
-    first = max(0, int(count / 2 - 6 * math.sqrt(count)))  # what is before it has no chance
-    whole, below = math.lgamma(count + 1) - count * math.log(2), 0.0
-    for cut in range(first, count):
-        below += math.exp(whole - math.lgamma(cut + 1) - math.lgamma(count - cut + 1))
-        if below > TAIL:
-            return cut
-    return 0
 
 
 def paired(times: Sequence[float], others: Sequence[float]) -> list[float]:

@@ -25,6 +25,7 @@ from onesided.apps.report.result import PARTS, Result
 
 ENOUGH = 3  # parts of an envelope that a file of ours has at least
 LONGEST = 80  # letters of a title in the name of a file
+LISTED = ("file", "figure")  # the columns of the list of figures
 #: In the order of the page; others come last.
 ORDER = (
     "bench alltoallv", "bench rounds", "bench collectives", "bench patterns", "bench apps",
@@ -138,22 +139,32 @@ def make(options: Any) -> list[str]:
 def export(found: Sequence[tuple[Sequence[Result], Sequence[Finding]]], folder: Path) -> list[str]:
     """Local. Every figure into a folder, as PNG and CSV, and the verdicts into ``claims.csv``.
 
-    Numbered files of a run before go. Returns a sentence where pictures are skipped.
+    ``figures.csv`` lists the files; those that a run before has listed there go. Returns a sentence
+    where pictures are skipped.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("[0-9][0-9]-*.*"):
-        if old.suffix in (".png", ".csv"):
-            old.unlink()
+    listed = folder / "figures.csv"
+    if listed.exists():
+        text = listed.read_text(encoding="utf-8", errors="replace")
+        heads, *before = list(csv.reader(text.splitlines())) or [[]]
+        if tuple(heads) != LISTED:
+            raise CommandError(f"{listed} is in the way: it lists no figures of a report")
+        for name, _ in before:
+            (folder / Path(name).name).unlink(missing_ok=True)
     columns = ("system", "processor", "mpi", *CLAIM_COLUMNS)
     rows = [(*each[0].place, *finding.row()) for each, findings in found for finding in findings]
     _write_csv(folder / "claims.csv", columns, rows)
     drawn = find_spec("matplotlib") is not None
     every: list[Plot] = [plot for each, _ in found for result in each for plot in plots(result)]
+    written = []
     for number, plot in enumerate(every, 1):
         slug = re.sub(r"[^a-z0-9]+", "-", plot.title.lower())[:LONGEST].strip("-")
-        _write_csv(folder / f"{number:02d}-{slug}.csv", *plot.table())
+        name = f"{number:02d}-{slug}"
+        written += [(f"{name}{ending}", plot.title) for ending in (".csv", ".png")[: 1 + drawn]]
+        _write_csv(folder / f"{name}.csv", *plot.table())
         if drawn:
-            canvas(plot).savefig(folder / f"{number:02d}-{slug}.png")
+            canvas(plot).savefig(folder / f"{name}.png")
+    _write_csv(listed, LISTED, written)
     return [] if drawn else [f"{len(every)} PNG skipped, they need matplotlib: {NEEDS_MATPLOTLIB}"]
 
 

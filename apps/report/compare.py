@@ -17,7 +17,7 @@ from mpi4py import MPI
 from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
-from onesided.apps.cli.report import duration, plain_table, print_wide, shown
+from onesided.apps.cli.report import BYTES, duration, plain_table, print_wide, shown
 from onesided.apps.cli.statistics import Interval
 from onesided.apps.report.command import load, results_of
 from onesided.apps.report.result import Entry, Result
@@ -92,16 +92,17 @@ def _check(options: Any) -> int:
     cells, missed = [], 0
     for result in results:
         for target, entry, value in held(result):
-            most = target["at_most"]
-            met = entry.right and value.median <= most
+            most, here, outcome = target["at_most"], "", "not measured"
+            met = value is not None and entry.right and value.median <= most
             missed += not met
-            sure = value.known and (value.low <= most) == (value.high <= most)
+            if value is not None:
+                sure = value.known and (value.low <= most) == (value.high <= most)
+                here = str(value) if "against" in target else shown("_s", value.median)
+                outcome = ("met" if met else "MISSED") + ("" if sure else "?")
             cells.append({
                 "command": result.command, "row": " ".join(entry.labels.values()),
                 "against": target.get("against", target.get("metric")),
-                "here": str(value) if "against" in target else shown("_s", value.median),
-                "at most": f"{most:g}",
-                "": ("met" if met else "MISSED") + ("" if sure else "?"),
+                "here": here, "at most": f"{most:g}", "": outcome,
             })  # fmt: skip
     if not cells:
         print("no targets are set for these results", flush=True)
@@ -112,26 +113,33 @@ def _check(options: Any) -> int:
     return FAILED if missed else 0
 
 
-def held(result: Result) -> Iterator[tuple[Mapping[str, Any], Entry, Interval]]:
-    """Local. The targets, the rows that each is about, and what is held against it."""
+def held(result: Result) -> Iterator[tuple[Mapping[str, Any], Entry, Interval | None]]:
+    """Local. The targets, the rows that each is about, and what is held against it; None of a row
+    that could not be measured."""
     text = (files("onesided.apps") / "data" / "targets.toml").read_text(encoding="utf-8")
     vendor = str(result.versions.get("mpi library", ""))
     for target in tomllib.loads(text)["target"]:
         mine = target["command"] == result.command and vendor.startswith(target.get("mpi", ""))
         ranks = result.machine.get("ranks"), result.machine.get("nodes")
         if mine and ranks == (target.get("ranks", 2), 1):
-            for entry in result.timed:
-                value = _value(entry, target)
-                if value is not None:
-                    yield target, entry, value
+            for entry in result.entries:
+                inside = target.get("least", 0) <= _size(entry) <= target.get("most", 1 << 62)
+                if inside and entry.has(target.get("labels", {})):
+                    value = _value(entry, target)
+                    if value is not None or entry.reason:
+                        yield target, entry, value
+
+
+def _size(entry: Entry) -> float:
+    """Local. The bytes that a row moves; its label tells them where it was not measured."""
+    number, _, unit = entry.label("bytes").partition(" ")
+    if not entry.reason or not number:
+        return entry.number("bytes") or 0.0
+    return float(number) * {name: factor for factor, name in BYTES}.get(unit, 1)
 
 
 def _value(entry: Entry, target: Mapping[str, Any]) -> Interval | None:
-    """Local. What a target bounds of a row; None for a row that it is not about."""
-    nbytes = entry.number("bytes") or 0.0
-    inside = target.get("least", 0) <= nbytes <= target.get("most", 1 << 62)
-    if not inside or not entry.has(target.get("labels", {})):
-        return None
+    """Local. What a target bounds of a row; None where it has nothing of it."""
     if "against" in target:
         return entry.interval(target["against"])
     seconds = entry.number(target["metric"])

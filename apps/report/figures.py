@@ -348,7 +348,6 @@ def svg(plot: Plot, prefix: str) -> str:
 
 
 def canvas(plot: Plot) -> Any:
-    """Local. The figure of matplotlib."""
     size = (5.6, max(1.6, 0.55 + 0.2 * plot.height)) if plot.bars else (5.6, 3.6)
     figure = blank(size)
     axes = figure.add_subplot()

@@ -10,7 +10,6 @@ FOLDER = "with the JSON files that commands wrote with --json"
 
 
 def report(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided report``."""
     add = parser.add_argument
     add("folder", metavar="DIR", type=InputFile, help=FOLDER)
     take(parser, "output", "report.html", "the page, in one file")
@@ -21,7 +20,6 @@ def report(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_compare(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench compare``."""
     add = parser.add_argument
     for name in ("old", "new"):
         add(name, metavar=name.upper(), type=InputFile, help="what a command wrote with --json")
@@ -30,5 +28,4 @@ def bench_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_check(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench check``."""
     parser.add_argument("folder", metavar="DIR", type=InputFile, help=FOLDER)

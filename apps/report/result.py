@@ -44,7 +44,6 @@ class Entry:
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """By name."""
         return {str(name): str(text) for name, text in part(self.values, "labels").items()}
 
     def number(self, name: str) -> float | None:
@@ -96,7 +95,6 @@ class Entry:
         return str(self.values.get("case", ""))
 
     def label(self, name: str) -> str:
-        """A label, or an empty text."""
         return self.labels.get(name, "")
 
     def has(self, labels: Mapping[str, str | Sequence[str]]) -> bool:
@@ -108,7 +106,6 @@ class Entry:
 
     @property
     def method(self) -> str:
-        """The name of the method."""
         return self.label(METHOD)
 
     @property
@@ -166,7 +163,6 @@ class Result:
 
     @property
     def timed(self) -> list[Entry]:
-        """The rows of what was timed."""
         return [entry for entry in self.entries if entry.median is not None]
 
     @property

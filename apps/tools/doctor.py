@@ -213,7 +213,6 @@ def shared_memory() -> dict[str, int] | None:
 def show(
     out: Console, found: Mapping[str, Any], trials: list[Trial], defects: list[Defect]
 ) -> None:
-    """Local. Print everything for a person."""
     versions, memory, free = machine.versions(), found["shared_memory"], "none"
     if memory is not None:
         free = f"{byte_count(memory['free'])} of {byte_count(memory['total'])} free"

@@ -394,7 +394,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 
 def run_bench(comm: MPI.Intracomm, options: Options) -> int:
-    """Collective. The command ``bench fft``."""
     opponents = [OPPONENTS[word] for word in options.against]
     return _end(comm, options, "bench fft", options.shape or SHAPES, orders=options.order,
                 opponents=opponents, setups=options.repeats)  # fmt: skip
@@ -404,7 +403,6 @@ def _end(
     comm: MPI.Intracomm, options: Options, command: str, shapes: Sequence[Sequence[int]],
     **more: Any,
 ) -> int:
-    """Collective. Time all transforms, and tell."""
     pattern = {"ranks": comm.size, "shapes": [list(shape) for shape in shapes]}
     report = Report(command, options.settings(), pattern, remarks=[REMARK], by="shape")
     names = chosen(options.comm)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.by_hand import ByHand, at_once, cart_of
 from onesided.apps.bench.sweep import Labels, Make
-from onesided.apps.bench.timing import Variant
+from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.statistics import Verdict
 from onesided.collectives import Alltoallv_init, Grid
 
@@ -31,7 +33,6 @@ class Items:
     dimensions. In each call some go to the next block."""
 
     def __init__(self, grid: Grid, seed: int) -> None:
-        """Local."""
         rng, count = np.random.default_rng(seed), math.prod(grid.local_shape)
         low = np.array([part.start for part in grid.box], float)
         self.low, self.high = low, low + grid.local_shape
@@ -63,16 +64,15 @@ class HandWritten:
     exchange that has room for all items, as after a call in which all of them left."""
 
     def __init__(self, grid: Grid, items: Items, room: bool) -> None:
-        """Collective."""
         self._grid, self._comm, self._items = grid, grid.comm, items
         self._ends = np.array(grid.shape, float)
-        self._width = 8 * (3 + items.positions.shape[1])
+        self._width = 3 + items.positions.shape[1]
         self._request: Any = None
         if room:
             most = grid.comm.allreduce(int(SPARE * len(items.number)), op=MPI.MAX)
             self._rooms = [most * self._width * (rank != grid.comm.rank)
                            for rank in range(grid.comm.size)]
-            self._out = np.zeros(sum(self._rooms), np.uint8)
+            self._out = np.zeros(sum(self._rooms))
             self._request = Alltoallv_init(grid.comm, [self._out, self._rooms], None,
                                            method="rma-p2p")  # fmt: skip
 
@@ -83,22 +83,19 @@ class HandWritten:
         leaves = np.flatnonzero(((x < items.low) | (x >= items.high)).any(axis=1))
         rows = x[leaves] % self._ends
         x[leaves] = rows
-        edges = self._grid.starts
         places = [np.searchsorted(edge, rows[:, axis], side="right") - 1
-                  for axis, edge in enumerate(edges)]
+                  for axis, edge in enumerate(self._grid.starts)]
         owners = np.ravel_multi_index(places, self._grid.dims)
         order = np.argsort(owners, kind="stable")
-        leaves, owners = leaves[order], owners[order]
-        away = owners != comm.rank
-        leaves, owners = leaves[away], owners[away]
-        counts = np.bincount(owners, minlength=comm.size)
+        order = order[owners[order] != comm.rank]
+        leaves, counts = leaves[order], np.bincount(owners[order], minlength=comm.size)
         coming = np.zeros_like(counts)
         comm.Alltoall(counts, coming)
-        records = np.empty((len(leaves), self._width // 8))
+        records = np.empty((len(leaves), self._width))
         records[:, 0] = items.number[leaves].view(float)
         records[:, 1:3] = items.velocity[leaves]
         records[:, 3:] = x[leaves]
-        came = self._exchange(records, counts, coming)
+        came = self._exchange(records, counts * self._width, coming * self._width)
         stays = np.ones(len(x), bool)
         stays[leaves] = False
         items.number = np.concatenate([items.number[stays],
@@ -109,24 +106,19 @@ class HandWritten:
     def _exchange(
         self, records: NDArray[Any], counts: NDArray[Any], coming: NDArray[Any]
     ) -> NDArray[Any]:
-        """Collective."""
+        """Collective. What comes; the counts are of numbers."""
         if self._request is None:
-            came = np.empty((int(coming.sum()), records.shape[1]))
-            width = records.shape[1]
-            self._comm.Alltoallv([records, counts * width], [came, coming * width])
-            return came
-        start = 0
-        for at, count in zip(np.cumsum([0, *self._rooms]), counts, strict=False):
-            part = records[start : start + count].view(np.uint8).reshape(-1)
+            came = np.empty(int(coming.sum()))
+            self._comm.Alltoallv([records, counts], [came, coming])
+            return came.reshape(-1, self._width)
+        starts = np.cumsum([0, *self._rooms[:-1]])  # of what goes to a rank, and comes from it
+        leaving = np.split(records.reshape(-1), np.cumsum(counts)[:-1])
+        for at, part in zip(starts, leaving, strict=True):
             self._out[at : at + len(part)] = part
-            start += count
         self._request.Start()
-        got, found, at = self._request.Wait(), [records[:0]], 0
-        for count, room in zip(coming.tolist(), self._rooms, strict=True):  # they are all alike
-            part = got[at : at + count * self._width].view(float)
-            found.append(part.reshape(count, self._width // 8))
-            at += room
-        return np.concatenate(found)
+        got = self._request.Wait()
+        parts = [got[at : at + count] for at, count in zip(starts, coming, strict=True)]
+        return np.concatenate(parts).reshape(-1, self._width)
 
     def free(self) -> None:
         """Collective."""
@@ -151,11 +143,8 @@ def migration(shape: tuple[int, ...], comm: MPI.Intracomm, stack: ExitStack) -> 
             arrays = [items.number, items.velocity]
             (items.number, items.velocity), items.positions = grid.migrate(arrays, items.positions)
 
-        def free() -> None:
-            if hand is not None:
-                hand.free()
-
-        return Variant(call, lambda: Verdict(items.wrong(comm), 0.0), free=free, set_up=False)
+        return Variant(call, lambda: Verdict(items.wrong(comm), 0.0), set_up=False,
+                       free=nothing if hand is None else hand.free)  # fmt: skip
 
     return make
 
@@ -169,14 +158,17 @@ COARSEST = 20  # of the last level
 
 
 class Level:
-    """-Laplace(u) = f, u = 0 at the walls, in cells of width 1 on the finest grid.
+    """-Laplace(u) = f, u = 0 at the walls, in cells of width ``h``, 1 on the finest grid.
 
-    ``cells`` are those of this array; ``walls``: by axis, whether the grid ends there.
+    ``walls``: by axis, at which ends ghosts are made here, after ``exchange`` has brought others.
     """
 
-    def __init__(self, u: NDArray[Any], f: NDArray[Any], h: float, walls: Any) -> None:
-        """Local."""
+    def __init__(
+        self, u: NDArray[Any], f: NDArray[Any], h: float, walls: Any,
+        exchange: Callable[[], object] = nothing,
+    ) -> None:
         self.u, self.f, self.r, self._walls = u, f, np.zeros_like(u), walls
+        self._exchange = exchange
         self.own = (slice(1, -1),) * u.ndim
         self._sum, self._h = np.zeros(u[self.own].shape), h
         moved = {-1: slice(None, -2), 0: slice(1, -1), 1: slice(2, None)}
@@ -185,17 +177,15 @@ class Level:
             for axis in range(u.ndim) for s in (-1, 1)
         ]  # fmt: skip
 
-    def ghosts(self) -> None:
-        """Local. Beyond the walls."""
+    def defect(self) -> NDArray[Any]:
+        """Collective over the ranks that have the level. f + Laplace(u), with fresh ghosts."""
+        self._exchange()
         for axis, ends in enumerate(self._walls):
             layers = np.moveaxis(self.u, axis, 0)
             if ends[0]:
                 np.negative(layers[1], out=layers[0])
             if ends[1]:
                 np.negative(layers[-2], out=layers[-1])
-
-    def defect(self) -> NDArray[Any]:
-        """Local. f + Laplace(u), when all ghosts are there."""
         total: NDArray[Any] = np.multiply(self.u[self.own], -2 * self.u.ndim, out=self._sum)
         for beside in self._beside:
             total += beside
@@ -203,9 +193,14 @@ class Level:
         total += self.f[self.own]
         return total
 
-    def smooth(self) -> None:
-        """Local. A damped step of Jacobi's method."""
-        self.u[self.own] += (0.8 * self._h**2 / (2 * self.u.ndim)) * self.defect()
+    def smooth(self, times: int) -> None:
+        """Collective over the same. Damped steps of Jacobi's method."""
+        for _ in range(times):
+            self.u[self.own] += (0.8 * self._h**2 / (2 * self.u.ndim)) * self.defect()
+
+
+#: What goes from a level to the next coarser one, or back.
+Transfer = Callable[[Level, Level], object]
 
 
 def parts(array: NDArray[Any]) -> list[NDArray[Any]]:
@@ -214,13 +209,83 @@ def parts(array: NDArray[Any]) -> list[NDArray[Any]]:
             for start in product((0, 1), repeat=array.ndim)]
 
 
-def mean_of(fine: NDArray[Any], coarse: NDArray[Any]) -> None:
-    """Local. A coarse cell is the mean of its parts."""
-    first, *others = parts(fine)
+def averaged(level: Level, below: Level) -> None:
+    """Local. The defect in a coarse cell is the mean of that in its parts."""
+    coarse = below.f[below.own]
+    first, *others = parts(level.r[level.own])
     np.copyto(coarse, first)
     for each in others:
         coarse += each
-    coarse *= 0.5**fine.ndim
+    coarse *= 0.5**coarse.ndim
+
+
+def spread(level: Level, below: Level) -> None:
+    """Local. A coarse cell is added to its parts."""
+    for part in parts(level.u[level.own]):
+        part += below.u[below.own]
+
+
+class Ours:
+    """Two grids: what is below the one is the other, which may be rank 0's alone."""
+
+    def __init__(self, grid: Grid, below: Grid, halved: bool) -> None:
+        self._grid, self._below, self._halved = grid, below, halved
+
+    def down(self, level: Level, below: Level) -> None:
+        """Collective."""
+        move = self._grid.coarsen if self._halved else self._grid.redistribute
+        move(level.r, self._below, below.f)
+
+    def up(self, level: Level, below: Level) -> None:
+        """Collective."""
+        move = partial(self._below.refine, order=0) if self._halved else self._below.redistribute
+        move(below.u, self._grid, level.r)
+        level.u[level.own] += level.r[level.own]
+
+
+class Root:
+    """Persistent messages of the blocks of a grid to rank 0, and back."""
+
+    def __init__(self, grid: Grid) -> None:
+        comm = grid.comm
+        #: By rank, its block, and where that is in the array of rank 0; elsewhere the own alone.
+        self._blocks: list[tuple[NDArray[Any], Any]] = []
+        self._there: list[MPI.Prequest] = []
+        self._back: list[MPI.Prequest] = []
+        self._is_root = comm.rank == 0
+        for rank in range(comm.size) if self._is_root else [comm.rank]:
+            box = grid.part(rank, grid.shape)
+            block = np.zeros([part.stop - part.start for part in box])
+            self._blocks.append((block, tuple(slice(p.start + 1, p.stop + 1) for p in box)))
+            if self._is_root and rank:
+                self._there.append(comm.Recv_init(block, rank, 7))
+                self._back.append(comm.Send_init(block, rank, 7))
+            elif rank:
+                self._there.append(comm.Send_init(block, 0, 7))
+                self._back.append(comm.Recv_init(block, 0, 7))
+
+    def down(self, level: Level, below: Level) -> None:
+        """Collective. The defect goes to rank 0."""
+        self._blocks[0][0][...] = level.r[level.own]
+        MPI.Prequest.Startall(self._there)
+        MPI.Request.Waitall(self._there)
+        if self._is_root:
+            for block, there in self._blocks:
+                below.f[there] = block
+
+    def up(self, level: Level, below: Level) -> None:
+        """Collective. Rank 0 answers with what is to be added."""
+        if self._is_root:
+            for block, there in self._blocks:
+                block[...] = below.u[there]
+        MPI.Prequest.Startall(self._back)
+        MPI.Request.Waitall(self._back)
+        level.u[level.own] += self._blocks[0][0]
+
+    def free(self) -> None:
+        """Local."""
+        for request in (*self._there, *self._back):
+            request.Free()
 
 
 class Cycle:
@@ -228,152 +293,83 @@ class Cycle:
 
     def __init__(self, comm: MPI.Intracomm, shape: tuple[int, ...], ours: bool) -> None:
         """Collective."""
-        self._comm, self._ours = comm, ours
-        self._grids: list[Grid] = []
-        self._hands: list[ByHand] = []
+        self._comm = comm
         self.levels: list[Level] = []
-        dims, h = None, 1.0
-        while not self._grids or all(n % (2 * d) == 0 and n // d >= 2 * FEWEST
-                                     for n, d in zip(shape, dims or shape, strict=True)):
-            if self._grids:
+        self._transfers: list[tuple[Transfer, Transfer]] = []  # from each level down, and back up
+        self._made = ExitStack()
+        finer, grid, cart, h = None, None, None, 1.0
+        while grid is None or all(n % (2 * d) == 0 and n // d >= 2 * FEWEST
+                                  for n, d in zip(shape, grid.dims, strict=True)):
+            if grid is not None:
                 shape, h = tuple(n // 2 for n in shape), 2 * h
-            grid = Grid(comm, shape, boundary="antireflect", ghosts="faces", dims=dims,
-                        reorder=False)  # fmt: skip
-            dims = grid.dims
-            if not self._grids:
-                self._cart = cart_of(grid)
-            self._grids.append(grid)
-            walls = [(at == 0, at == n - 1) for at, n in zip(grid.coords, dims, strict=True)]
-            u, f = (grid.zeros() if ours else np.zeros_like(grid.zeros()) for _ in range(2))
-            self.levels.append(Level(u, f, h, walls))
-            if not ours:
-                self._hands.append(ByHand(self._cart, u, at_once(len(dims), 1)))
-        rng = np.random.default_rng(1)
-        self.levels[0].f[self.levels[0].own] = rng.random(self._grids[0].shape)[self._grids[0].box]
-        self._root = Grid(
-            comm, shape, sizes=[[shape[0]] + [0] * (comm.size - 1), *([n] for n in shape[1:])])
-        walls = [(True, True)] * len(shape)
-        u, f = (self._root.zeros() if ours else np.zeros([n + 2 for n in shape]) for _ in range(2))
-        self.levels.append(Level(u, f, h, walls))
+            finer, grid = grid, Grid(comm, shape, boundary="antireflect", ghosts="faces",
+                                     dims=grid and grid.dims, reorder=False)  # fmt: skip
+            self._made.callback(grid.Free)
+            if finer is not None:
+                link = Ours(finer, grid, halved=True)
+                self._transfers.append((link.down, link.up) if ours else (averaged, spread))
+            if ours:
+                u, f = grid.zeros(), grid.zeros()
+                self.levels.append(Level(u, f, h, (), partial(grid.update, u)))
+            else:
+                if cart is None:
+                    cart = cart_of(grid)
+                    self._made.callback(cart.Free)
+                u, f = (np.zeros_like(grid.zeros()) for _ in range(2))
+                hand = ByHand(cart, u, at_once(len(shape), 1))
+                self._made.callback(hand.Free)
+                ends = zip(grid.coords, grid.dims, strict=True)
+                walls = [(at == 0, at == n - 1) for at, n in ends]
+                self.levels.append(Level(u, f, h, walls, hand.exchange))
+            if finer is None:
+                own = self.levels[0].own
+                self.levels[0].f[own] = np.random.default_rng(1).random(shape)[grid.box]
+        self._shared = len(self.levels)
+        if ours:
+            root = Grid(comm, shape, sizes=[[shape[0]] + [0] * (comm.size - 1),
+                                            *([n] for n in shape[1:])])  # fmt: skip
+            self._made.callback(root.Free)
+            u, f = root.zeros(), root.zeros()
+            last: Ours | Root = Ours(grid, root, halved=False)
+        else:
+            u, f = (np.zeros([n + 2 for n in shape]) for _ in range(2))
+            last = Root(grid)
+            self._made.callback(last.free)
+        self._transfers.append((last.down, last.up))
+        everywhere = [(True, True)] * len(shape)
+        self.levels.append(Level(u, f, h, everywhere))
         while comm.rank == 0 and all(n % 2 == 0 and n >= 4 for n in shape):
             shape, h = tuple(n // 2 for n in shape), 2 * h
             u, f = (np.zeros([n + 2 for n in shape]) for _ in range(2))
-            self.levels.append(Level(u, f, h, walls))
-        #: By rank, its block of the coarsest grid, and where that is in the array of rank 0.
-        self._blocks: list[tuple[NDArray[Any], Any]] = []
-        self._there: list[MPI.Prequest] = []
-        self._back: list[MPI.Prequest] = []
-        if not ours:
-            self._connect_root(grid)
+            self.levels.append(Level(u, f, h, everywhere))
+            self._transfers.append((averaged, spread))
 
-    def _connect_root(self, grid: Grid) -> None:
-        """Local. Persistent messages of blocks to rank 0, and back."""
-        comm = self._comm
-        for rank in range(comm.size) if comm.rank == 0 else [comm.rank]:
-            box = grid.part(rank, grid.shape)
-            block = np.zeros([part.stop - part.start for part in box])
-            self._blocks.append((block, tuple(slice(p.start + 1, p.stop + 1) for p in box)))
-            if rank:
-                from_root = comm.rank == 0
-                peer = rank if from_root else 0
-                sends, receives = ((self._back, self._there) if from_root
-                                   else (self._there, self._back))
-                sends.append(comm.Send_init(block, peer, 7))
-                receives.append(comm.Recv_init(block, peer, 7))
-
-    def run(self) -> None:
-        """Collective in the sense of MPI. A cycle."""
-        self._down(0)
-
-    def _down(self, number: int) -> None:
-        """Collective over the ranks that have this level."""
-        level, shared = self.levels[number], len(self._grids)
+    def run(self, number: int = 0) -> None:
+        """Collective over the ranks that have this level. A cycle from it down and up again."""
+        level = self.levels[number]
         if number == len(self.levels) - 1:
-            self._smooth(number, COARSEST)
+            level.smooth(COARSEST)
             return
-        self._smooth(number, SMOOTHINGS)
-        self._update(number)
+        level.smooth(SMOOTHINGS)
         level.r[level.own] = level.defect()
-        below = self.levels[number + 1]
-        if number == shared - 1:
-            self._to_root(level, below)
-        elif number < shared and self._ours:
-            grid, other = self._grids[number : number + 2]
-            grid.coarsen(level.r, other, below.f)
-        else:
-            mean_of(level.r[level.own], below.f[below.own])
+        below, (down, up) = self.levels[number + 1], self._transfers[number]
+        down(level, below)
         below.u[...] = 0
-        if number != shared - 1 or self._comm.rank == 0:
-            self._down(number + 1)
-        if number == shared - 1:
-            self._from_root(level, below)
-            level.u[level.own] += level.r[level.own]
-        elif number < shared and self._ours:
-            other.refine(below.u, grid, level.r, order=0)
-            level.u[level.own] += level.r[level.own]
-        else:
-            for part in parts(level.u[level.own]):
-                part += below.u[below.own]
-        self._smooth(number, SMOOTHINGS)
-
-    def _smooth(self, number: int, times: int) -> None:
-        for _ in range(times):
-            self._update(number)
-            self.levels[number].smooth()
-
-    def _update(self, number: int) -> None:
-        """Ghosts of other ranks, and beyond the walls."""
-        level, shared = self.levels[number], number < len(self._grids)
-        if shared and self._ours:
-            self._grids[number].update(level.u)
-            return
-        if shared:
-            self._hands[number].exchange()
-        level.ghosts()
-
-    def _to_root(self, level: Level, below: Level) -> None:
-        """Collective. The defect goes to rank 0."""
-        if self._ours:
-            self._grids[-1].redistribute(level.r, self._root, below.f)
-            return
-        self._blocks[0][0][...] = level.r[level.own]
-        MPI.Prequest.Startall(self._there)
-        MPI.Request.Waitall(self._there)
-        if self._comm.rank == 0:
-            for block, there in self._blocks:
-                below.f[there] = block
-
-    def _from_root(self, level: Level, below: Level) -> None:
-        """Collective. Rank 0 answers with what is to be added."""
-        if self._ours:
-            self._root.redistribute(below.u, self._grids[-1], level.r)
-            return
-        if self._comm.rank == 0:
-            for block, there in self._blocks:
-                block[...] = below.u[there]
-        MPI.Prequest.Startall(self._back)
-        MPI.Request.Waitall(self._back)
-        level.r[level.own] = self._blocks[0][0]
+        if number < self._shared - 1 or self._comm.rank == 0:
+            self.run(number + 1)
+        up(level, below)
+        level.smooth(SMOOTHINGS)
 
     def norm(self) -> float:
         """Collective. Of the defect on the finest grid."""
-        self._update(0)
         return math.sqrt(self._comm.allreduce(float((self.levels[0].defect() ** 2).sum())))
 
     def restart(self) -> None:
-        """Local."""
         self.levels[0].u[...] = 0
 
     def free(self) -> None:
         """Collective."""
-        for hand in self._hands:
-            hand.Free()
-        for request in (*self._there, *self._back):
-            request.Free()
-        self._root.Free()
-        for grid in reversed(self._grids):
-            grid.Free()
-        self._cart.Free()
+        self._made.close()
 
 
 def multigrid(shape: tuple[int, ...], comm: MPI.Intracomm, stack: ExitStack) -> Make:

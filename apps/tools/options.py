@@ -1,4 +1,4 @@
-"""What the commands of this room can be given on the command line."""
+"""What the commands of this room can be given: a function of their name adds their options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ GHOSTS, MIGRATE, MULTIGRID = HALO_PATTERNS = ("ghosts", "migrate", "multigrid")
 
 
 def tune(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided tune``."""
     run_options(parser, None, rows=False)
     take(parser, "sizes", SIZES, "that every rank sends, in equal blocks to all")
     parser.add_argument("--show", action="store_true",
@@ -29,7 +28,6 @@ def tune(parser: argparse.ArgumentParser) -> None:
 
 
 def generate(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided generate``."""
     parser.add_argument(
         "kind", metavar="KIND", choices=("grid7", "grid27", "mesh"),
         help="grid7 or grid27 (a cube of points with 6 or 26 neighbors each), or mesh (the dual "
@@ -43,7 +41,6 @@ def generate(parser: argparse.ArgumentParser) -> None:
 
 
 def fft(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided fft``."""
     transform(parser, "128 128 128")
     run_options(parser, "auto")
     timed(parser, "20")
@@ -51,7 +48,6 @@ def fft(parser: argparse.ArgumentParser) -> None:
 
 
 def spmv(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided spmv``."""
     parser.add_argument(
         "file", metavar="FILE", type=InputFile, nargs="?",
         help="Matrix Market, Harwell-Boeing, npz or HDF5 (default: the matrix of the package)")
@@ -63,7 +59,6 @@ def spmv(parser: argparse.ArgumentParser) -> None:
 
 
 def doctor(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided doctor``."""
     run_options(parser, "all", rows=False)
     parser.add_argument(
         "--thorough", action="store_true",
@@ -74,7 +69,6 @@ FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and
 
 
 def bench_fft(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench fft``."""
     said = "64 64 64, 128 128 128 and 256 256 256"
     take(parser, "shape", note="of an array; may be repeated", said=said, action="append")
     take(parser, "dtype", "float64", "real types are transformed real to complex")
@@ -93,7 +87,6 @@ def bench_fft(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_spmv(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench spmv``."""
     run_options(parser, "rma-fence,rma-notify")
     timed(parser, "200")
     note = "points along an edge of a cube, N**3 rows, of each matrix of a 27-point stencil"
@@ -105,7 +98,6 @@ def bench_spmv(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_halo(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench halo``."""
     run_options(parser, None, info=False)
     timed(parser, "30")
     take(parser, "patterns", ALL, "ghosts, items that migrate, V-cycles", choices=HALO_PATTERNS)
@@ -115,7 +107,6 @@ def bench_halo(parser: argparse.ArgumentParser) -> None:
 
 
 def bench_programs(parser: argparse.ArgumentParser) -> None:
-    """Local. Options of ``onesided bench programs``."""
     parser.add_argument(
         "files", metavar="FILE", type=InputFile, nargs="*",
         help="programs (default: those that come with the package)")

@@ -107,7 +107,6 @@ BENCH_REMARK = (
 
 
 def run_bench(comm: MPI.Intracomm, options: Options) -> int:
-    """Collective. The command ``bench spmv``."""
     names = [*chosen(options.comm), SCIPY, PETSC]
     report = Report("bench spmv", options.settings(), {"ranks": comm.size, "matrices": {}},
                     remarks=[BENCH_REMARK], by="matrix")  # fmt: skip
@@ -197,7 +196,6 @@ def _petsc(comm: MPI.Intracomm, block: RowBlock, every: NDArray[Any]) -> Variant
 
 
 def grid(points: int, comm: MPI.Intracomm) -> RowBlock:
-    """Local. The 27-point matrix of a cube."""
     share = Partition.even(points**3, comm.size).range(comm.rank)
     return RowBlock.even(comm, stencil27(points, share))
 

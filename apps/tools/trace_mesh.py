@@ -191,7 +191,6 @@ class _Roots:
 
     @property
     def size(self) -> int:
-        """Number of triangles in all."""
         return int(self.starts[-1])
 
     def runs(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
