@@ -50,12 +50,13 @@ from onesided.collectives.halo.plan import Combine
 from onesided.collectives.halo.redistribution import (
     Part,
     Placed,
-    Redistribution,
-    Refinement,
+    Transfer,
     check_alike,
     check_refined,
     check_writable,
     part_of,
+    redistribution,
+    refinement,
 )
 from onesided.collectives.hints import Hints
 from onesided.collectives.initialization import Info
@@ -275,12 +276,9 @@ class Grid(Decomposition, Scoped):
         self, fields: Sequence[Any], boundary: Any, ghosts: str | None, t: Any
     ) -> HaloExchange:
         """The request that updates these fields, with these conditions."""
-        wanted = ("update", ghosts, kinds(boundary))
-        plan: HaloExchange | None = self._planned(wanted, fields)
-        if plan is None:
-            plan = self.halo(*fields, boundary=boundary, ghosts=ghosts)
-            self._keep(plan, wanted, fields)
-        elif boundary is not None:
+        make = partial(self.halo, *fields, boundary=boundary, ghosts=ghosts)
+        plan: HaloExchange = self._planned(("update", ghosts, kinds(boundary)), fields, make)
+        if boundary is not None:
             plan.boundary.set(self._conditions(fields, boundary))
         plan.boundary.time = t
         return plan
@@ -318,11 +316,8 @@ class Grid(Decomposition, Scoped):
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
         """
         wanted = ("accumulate", op, ghosts, kinds(boundary))
-        plan: HaloExchange | None = self._planned(wanted, fields)
-        if plan is None:
-            plan = self._backwards(fields, op, boundary, ghosts)
-            self._keep(plan, wanted, fields)
-        return plan.exchange()
+        make = partial(self._backwards, fields, op, boundary, ghosts)
+        return self._planned(wanted, fields, make).exchange()
 
     # -- the whole field --------------------------------------------------------------------------
 
@@ -376,8 +371,8 @@ class Grid(Decomposition, Scoped):
                     if n == m + 1]
             into = there._plain(shape[:lead], field.dtype, more)
         wanted = ("redistribute", self._name_of(field), there._name_of(into))
-        plan: Redistribution | None = None if once else self._planned(wanted, (field, into), there)
-        if plan is None:
+
+        def plan() -> Transfer:
             shapes = [self._shape_of(field), there._shape_of(into)]
             with agreed(self._context.comm, f"redistribute {shapes} {field.dtype} {into.dtype}"):
                 check_alike(self._context.comm, there._context.comm)
@@ -386,10 +381,9 @@ class Grid(Decomposition, Scoped):
                 if forms[0] != forms[1]:
                     raise PatternError(f"a field of {forms[0]}, and one of {forms[1]}")
             held, wants = self._part_of(field, shapes[0]), there._part_of(into, shapes[0])
-            plan = Redistribution(self.comm, held, wants, self._info, once)
-            if not once:
-                self._keep(plan, wanted, (field, into), there)
-        plan.exchange()
+            return redistribution(self.comm, held, wants, self._info, once)
+
+        (plan() if once else self._planned(wanted, (field, into), plan, there)).exchange()
         return into
 
     def refine(
@@ -455,33 +449,33 @@ class Grid(Decomposition, Scoped):
     def _between(
         self, name: str, coarse: Grid, field: NDArray[Any], other: Grid,
         out: NDArray[Any] | None, order: int,
-    ) -> Refinement:
+    ) -> Transfer:
         """Collective. What refines or coarsens a field of this grid."""
+        fine, once = other if coarse is self else self, out is None
+
+        def plan(out: NDArray[Any] | None = out) -> Transfer:
+            shape = self.global_shape(field)
+            ((staggered,), _), lead = self._forms([field], None), field.ndim - len(self.shape)
+            with agreed(self._context.comm, f"{name} {shape} {order} {other.shape}"):
+                check_alike(self._context.comm, other._context.comm)
+                if any(staggered):
+                    raise PatternError("a field that is not in the middles of cells")
+                check_refined(coarse.shape, fine.shape, coarse.layers, order, field.dtype)
+            if out is None:
+                out = other._plain(shape[:lead], field.dtype)
+            there, ((staggered,), _) = other.global_shape(out), other._forms([out], None)
+            with agreed(self._context.comm, f"{name} to {there}"):
+                check_writable(out)
+                fits = there == (*shape[:lead], *other.shape) and out.dtype == field.dtype
+                if not fits or any(staggered):
+                    raise PatternError(f"a field of {out.dtype} of shape {there} for one of "
+                                       f"{field.dtype} of shape {shape}")
+            held, wants = self._part_of(field, shape), other._part_of(out, there)
+            return refinement(self.comm, held, wants, fine is other, order, lead, self._info, once)
+
         wanted = (name, order, self._number, other._number)
-        once = out is None
-        plan: Refinement | None = None if once else self._planned(wanted, (field, out), other)
-        if plan is not None:
-            return plan
-        fine, shape = other if coarse is self else self, self.global_shape(field)
-        ((staggered,), _), lead = self._forms([field], None), field.ndim - len(self.shape)
-        with agreed(self._context.comm, f"{name} {shape} {order} {other.shape}"):
-            check_alike(self._context.comm, other._context.comm)
-            if any(staggered):
-                raise PatternError("a field that is not in the middles of cells")
-            check_refined(coarse.shape, fine.shape, coarse.layers, order, field.dtype)
-        if out is None:
-            out = other._plain(shape[:lead], field.dtype)
-        there, ((staggered,), _) = other.global_shape(out), other._forms([out], None)
-        with agreed(self._context.comm, f"{name} to {there}"):
-            check_writable(out)
-            if there != (*shape[:lead], *other.shape) or any(staggered) or out.dtype != field.dtype:
-                raise PatternError(f"a field of {out.dtype} of shape {there} for one of "
-                                   f"{field.dtype} of shape {shape}")
-        held, wants = self._part_of(field, shape), other._part_of(out, there)
-        plan = Refinement(self.comm, held, wants, name == "refine", order, lead, self._info, once)
-        if not once:
-            self._keep(plan, wanted, (field, out), other)
-        return plan
+        made: Transfer = plan() if once else self._planned(wanted, (field, out), plan, other)
+        return made
 
     def _name_of(self, array: Any) -> Any:
         """Local. What tells fields of this grid from those of others, and distributed arrays."""
@@ -501,7 +495,8 @@ class Grid(Decomposition, Scoped):
         lead = field.ndim - len(self.shape)
         origin = [*[0] * lead, *(low for low, _ in self.layers)]
         ranks = range(self._context.comm.size)
-        return Part(field, origin, [self.part(rank, shape) for rank in ranks])
+        boxes = [self.part(rank, shape) for rank in ranks]
+        return Part(field, origin, boxes, self._context.comm.rank)
 
     def gather(
         self, field: NDArray[Any], root: int = 0, box: Any = None
@@ -516,8 +511,8 @@ class Grid(Decomposition, Scoped):
             wanted = full_box(() if box is None else box, shape, "the box")
             here = wanted if comm.rank == root else empty_box(len(shape))
             found: NDArray[Any] = np.empty(extents(here), field.dtype)
-        target = Part.of_one(comm.size, root, found, wanted)
-        Redistribution(self.comm, self._part_of(field, shape), target, self._info, True).exchange()
+        target = Part.of_one(comm, root, found, wanted)
+        redistribution(self.comm, self._part_of(field, shape), target, self._info, True).exchange()
         return found if comm.rank == root else None
 
     def scatter(self, whole: NDArray[Any] | None, field: NDArray[Any], root: int = 0) -> None:
@@ -533,8 +528,8 @@ class Grid(Decomposition, Scoped):
                 raise PatternError(f"a global array of shape {shape} and {field.dtype} is needed")
         if whole is None or comm.rank != root:
             whole = np.empty([0] * len(shape), field.dtype)
-        source = Part.of_one(comm.size, root, whole, full_box((), shape, ""))
-        Redistribution(self.comm, source, self._part_of(field, shape), self._info, True).exchange()
+        source = Part.of_one(comm, root, whole, full_box((), shape, ""))
+        redistribution(self.comm, source, self._part_of(field, shape), self._info, True).exchange()
 
     # -- items that move --------------------------------------------------------------------------
 
@@ -664,11 +659,14 @@ class Grid(Decomposition, Scoped):
         fills = partial(all_fills, self, fields, forms, shown, back)
         return self._exchange(fields, forms, ghosts, None, shown, fills, *back)
 
-    def _planned(self, wanted: Wanted, fields: Sequence[Any], *others: Grid) -> Any:
-        """Local, in debug mode collective: whether all ranks mean the same request.
+    def _planned(
+        self, wanted: Wanted, fields: Sequence[Any], plan: Callable[[], Any], *others: Grid
+    ) -> Any:
+        """Local where it is there already, or in debug mode collective: whether all ranks mean the
+        same request.
 
-        The request of these arrays, or of views of the same memory, which ``others`` keep, too;
-        None where there is none, or another grid that has kept it is freed.
+        The request of these arrays, or of views of the same memory, which ``others`` keep, too:
+        whichever of the grids is freed first gives it back.
         """
 
         def compare(number: int) -> None:
@@ -678,12 +676,11 @@ class Grid(Decomposition, Scoped):
         found = self._plans.find(wanted, fields, compare if self._compares else None)
         for other in others:
             other._plans.find(wanted, fields)
+        if found is None:
+            found = plan()
+            for grid in (self, *others):
+                grid._plans.keep(wanted, fields, found)
         return found
-
-    def _keep(self, plan: Any, wanted: Wanted, fields: Sequence[Any], *others: Grid) -> None:
-        """Collective. Whichever of the grids is freed first gives it back."""
-        for grid in (self, *others):
-            grid._plans.keep(wanted, fields, plan)
 
     def _clear_ghosts(self, field: NDArray[Any]) -> None:
         """Local."""
