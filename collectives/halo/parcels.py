@@ -24,6 +24,9 @@ from onesided.collectives.halo.faces import Face, check_apart, extents, is_empty
 #: The faces of the block that an array shows; it is that of the field of this number.
 FacesOf = Callable[[NDArray[Any], int], Iterable[Face]]
 
+#: The ways of a parcel (:mod:`.plan`).
+STORE, STAGED, MESSAGE = ("store", "staged", "message")
+
 #: Alignment of the parts of a parcel, in bytes.
 PART = 16
 
@@ -36,23 +39,54 @@ class Field:
     faces: tuple[Face, ...]
 
 
+#: By level, and part of a parcel: a region by its key, the segment, the offset there, the strides.
+Stores = tuple[tuple[tuple[str, int, int, tuple[int, ...]], ...], ...]
+
+
+@dataclass(frozen=True)
+class Advert:
+    """How and where a parcel is wanted: its counter, and where its parts go, by slot or level.
+
+    Offsets are in bytes of the receiver's control memory, or of its segment of a region.
+    """
+
+    path: str = ""
+    cell: int = 0
+    slots: tuple[int, ...] = ()
+    stores: Stores = ()
+
+
 @dataclass(eq=False)
 class Parcel:
     """What goes to, or comes from, one rank at a time, in one stage.
 
-    ``parts`` are views of the fields, by level. ``path`` and what follows is known when the
-    receiver has told: ``places`` where a part goes or lies, by turn; ``cell`` the counter, or the
-    ``messages``.
+    ``parts`` are views of the fields, by level. What follows is known when the receiver has told:
+    ``places`` where a part goes or lies, in turn; ``cell`` the counter, or the ``messages`` of the
+    ``buffer``; and ``chain``, its place in the program.
     """
 
     peer: int
-    parts: list[list[NDArray[Any]]]
     stage: int = 0
-    path: str = ""
+    parts: list[list[NDArray[Any]]] = field(default_factory=list)
+    advert: Advert = Advert()
     places: list[list[NDArray[Any]]] = field(default_factory=list)
     cell: Any = None
+    buffer: Any = None
     messages: list[MPI.Prequest] = field(default_factory=list)
-    chain: int = -1  # its place in the program
+    chain: int = -1
+
+    @property
+    def path(self) -> str:
+        """The way it takes; "" from a rank to itself."""
+        return self.advert.path
+
+    def level(self, turn: int) -> list[NDArray[Any]]:
+        """Local. The parts in a round."""
+        return self.parts[turn % len(self.parts)]
+
+    def place(self, turn: int) -> list[NDArray[Any]]:
+        """Local. Where they go to or come from in a round."""
+        return self.places[turn % len(self.places)]
 
     @property
     def room(self) -> int:
@@ -197,7 +231,7 @@ def make_parcels(fields: Sequence[Field], leaving: bool) -> list[Parcel]:
     parcels: dict[tuple[int, int], Parcel] = {}
     for number in numbers:
         face = faces[number]
-        parcels.setdefault((face.rank, face.stage), Parcel(face.rank, [], face.stage))
+        parcels.setdefault((face.rank, face.stage), Parcel(face.rank, face.stage))
     for at, parcel in parcels.items():
         mine = [n for n in numbers if (faces[n].rank, faces[n].stage) == at]
         for level in range(levels):
