@@ -215,8 +215,8 @@ class Decomposition:
             for axis in range(len(self.shape))
         ]  # fmt: skip
 
-    def _touching(self) -> list[int]:
-        """The other ranks whose blocks have a face, an edge or a corner in common with this one."""
+    def touching(self) -> list[int]:
+        """Local. The other ranks whose blocks have a corner, or more, in common with this one."""
         steps = [[link.step for link in links]
                  for links in self._links([(1, 1)] * len(self.shape))]
         found = {self._place.neighbor(offset) for offset in itertools.product(*steps)}
@@ -230,8 +230,8 @@ class Decomposition:
             for axis, n in enumerate(self.local_shape)
         )
 
-    def _edges(self, axis: int) -> NDArray[np.float64]:
-        """Where blocks begin along an axis, in coordinates, and the end."""
+    def edges(self, axis: int) -> NDArray[np.float64]:
+        """Local. Where blocks begin along an axis, in coordinates, and the end."""
         low, high = self.bounds[axis]
         starts = np.array(self.starts[axis])
         return np.where(starts < self.shape[axis], low + starts * self.spacing[axis], high)

@@ -553,13 +553,7 @@ class Grid(Decomposition, Scoped):
         for arrays that do not fit.
         """
         if self._migration is None:
-            axes = range(len(self.shape))
-            edges = [self._edges(axis) for axis in axes]
-            place = [slice(at, at + 1) for at in self.coords]
-            self._migration = Migration(
-                self._context, self.comm, edges, self.periodic, place, self.order,
-                self._touching(), self._info,
-            )  # fmt: skip
+            self._migration = Migration(self._context, self.comm, self, self._info)
         moved = self._migration.move(arrays, positions, outside)
         return moved[:-1], moved[-1]
 
