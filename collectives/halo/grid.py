@@ -297,7 +297,7 @@ class Grid(Decomposition, Scoped):
         cells than a block shows, ghosts included.
         """
         forms, shown = self._forms(fields, boundary)
-        fills = None if shown.empty else partial(all_fills, self, fields, forms, shown, None)
+        fills = partial(all_fills, self, fields, forms, shown, None) if shown.shown else None
         return self._exchange(fields, forms, ghosts, info, shown, fills)
 
     def accumulate(
