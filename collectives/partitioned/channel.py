@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.errors import MethodError, RequestError, UnsupportedError
 from onesided.collectives.partitioned.counter import Arrivals, Grouping
-from onesided.collectives.partitioned.handshake import Parameters, message_tag
+from onesided.collectives.partitioned.handshake import SENDER, Parameters, check_fit, message_tag
 from onesided.collectives.pattern import LARGEST_PIECE
 
 if TYPE_CHECKING:
@@ -218,6 +218,19 @@ def chosen(sender: Parameters, receiver: Parameters) -> PartitionedMethod:
     if obstacle:
         raise UnsupportedError(f"{method.name}: {obstacle}")
     return method
+
+
+def channel_between(
+    comm: MPI.Intracomm, peer: int, mine: Parameters, theirs: Parameters,
+    memory: NDArray[np.uint8], compiled: CompiledCounter | None,
+) -> tuple[PartitionedMethod | None, Channel]:
+    """Local. The transport, none to and from ``MPI.PROC_NULL``, and the channel of this side."""
+    sends, method = mine.side == SENDER, None
+    sender, receiver = (mine, theirs) if sends else (theirs, mine)
+    if peer != MPI.PROC_NULL:
+        check_fit(sender, receiver, *((comm.rank, peer) if sends else (peer, comm.rank)))
+        method = chosen(sender, receiver)
+    return method, Channel(comm, peer, sends, memory, sender.grouping, sender, receiver, compiled)
 
 
 def as_index(value: Any, partitions: int, what: object) -> int:
