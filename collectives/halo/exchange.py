@@ -19,7 +19,6 @@ import contextlib
 import math
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
@@ -71,14 +70,8 @@ class HaloExchange(Persistent):
     boundary: Any = None
 
     def __init__(
-        self,
-        comm: MPI.Comm,
-        fields: Any,
-        width: Any = None,
-        *,
-        neighbors: Sequence[Any] | None = None,
-        ghosts: str = "all",
-        corners: str = DIRECT,
+        self, comm: MPI.Comm, fields: Any, width: Any = None, *,
+        neighbors: Sequence[Any] | None = None, ghosts: str = "all", corners: str = DIRECT,
         info: Info = None,
     ) -> None:
         """Collective. Plan the exchange; the arrays are not touched.
@@ -240,7 +233,7 @@ class Plans:
 
     def __init__(self) -> None:
         #: With their numbers, the same on all ranks; what was looked for last is the last one.
-        self._plans: OrderedDict[tuple[Wanted, Any], tuple[Any, int]] = OrderedDict()
+        self._plans: dict[tuple[Wanted, Any], tuple[Any, int]] = {}
         self._kept, self._warned = 0, False
 
     def __len__(self) -> int:
@@ -265,7 +258,7 @@ class Plans:
         if check is not None:
             check(number)
         if plan is not None:
-            self._plans.move_to_end(name)
+            self._plans[name] = self._plans.pop(name)
         return plan
 
     def keep(self, wanted: Wanted, fields: Sequence[Any], plan: Any) -> None:

@@ -44,7 +44,6 @@ from onesided.collectives.halo.faces import (
     extents,
     text,
 )
-from onesided.collectives.halo.fields import first, in_use, made_for, number_of, staggering
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine
 from onesided.collectives.halo.redistribution import (
@@ -85,20 +84,11 @@ class Grid(Decomposition, Scoped):
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        shape: Sequence[int],
-        halo: Any = 1,
-        *,
-        periodic: bool | Sequence[bool] = False,
-        dims: Sequence[int] | None = None,
-        bounds: Sequence[tuple[float, float]] | None = None,
-        boundary: Any = None,
-        ghosts: str = "all",
-        corners: str = DIRECT,
-        sizes: Sequence[Sequence[int]] | None = None,
-        reorder: bool = True,
-        info: Info = None,
+        self, comm: MPI.Intracomm, shape: Sequence[int], halo: Any = 1, *,
+        periodic: bool | Sequence[bool] = False, dims: Sequence[int] | None = None,
+        bounds: Sequence[tuple[float, float]] | None = None, boundary: Any = None,
+        ghosts: str = "all", corners: str = DIRECT, sizes: Sequence[Sequence[int]] | None = None,
+        reorder: bool = True, info: Info = None,
     ) -> None:
         """Collective. All arguments are the same on all ranks.
 
@@ -156,7 +146,7 @@ class Grid(Decomposition, Scoped):
             read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
             block_faces(self._links(self.layers), (), (), self._place, ghosts, corners)
-        self._number = self._context.number, number_of(self._form)
+        self._number = self._context.number, self._form_number
         self._plans = Plans()
         self._migration: Migration | None = None
         self._regions: list[Region] = []  # of fields
@@ -181,11 +171,11 @@ class Grid(Decomposition, Scoped):
             field = empty(self.comm, self._shape(components, staggered), dtype, links=0)
         except ResourceError as error:  # on all ranks
             return self._plain(components, dtype, staggered, error)
-        self._regions = [each for each in self._regions if in_use(each)]
+        self._regions = [each for each in self._regions if _in_use(each)]
         region = find_region(field)
         if region is not None:
             self._regions.append(region)
-            made_for(region, self._form, self._axes(staggered))
+            self._made(region, self._axes(staggered))
         return field
 
     def _plain(
@@ -259,7 +249,7 @@ class Grid(Decomposition, Scoped):
         plan = self._updating(fields, boundary, ghosts, t)
 
         def apply(where: tuple[Any, ...]) -> None:
-            cells = (first(field)[where].shape[-len(self.shape) :] for field in fields)
+            cells = (_first(field)[where].shape[-len(self.shape) :] for field in fields)
             if any(0 not in each for each in cells):
                 function(where)
 
@@ -571,7 +561,7 @@ class Grid(Decomposition, Scoped):
             self._migration = None
         while self._regions:
             region = self._regions[-1]
-            if in_use(region):
+            if _in_use(region):
                 free(region.part(region.node.comm.rank)[: region.nbytes])
             self._regions.pop()
 
@@ -610,7 +600,6 @@ class Grid(Decomposition, Scoped):
         """Collective. By field, along which axes it is staggered; and all conditions."""
         Attachment.of(self.comm)  # which raises where MPI has ended
         axes = len(self.shape)
-        last = [self._last(axis) for axis in range(axes)]
         more: list[int] = []
         shown = Boundary([], [])
         with agreed(self._context.comm, f"{len(fields)} fields of a grid"):
@@ -620,9 +609,9 @@ class Grid(Decomposition, Scoped):
             for field in fields:
                 found = np.zeros(axes, np.int64)
                 for level in field if isinstance(field, tuple) else (field,):
-                    found |= staggering(level, self._form, self._extents(()), last)
+                    found |= self._staggering(level)
                 more += found.tolist()
-            shown = Boundary(conditions, [first(field).dtype for field in fields])
+            shown = Boundary(conditions, [_first(field).dtype for field in fields])
         most = largest(self._context.comm, None, "staggered fields", more)
         return [[bool(n) for n in most[i * axes : (i + 1) * axes]]
                 for i in range(len(fields))], shown
@@ -647,8 +636,8 @@ class Grid(Decomposition, Scoped):
             if shown.has(ANTIREFLECT) and op != "sum":
                 raise PatternError(f"{ANTIREFLECT} has no {op}")
             for field in fields:
-                if first(field).dtype.kind not in "biufc":
-                    raise PatternError(f"{first(field).dtype} has no {op}")
+                if _first(field).dtype.kind not in "biufc":
+                    raise PatternError(f"{_first(field).dtype} has no {op}")
         back = OPERATIONS[op]
         fills = partial(all_fills, self, fields, forms, shown, back)
         return self._exchange(fields, forms, ghosts, None, shown, fills, *back)
@@ -681,3 +670,14 @@ class Grid(Decomposition, Scoped):
         for axis, (low, high) in enumerate(self.layers, field.ndim - len(self.shape)):
             layers = np.moveaxis(field, axis, 0)
             layers[:low] = layers[len(layers) - high :] = 0
+
+
+def _in_use(region: Region) -> bool:
+    """Local. Whether the memory of a field has not been given back."""
+    return region.key in region.context.allocations
+
+
+def _first(field: Any) -> NDArray[Any]:
+    """Local. The array of a field, or the first of those that take turns."""
+    found: NDArray[Any] = field[0] if isinstance(field, tuple) else field
+    return found
