@@ -712,6 +712,14 @@ def Precv_init(
 
     Raises as :func:`Psend_init` does, whose example has a receive, too, and :class:`ResourceError`
     for more than 4,096 receives from one rank at a time.
+
+    Examples
+    --------
+    >>> with Precv_init(comm, np.zeros(8), 4, MPI.PROC_NULL) as receive:
+    ...     receive.Start()
+    ...     received = receive.Wait()
+    >>> received.size
+    8
     """
     check_name(method)
     given = read_arguments(comm, buf, partitions, source, tag, aggregate, RECEIVER, method, info)
