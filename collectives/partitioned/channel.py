@@ -89,22 +89,24 @@ class Channel:
                 message.Free()
 
 
-class Sender:
-    """The sending end of a channel; this one leads nowhere (``MPI.PROC_NULL``).
-
-    Its request calls it under a lock, from a thread that may call MPI. No call waits for the peer.
-    """
+class End:
+    """An end of a channel. Its request calls it under a lock, from a thread that may call MPI. No
+    call waits for the peer."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
+
+    def begin(self) -> None:
+        """A round begins: the buffer of a receiver may be written."""
+
+
+class Sender(End):
+    """The sending end of a channel; this one leads nowhere (``MPI.PROC_NULL``)."""
 
     @classmethod
     def obstacle(cls, sender: Parameters, receiver: Parameters) -> str:
         """Local, the same on both sides. Why this transport cannot serve them; "" if it can."""
         return ""
-
-    def begin(self) -> None:
-        """A round begins."""
 
     def may_leave(self) -> bool:
         """Whether groups may leave now; while not, those that are ready gather."""
@@ -123,16 +125,12 @@ class Sender:
         return True
 
 
-class Receiver:
-    """The receiving end of a channel, as :class:`Sender`; this one receives nothing
-    (``MPI.PROC_NULL``)."""
+class Receiver(End):
+    """The receiving end of a channel; this one receives nothing (``MPI.PROC_NULL``)."""
 
     def __init__(self, channel: Channel) -> None:
-        self.channel = channel
+        super().__init__(channel)
         self.arrivals = Arrivals(channel.grouping.groups)
-
-    def begin(self) -> None:
-        """A round begins: the buffer may be written."""
 
     def advance(self) -> bool:
         """Whether all groups have come."""
