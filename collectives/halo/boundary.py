@@ -6,10 +6,8 @@ Conditions can change between rounds: a plan knows only of what *kind* each one 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,11 +23,11 @@ COPY, REFLECT, ANTIREFLECT = CONDITIONS = ("copy", "reflect", "antireflect")
 #: The kinds of the conditions that have a value of their own.
 NUMBER, FUNCTION = "number", "function"
 
-#: Those that look at the cells that the ghosts mirror.
-MIRRORED = (REFLECT, ANTIREFLECT, FUNCTION)
-
 #: By axis, the conditions at its low and high end.
 Conditions = list[tuple[Any, Any]]
+
+#: The number of a field, an axis of the grid, and the side of it.
+Where = tuple[int, int, int]
 
 
 def read_conditions(boundary: Any, axes: int) -> Conditions:
@@ -88,61 +86,45 @@ def kinds(boundary: Any) -> Any:
 class Boundary:
     """The conditions of the fields of one halo, which are read when a round is completed.
 
-    ``time`` is what functions get as ``t``; the caller may set it until then.
+    ``time`` is what functions get as ``t``; the caller may set it until then. ``shown`` are the
+    conditions by the number of the field, axis and side, in the order of filling.
     """
 
     def __init__(self, conditions: Sequence[Conditions], dtypes: Sequence[np.dtype[Any]]) -> None:
         """Local. By field, the conditions, and the dtype of its values."""
         self.time: Any = None
-        self._values = [np.zeros((len(each), 2), dtype)
-                        for each, dtype in zip(conditions, dtypes, strict=True)]
+        self._dtypes = list(dtypes)
+        self._values: dict[Where, NDArray[Any]] = {}  # of numbers, which keep their places
         self.set(conditions)
 
     def set(self, conditions: Sequence[Conditions]) -> None:
         """Local. Other conditions of the same kinds, for the rounds that are not completed yet."""
-        self._conditions = list(conditions)
+        self.shown: dict[Where, Any] = {
+            (field, axis, side): condition for field, of_field in enumerate(conditions)
+            for axis, pair in enumerate(of_field) for side, condition in enumerate(pair)
+            if condition is not None
+        }  # fmt: skip
         self.read()
 
     def read(self) -> None:
         """Local. Look at the numbers: the caller may have written to arrays without axes."""
-        for values, of_field in zip(self._values, self._conditions, strict=True):
-            for axis, pair in enumerate(of_field):
-                for side, condition in enumerate(pair):
-                    if kind(condition) == NUMBER:
-                        with np.errstate(all="ignore"):
-                            values[axis, side] = np.asarray(condition).astype(values.dtype)
+        for where, condition in self.shown.items():
+            if kind(condition) == NUMBER:
+                value = self.value(where)
+                with np.errstate(all="ignore"):
+                    value[...] = np.asarray(condition).astype(value.dtype)
 
-    def has(self, wanted: str | None) -> bool:
-        """Local. Whether an end of some field has a condition of a kind."""
-        return any(kind(given) == wanted for each in self._conditions for pair in each
-                   for given in pair)
-
-    @property
-    def empty(self) -> bool:
-        """Local. True where no end has a condition."""
-        return all(pair == (None, None) for each in self._conditions for pair in each)
-
-    @property
-    def changes(self) -> bool:
-        """Local. True where a number is an array, which may show another one in each round."""
-        return any(isinstance(condition, np.ndarray)
-                   for each in self._conditions for pair in each for condition in pair)
-
-    def kind(self, field: int, axis: int, side: int) -> str | None:
-        """Local. The kind of a condition."""
-        return kind(self._conditions[field][axis][side])
-
-    def value(self, field: int, axis: int, side: int) -> NDArray[Any]:
+    def value(self, where: Where) -> NDArray[Any]:
         """Local. The number that an end shows, as an array without axes that keeps its place."""
-        return self._values[field][axis, side : side + 1].reshape(())
+        if where not in self._values:
+            self._values[where] = np.zeros((), self._dtypes[where[0]])
+        return self._values[where]
 
-    def call(self, field: int, end: End) -> None:
-        """Local. Let a function write the ghosts of an end."""
-        function = self._conditions[field][end.axis][end.side]
-        function(end.ghosts, end.inside, end.axis, end.side, end.coordinates, self.time)
+    def has(self, wanted: str) -> bool:
+        """Local. Whether an end of some field has a condition of a kind."""
+        return any(kind(given) == wanted for given in self.shown.values())
 
 
-@dataclass(frozen=True)
 class End:
     """The ghosts of an array at one end of the grid, and what a condition sets them to.
 
@@ -153,74 +135,72 @@ class End:
     by axis of the grid, shaped to be broadcast.
     """
 
-    ghosts: NDArray[Any]
-    inside: NDArray[Any]
-    edge: NDArray[Any]
-    axis: int
-    side: int
-    coordinates: tuple[NDArray[np.float64], ...]
-
-    @classmethod
-    def of(
-        cls, array: NDArray[Any], coordinates: Sequence[NDArray[np.float64]], axis: int, side: int,
-        beyond: tuple[int, int], staggered: bool, condition: str | None,
-    ) -> End:
+    def __init__(
+        self, boundary: Boundary, where: Where, array: NDArray[Any],
+        coordinates: Sequence[NDArray[np.float64]], beyond: tuple[int, int], staggered: bool,
+    ) -> None:
         """Local. Points of a staggered field lie on the boundary: these mirror themselves.
 
         ``coordinates`` are those of all points of the array, by axis of the grid; ``beyond`` how
         many layers of it lie beyond the low and the high end of the grid.
         """
-        wide, at = beyond[side], array.ndim - len(coordinates) + axis
-        points = list(coordinates)
-
-        def from_the_end(array: NDArray[Any], at: int) -> NDArray[Any]:
-            view = np.moveaxis(array, at, 0)
-            return view if side == 0 else view[::-1]
-
-        view = from_the_end(array, at)
-        if condition in MIRRORED and view.shape[0] - beyond[1 - side] < 2 * wide + staggered:
+        self._boundary, self._where = boundary, where
+        self._kind = kind(boundary.shown[where])
+        _, axis, side = where
+        wide, self._at = beyond[side], array.ndim - len(coordinates) + axis
+        view = _from_the_end(array, self._at, side)
+        mirrored = self._kind in (REFLECT, ANTIREFLECT, FUNCTION)
+        if mirrored and len(view) - beyond[1 - side] < 2 * wide + staggered:
             raise PatternError(
                 f"{wide} ghost layers at the end of axis {axis} mirror layers that the block, with "
                 "its ghosts, does not have"
             )
         first = wide + staggered
-        back = partial(np.moveaxis, source=0, destination=at)
-        points[axis] = np.moveaxis(from_the_end(points[axis], axis)[wide - 1 :: -1], 0, axis)
-        return cls(back(view[wide - 1 :: -1]), back(view[first : first + wide]),
-                   back(view[wide : wide + 1]), axis, side, tuple(points))
+        self.ghosts, self.inside, self.edge = (
+            np.moveaxis(part, 0, self._at)
+            for part in (view[wide - 1 :: -1], view[first : first + wide], view[wide : wide + 1])
+        )
+        points = list(coordinates)
+        beside = _from_the_end(points[axis], axis, side)[wide - 1 :: -1]
+        points[axis] = np.moveaxis(beside, 0, axis)
+        self.coordinates = tuple(points)
 
-    def fill(self, boundary: Boundary, field: int) -> Fill:
+    def fill(self) -> Fill:
         """Local. What sets the ghosts."""
-        condition = boundary.kind(field, self.axis, self.side)
-        if condition == FUNCTION:
-            return partial(boundary.call, field, self)
-        if condition == ANTIREFLECT:
+        if self._kind == FUNCTION:
+            return self._call
+        if self._kind == ANTIREFLECT:
             return partial(np.negative, self.inside, out=self.ghosts)
-        if condition == COPY:
-            return self.ghosts, np.broadcast_to(self.edge, self.ghosts.shape)
-        if condition == REFLECT:
+        if self._kind == REFLECT:
             return self.ghosts, self.inside
-        value = boundary.value(field, self.axis, self.side)
+        value = self.edge if self._kind == COPY else self._boundary.value(self._where)
         return self.ghosts, np.broadcast_to(value, self.ghosts.shape)
 
-    def give(self, condition: str | None, combine: Combine, empties: Any) -> Fill:
+    def _call(self) -> None:
+        """Local. Let the function write the ghosts."""
+        boundary, (_, axis, side) = self._boundary, self._where
+        function = boundary.shown[self._where]
+        function(self.ghosts, self.inside, axis, side, self.coordinates, boundary.time)
+
+    def give(self, combine: Combine, empties: Any) -> None:
         """Local. The adjoint of :meth:`fill`: what the ghosts have gathered goes to what they
         show."""
-        at = self.ghosts.ndim - len(self.coordinates) + self.axis
+        with np.errstate(all="ignore"):  # infinities and NaN pass
+            if self._kind == REFLECT:
+                combine(self.inside, self.ghosts, out=self.inside)
+            elif self._kind == ANTIREFLECT:
+                np.subtract(self.inside, self.ghosts, out=self.inside)
+            elif self._kind == COPY:
+                for layer in np.split(self.ghosts, self.ghosts.shape[self._at], axis=self._at):
+                    combine(self.edge, layer, out=self.edge)
+        if empties is not None:
+            self.ghosts[...] = empties
 
-        def give() -> None:
-            with np.errstate(all="ignore"):  # infinities and NaN pass
-                if condition == REFLECT:
-                    combine(self.inside, self.ghosts, out=self.inside)
-                elif condition == ANTIREFLECT:
-                    np.subtract(self.inside, self.ghosts, out=self.inside)
-                elif condition == COPY:
-                    for layer in np.split(self.ghosts, self.ghosts.shape[at], axis=at):
-                        combine(self.edge, layer, out=self.edge)
-            if empties is not None:
-                self.ghosts[...] = empties
 
-        return give
+def _from_the_end(array: NDArray[Any], axis: int, side: int) -> NDArray[Any]:
+    """Local. The layers along an axis, the outermost at one of its ends first."""
+    view = np.moveaxis(array, axis, 0)
+    return view[::-1] if side else view
 
 
 def all_fills(
@@ -230,44 +210,26 @@ def all_fills(
     """Local. By turn, what fills the ghosts of this block beyond the ends of the grid, or with
     ``back`` the adjoint of that. ``forms``: by field, along which axes it is staggered."""
     levels = [field if isinstance(field, tuple) else (field,) for field in fields]
-    for number, of_field in enumerate(levels):
-        dtype = of_field[0].dtype
-        if dtype.kind not in "iufcm" and _negates(blocks, boundary, number):
+    points = [blocks.coordinates(np.flatnonzero(form).tolist(), ghosts=True) for form in forms]
+    shown = [where for where in boundary.shown if not blocks.periodic[where[1]]]
+    for number, axis, side in shown:
+        dtype, given = levels[number][0].dtype, boundary.shown[number, axis, side]
+        negates = kind(given) == ANTIREFLECT and blocks.layers[axis][side]
+        if negates and dtype.kind not in "iufcm":
             raise PatternError(f"{ANTIREFLECT}: {dtype} has no negatives")
     found: list[list[Fill]] = []
     for turn in range(math.lcm(2, *map(len, levels))):
-        fills: list[Fill] = []
-        for number, (of_field, staggered) in enumerate(zip(levels, forms, strict=True)):
-            array = np.asarray(of_field[turn % len(of_field)])
-            ends = list(_ends(blocks, array, staggered, boundary, number))
-            if back is None:
-                fills += [end.fill(boundary, number) for end in ends]
-            else:
-                fills += [end.give(boundary.kind(number, end.axis, end.side), *back)
-                          for end in reversed(ends)]
-        if back is None and boundary.changes:
-            fills.insert(0, boundary.read)
-        found.append(fills)
+        ends = []
+        for number, axis, side in shown:
+            staggered = forms[number][axis]
+            beyond = blocks.beyond(axis, staggered)
+            if beyond[side]:
+                array = np.asarray(levels[number][turn % len(levels[number])])
+                ends.append(End(boundary, (number, axis, side), array, points[number], beyond,
+                                staggered))
+        if back is not None:
+            found.append([partial(end.give, *back) for end in reversed(ends)])
+            continue
+        changes = any(isinstance(given, np.ndarray) for given in boundary.shown.values())
+        found.append([boundary.read] * changes + [end.fill() for end in ends])
     return found
-
-
-def _negates(blocks: Decomposition, boundary: Boundary, field: int) -> bool:
-    """Local, the same on all ranks. Whether ghosts anywhere show negatives."""
-    return any(
-        boundary.kind(field, axis, side) == ANTIREFLECT and blocks.layers[axis][side]
-        for axis, side in product(range(len(blocks.shape)), (0, 1)) if not blocks.periodic[axis]
-    )
-
-
-def _ends(
-    blocks: Decomposition, array: NDArray[Any], staggered: Sequence[bool], boundary: Boundary,
-    field: int,
-) -> Iterator[End]:
-    """The ends of the grid at this block that have a condition, in the order of filling."""
-    along = [axis for axis, one in enumerate(staggered) if one]
-    points = blocks.coordinates(along, ghosts=True)
-    for axis, side in product(range(len(blocks.shape)), (0, 1)):
-        condition = boundary.kind(field, axis, side)
-        beyond = blocks.beyond(axis, staggered[axis])
-        if condition is not None and beyond[side]:
-            yield End.of(array, points, axis, side, beyond, staggered[axis], condition)

@@ -1,4 +1,5 @@
-"""How a grid of cells is cut into blocks, one per rank, and what is where. Pure geometry."""
+"""How a grid of cells is cut into blocks, one per rank, what is where, and what an array tells as a
+field of it. Pure geometry."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import operator
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,13 @@ from onesided.collectives.halo.faces import (
     read_sizes,
     read_width,
 )
+from onesided.collectives.memory import Region, find_region
+
+#: By form of a grid a number, which takes its place where plans are looked for.
+_FORMS: dict[tuple[Any, ...], int] = {}
+
+#: The form of the grid that memory has been made for, and the axes along which it is staggered.
+_MADE: WeakKeyDictionary[Region, tuple[tuple[Any, ...], Sequence[int]]] = WeakKeyDictionary()
 
 
 class Decomposition:
@@ -191,11 +200,6 @@ class Decomposition:
                 raise PatternError(f"axis {axis} of a grid of {len(self.shape)}")
         return tuple(axis % len(self.shape) for axis in given)
 
-    @property
-    def _form(self) -> tuple[Any, ...]:
-        """What fields have to have in common."""
-        return self.shape, self.starts, self.order, self.layers
-
     def _coords(self, rank: int) -> tuple[int, ...]:
         """The place of a rank."""
         return tuple(int(n) for n in np.unravel_index(self._places[rank], self.dims))
@@ -215,8 +219,8 @@ class Decomposition:
             for axis in range(len(self.shape))
         ]  # fmt: skip
 
-    def _touching(self) -> list[int]:
-        """The other ranks whose blocks have a face, an edge or a corner in common with this one."""
+    def touching(self) -> list[int]:
+        """Local. The other ranks whose blocks have a corner, or more, in common with this one."""
         steps = [[link.step for link in links]
                  for links in self._links([(1, 1)] * len(self.shape))]
         found = {self._place.neighbor(offset) for offset in itertools.product(*steps)}
@@ -230,8 +234,50 @@ class Decomposition:
             for axis, n in enumerate(self.local_shape)
         )
 
-    def _edges(self, axis: int) -> NDArray[np.float64]:
-        """Where blocks begin along an axis, in coordinates, and the end."""
+    def edges(self, axis: int) -> NDArray[np.float64]:
+        """Local. Where blocks begin along an axis, in coordinates, and the end."""
         low, high = self.bounds[axis]
         starts = np.array(self.starts[axis])
         return np.where(starts < self.shape[axis], low + starts * self.spacing[axis], high)
+
+    # -- fields -----------------------------------------------------------------------------------
+
+    @property
+    def _form(self) -> tuple[Any, ...]:
+        """What fields have to agree with: the shape first, the layers last."""
+        return self.shape, self.starts, self.order, self.layers
+
+    @property
+    def _form_number(self) -> int:
+        """Of the form, the same for all grids of it in this process."""
+        return _FORMS.setdefault(self._form, len(_FORMS))
+
+    def _made(self, region: Region, staggered: Sequence[int]) -> None:
+        """Remember that memory is made for a field of this form."""
+        _MADE[region] = self._form, staggered
+
+    def _staggering(self, array: Any) -> NDArray[np.int64]:
+        """By axis, 1 where a field is staggered; raises :class:`PatternError` for what is no field
+        of a grid of this form."""
+        if not isinstance(array, np.ndarray):
+            raise PatternError(f"a field is an array, not {type(array).__name__}")
+        usual, lead = self._extents(()), array.ndim - len(self.shape)
+        if lead < 0:
+            raise PatternError(f"an array of shape {array.shape} in a grid of {len(usual)} axes")
+        more = np.subtract(array.shape[lead:], usual)
+        for axis, extra in enumerate(more.tolist()):
+            if extra not in (0, int(self._last(axis))):
+                raise PatternError(
+                    f"a field of this grid has {usual[axis]} layers along axis {axis} on this "
+                    f"rank, ghosts included, not {array.shape[lead + axis]}: shape {array.shape}"
+                )
+        region = find_region(array)
+        made, along = (self._form, ()) if region is None else _MADE.get(region, (self._form, ()))
+        if made != self._form:
+            raise PatternError(
+                f"a field of another grid, of shape {made[0]} with {made[-1]} layers of ghosts"
+            )
+        found = np.zeros(len(usual), np.int64)
+        found[list(along)] = 1
+        staggered: NDArray[np.int64] = found | more
+        return staggered

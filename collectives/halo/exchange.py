@@ -19,7 +19,6 @@ import contextlib
 import math
 import time
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
@@ -31,7 +30,7 @@ from onesided.collectives import debug, progress
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, listed_faces
 from onesided.collectives.halo.parcels import FacesOf
-from onesided.collectives.halo.plan import Ghosts, initialize
+from onesided.collectives.halo.plan import Ghosts
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.initialization import Info
 from onesided.collectives.program import ACTIVE, FREED, address, load
@@ -51,7 +50,8 @@ class HaloExchange(Persistent):
     ``Wait(status=None)`` returns what was given, with ghost layers filled: the array, or a tuple
     with an array per field, of those that take turns the one whose turn it was.
     ``Test(status=None)`` tells whether the round is complete, which makes the exchange inactive.
-    ``setup_time`` is the time that initialization took on this rank, in seconds.
+    ``setup_time`` is the time that initialization took on this rank, in seconds, ``method`` the
+    ways in which data come and leave here, in words.
 
     Examples
     --------
@@ -70,14 +70,8 @@ class HaloExchange(Persistent):
     boundary: Any = None
 
     def __init__(
-        self,
-        comm: MPI.Comm,
-        fields: Any,
-        width: Any = None,
-        *,
-        neighbors: Sequence[Any] | None = None,
-        ghosts: str = "all",
-        corners: str = DIRECT,
+        self, comm: MPI.Comm, fields: Any, width: Any = None, *,
+        neighbors: Sequence[Any] | None = None, ghosts: str = "all", corners: str = DIRECT,
         info: Info = None,
     ) -> None:
         """Collective. Plan the exchange; the arrays are not touched.
@@ -132,7 +126,7 @@ class HaloExchange(Persistent):
     @classmethod
     def of(cls, comm: MPI.Comm, fields: Any, faces_of: FacesOf, *more: Any) -> Self:
         """Collective. One with faces, by array, that the caller knows; ``more`` as for
-        :func:`.initialize`."""
+        :class:`~.plan.Ghosts`."""
         made = cls.__new__(cls)
         made._set_up(comm, fields, faces_of, *more)
         return made
@@ -141,11 +135,12 @@ class HaloExchange(Persistent):
         began = time.perf_counter()
         if isinstance(fields, np.ndarray | tuple):  # the second: arrays that take turns
             fields = [fields]
-        ghosts = initialize(comm, fields, faces_of, *more)
-        self._ghosts: Ghosts = ghosts
+        self._ghosts = ghosts = Ghosts(comm, fields, faces_of, *more)
         by_thread = ghosts.hints.progress != MANUAL
-        super().__init__(ghosts.resources.context.comm.Iprobe, by_thread)
-        self.faces: tuple[Face, ...] = ghosts.faces
+        super().__init__(ghosts.context.comm.Iprobe, by_thread)
+        self.faces: tuple[Face, ...] = ghosts.fields[0].faces
+        ways = {parcel.path for parcel in (*ghosts.out, *ghosts.into)} - {""}
+        self.method = ", ".join(sorted(ways)) or "copies"
         levels = [entry if isinstance(entry, tuple) else (entry,) for entry in fields]
         self._period = math.lcm(*map(len, levels))
         self._quiet = False  # nobody has to hear that this is late
@@ -158,12 +153,6 @@ class HaloExchange(Persistent):
         self.setup_time = time.perf_counter() - began
 
     # -- what can be asked -----------------------------------------------------------------------
-
-    @property
-    def method(self) -> str:
-        """Local. The ways in which parcels come and leave here, in words."""
-        parcels = (*self._ghosts.out, *self._ghosts.into)
-        return ", ".join(sorted({parcel.path for parcel in parcels} - {""})) or "copies"
 
     @property
     def turned(self) -> bool:
@@ -210,18 +199,15 @@ class HaloExchange(Persistent):
         """
         if self._state == FREED:
             return
-        context, name = self._ghosts.resources.context, f"Free of halo {self._ghosts.number}"
-        broken, _, _ = self._agree_to_free(context.comm, name)
+        ghosts, comm = self._ghosts, self._ghosts.context.comm
+        broken, _, _ = self._agree_to_free(comm, f"Free of halo {ghosts.number}")
         progress.delist(self)
         self._retire()
         self._unload()
-        ghosts = self._ghosts
-        for parcel in (*ghosts.out, *ghosts.into):
-            parcel.parts, parcel.places, parcel.messages, parcel.cell = [], [], [], None
-        ghosts.fields, ghosts.plans = (), []
+        ghosts.fields, ghosts.plans, ghosts.out, ghosts.into = (), [], [], []
         ghosts.resources.release(broken)
         if not broken:  # else messages with these tags may be under way
-            context.give_tags(ghosts.tags)
+            ghosts.context.give_tags(ghosts.tags)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -247,7 +233,7 @@ class Plans:
 
     def __init__(self) -> None:
         #: With their numbers, the same on all ranks; what was looked for last is the last one.
-        self._plans: OrderedDict[tuple[Wanted, Any], tuple[Any, int]] = OrderedDict()
+        self._plans: dict[tuple[Wanted, Any], tuple[Any, int]] = {}
         self._kept, self._warned = 0, False
 
     def __len__(self) -> int:
@@ -272,7 +258,7 @@ class Plans:
         if check is not None:
             check(number)
         if plan is not None:
-            self._plans.move_to_end(name)
+            self._plans[name] = self._plans.pop(name)
         return plan
 
     def keep(self, wanted: Wanted, fields: Sequence[Any], plan: Any) -> None:

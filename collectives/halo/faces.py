@@ -278,23 +278,24 @@ def grid_faces(
     if gridded > len(shape):
         raise PatternError(f"a grid of {gridded} axes, and an array of shape {shape}")
     layers = read_width(width, shape, gridded)
-    links: list[list[Any]] = []
-    for axis in range(gridded):
-        low, high = layers[axis]
-        own, wide = shape[axis] - low - high, max(low, high)
-        links.append([])
-        for link in links_between((0, wide, wide + own, 2 * wide + own), 1, (low, high), False):
-            offset = tuple(link.step if a == axis else 0 for a in range(gridded))
-            if place.neighbor(offset) is not None:
-                links[axis].append(link)
-        for step, wanted in ((-1, high), (1, low)):
-            beside = place.neighbor(tuple(step if a == axis else 0 for a in range(gridded)))
-            if beside is not None and wanted > own:
+    links: list[list[Link]] = []
+    for axis, (low, high) in enumerate(layers[:gridded]):
+        stop, own = shape[axis] - high, shape[axis] - high - low
+        beside = [Link(0, slice(low, stop), slice(low, stop))]
+        for wanted, link in (
+            (high, Link(-1, slice(low, low + high), slice(0, low))),
+            (low, Link(1, slice(stop - low, stop), slice(stop, shape[axis]))),
+        ):
+            if place.neighbor(tuple(link.step * (a == axis) for a in range(gridded))) is None:
+                continue
+            if wanted > own:
                 raise PatternError(
                     f"the block has {own} layers of its own on axis {axis}, and a neighbor "
                     f"needs {wanted} of them: use fewer ranks along this axis, or fewer ghost "
                     "layers"
                 )
+            beside.append(link)
+        links.append(beside if own else [])
     return block_faces(links, (), whole(shape[gridded:]), place, ghosts, corners)
 
 

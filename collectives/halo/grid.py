@@ -44,18 +44,18 @@ from onesided.collectives.halo.faces import (
     extents,
     text,
 )
-from onesided.collectives.halo.fields import first, in_use, made_for, number_of, staggering
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine
 from onesided.collectives.halo.redistribution import (
     Part,
     Placed,
-    Redistribution,
-    Refinement,
+    Transfer,
     check_alike,
     check_refined,
     check_writable,
     part_of,
+    redistribution,
+    refinement,
 )
 from onesided.collectives.hints import Hints
 from onesided.collectives.initialization import Info
@@ -84,20 +84,11 @@ class Grid(Decomposition, Scoped):
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        shape: Sequence[int],
-        halo: Any = 1,
-        *,
-        periodic: bool | Sequence[bool] = False,
-        dims: Sequence[int] | None = None,
-        bounds: Sequence[tuple[float, float]] | None = None,
-        boundary: Any = None,
-        ghosts: str = "all",
-        corners: str = DIRECT,
-        sizes: Sequence[Sequence[int]] | None = None,
-        reorder: bool = True,
-        info: Info = None,
+        self, comm: MPI.Intracomm, shape: Sequence[int], halo: Any = 1, *,
+        periodic: bool | Sequence[bool] = False, dims: Sequence[int] | None = None,
+        bounds: Sequence[tuple[float, float]] | None = None, boundary: Any = None,
+        ghosts: str = "all", corners: str = DIRECT, sizes: Sequence[Sequence[int]] | None = None,
+        reorder: bool = True, info: Info = None,
     ) -> None:
         """Collective. All arguments are the same on all ranks.
 
@@ -155,7 +146,7 @@ class Grid(Decomposition, Scoped):
             read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
             block_faces(self._links(self.layers), (), (), self._place, ghosts, corners)
-        self._number = self._context.number, number_of(self._form)
+        self._number = self._context.number, self._form_number
         self._plans = Plans()
         self._migration: Migration | None = None
         self._regions: list[Region] = []  # of fields
@@ -180,11 +171,11 @@ class Grid(Decomposition, Scoped):
             field = empty(self.comm, self._shape(components, staggered), dtype, links=0)
         except ResourceError as error:  # on all ranks
             return self._plain(components, dtype, staggered, error)
-        self._regions = [each for each in self._regions if in_use(each)]
+        self._regions = [each for each in self._regions if _in_use(each)]
         region = find_region(field)
         if region is not None:
             self._regions.append(region)
-            made_for(region, self._form, self._axes(staggered))
+            self._made(region, self._axes(staggered))
         return field
 
     def _plain(
@@ -258,7 +249,7 @@ class Grid(Decomposition, Scoped):
         plan = self._updating(fields, boundary, ghosts, t)
 
         def apply(where: tuple[Any, ...]) -> None:
-            cells = (first(field)[where].shape[-len(self.shape) :] for field in fields)
+            cells = (_first(field)[where].shape[-len(self.shape) :] for field in fields)
             if any(0 not in each for each in cells):
                 function(where)
 
@@ -275,12 +266,9 @@ class Grid(Decomposition, Scoped):
         self, fields: Sequence[Any], boundary: Any, ghosts: str | None, t: Any
     ) -> HaloExchange:
         """The request that updates these fields, with these conditions."""
-        wanted = ("update", ghosts, kinds(boundary))
-        plan: HaloExchange | None = self._planned(wanted, fields)
-        if plan is None:
-            plan = self.halo(*fields, boundary=boundary, ghosts=ghosts)
-            self._keep(plan, wanted, fields)
-        elif boundary is not None:
+        make = partial(self.halo, *fields, boundary=boundary, ghosts=ghosts)
+        plan: HaloExchange = self._planned(("update", ghosts, kinds(boundary)), fields, make)
+        if boundary is not None:
             plan.boundary.set(self._conditions(fields, boundary))
         plan.boundary.time = t
         return plan
@@ -299,7 +287,7 @@ class Grid(Decomposition, Scoped):
         cells than a block shows, ghosts included.
         """
         forms, shown = self._forms(fields, boundary)
-        fills = None if shown.empty else partial(all_fills, self, fields, forms, shown, None)
+        fills = partial(all_fills, self, fields, forms, shown, None) if shown.shown else None
         return self._exchange(fields, forms, ghosts, info, shown, fills)
 
     def accumulate(
@@ -318,11 +306,8 @@ class Grid(Decomposition, Scoped):
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
         """
         wanted = ("accumulate", op, ghosts, kinds(boundary))
-        plan: HaloExchange | None = self._planned(wanted, fields)
-        if plan is None:
-            plan = self._backwards(fields, op, boundary, ghosts)
-            self._keep(plan, wanted, fields)
-        return plan.exchange()
+        make = partial(self._backwards, fields, op, boundary, ghosts)
+        return self._planned(wanted, fields, make).exchange()
 
     # -- the whole field --------------------------------------------------------------------------
 
@@ -376,8 +361,8 @@ class Grid(Decomposition, Scoped):
                     if n == m + 1]
             into = there._plain(shape[:lead], field.dtype, more)
         wanted = ("redistribute", self._name_of(field), there._name_of(into))
-        plan: Redistribution | None = None if once else self._planned(wanted, (field, into), there)
-        if plan is None:
+
+        def plan() -> Transfer:
             shapes = [self._shape_of(field), there._shape_of(into)]
             with agreed(self._context.comm, f"redistribute {shapes} {field.dtype} {into.dtype}"):
                 check_alike(self._context.comm, there._context.comm)
@@ -386,10 +371,9 @@ class Grid(Decomposition, Scoped):
                 if forms[0] != forms[1]:
                     raise PatternError(f"a field of {forms[0]}, and one of {forms[1]}")
             held, wants = self._part_of(field, shapes[0]), there._part_of(into, shapes[0])
-            plan = Redistribution(self.comm, held, wants, self._info, once)
-            if not once:
-                self._keep(plan, wanted, (field, into), there)
-        plan.exchange()
+            return redistribution(self.comm, held, wants, self._info, once)
+
+        (plan() if once else self._planned(wanted, (field, into), plan, there)).exchange()
         return into
 
     def refine(
@@ -455,33 +439,33 @@ class Grid(Decomposition, Scoped):
     def _between(
         self, name: str, coarse: Grid, field: NDArray[Any], other: Grid,
         out: NDArray[Any] | None, order: int,
-    ) -> Refinement:
+    ) -> Transfer:
         """Collective. What refines or coarsens a field of this grid."""
+        fine, once = other if coarse is self else self, out is None
+
+        def plan(out: NDArray[Any] | None = out) -> Transfer:
+            shape = self.global_shape(field)
+            ((staggered,), _), lead = self._forms([field], None), field.ndim - len(self.shape)
+            with agreed(self._context.comm, f"{name} {shape} {order} {other.shape}"):
+                check_alike(self._context.comm, other._context.comm)
+                if any(staggered):
+                    raise PatternError("a field that is not in the middles of cells")
+                check_refined(coarse.shape, fine.shape, coarse.layers, order, field.dtype)
+            if out is None:
+                out = other._plain(shape[:lead], field.dtype)
+            there, ((staggered,), _) = other.global_shape(out), other._forms([out], None)
+            with agreed(self._context.comm, f"{name} to {there}"):
+                check_writable(out)
+                fits = there == (*shape[:lead], *other.shape) and out.dtype == field.dtype
+                if not fits or any(staggered):
+                    raise PatternError(f"a field of {out.dtype} of shape {there} for one of "
+                                       f"{field.dtype} of shape {shape}")
+            held, wants = self._part_of(field, shape), other._part_of(out, there)
+            return refinement(self.comm, held, wants, fine is other, order, lead, self._info, once)
+
         wanted = (name, order, self._number, other._number)
-        once = out is None
-        plan: Refinement | None = None if once else self._planned(wanted, (field, out), other)
-        if plan is not None:
-            return plan
-        fine, shape = other if coarse is self else self, self.global_shape(field)
-        ((staggered,), _), lead = self._forms([field], None), field.ndim - len(self.shape)
-        with agreed(self._context.comm, f"{name} {shape} {order} {other.shape}"):
-            check_alike(self._context.comm, other._context.comm)
-            if any(staggered):
-                raise PatternError("a field that is not in the middles of cells")
-            check_refined(coarse.shape, fine.shape, coarse.layers, order, field.dtype)
-        if out is None:
-            out = other._plain(shape[:lead], field.dtype)
-        there, ((staggered,), _) = other.global_shape(out), other._forms([out], None)
-        with agreed(self._context.comm, f"{name} to {there}"):
-            check_writable(out)
-            if there != (*shape[:lead], *other.shape) or any(staggered) or out.dtype != field.dtype:
-                raise PatternError(f"a field of {out.dtype} of shape {there} for one of "
-                                   f"{field.dtype} of shape {shape}")
-        held, wants = self._part_of(field, shape), other._part_of(out, there)
-        plan = Refinement(self.comm, held, wants, name == "refine", order, lead, self._info, once)
-        if not once:
-            self._keep(plan, wanted, (field, out), other)
-        return plan
+        made: Transfer = plan() if once else self._planned(wanted, (field, out), plan, other)
+        return made
 
     def _name_of(self, array: Any) -> Any:
         """Local. What tells fields of this grid from those of others, and distributed arrays."""
@@ -501,7 +485,8 @@ class Grid(Decomposition, Scoped):
         lead = field.ndim - len(self.shape)
         origin = [*[0] * lead, *(low for low, _ in self.layers)]
         ranks = range(self._context.comm.size)
-        return Part(field, origin, [self.part(rank, shape) for rank in ranks])
+        boxes = [self.part(rank, shape) for rank in ranks]
+        return Part(field, origin, boxes, self._context.comm.rank)
 
     def gather(
         self, field: NDArray[Any], root: int = 0, box: Any = None
@@ -516,8 +501,8 @@ class Grid(Decomposition, Scoped):
             wanted = full_box(() if box is None else box, shape, "the box")
             here = wanted if comm.rank == root else empty_box(len(shape))
             found: NDArray[Any] = np.empty(extents(here), field.dtype)
-        target = Part.of_one(comm.size, root, found, wanted)
-        Redistribution(self.comm, self._part_of(field, shape), target, self._info, True).exchange()
+        target = Part.of_one(comm, root, found, wanted)
+        redistribution(self.comm, self._part_of(field, shape), target, self._info, True).exchange()
         return found if comm.rank == root else None
 
     def scatter(self, whole: NDArray[Any] | None, field: NDArray[Any], root: int = 0) -> None:
@@ -533,8 +518,8 @@ class Grid(Decomposition, Scoped):
                 raise PatternError(f"a global array of shape {shape} and {field.dtype} is needed")
         if whole is None or comm.rank != root:
             whole = np.empty([0] * len(shape), field.dtype)
-        source = Part.of_one(comm.size, root, whole, full_box((), shape, ""))
-        Redistribution(self.comm, source, self._part_of(field, shape), self._info, True).exchange()
+        source = Part.of_one(comm, root, whole, full_box((), shape, ""))
+        redistribution(self.comm, source, self._part_of(field, shape), self._info, True).exchange()
 
     # -- items that move --------------------------------------------------------------------------
 
@@ -558,13 +543,7 @@ class Grid(Decomposition, Scoped):
         for arrays that do not fit.
         """
         if self._migration is None:
-            axes = range(len(self.shape))
-            edges = [self._edges(axis) for axis in axes]
-            place = [slice(at, at + 1) for at in self.coords]
-            self._migration = Migration(
-                self._context, self.comm, edges, self.periodic, place, self.order,
-                self._touching(), self._info,
-            )  # fmt: skip
+            self._migration = Migration(self._context, self.comm, self, self._info)
         moved = self._migration.move(arrays, positions, outside)
         return moved[:-1], moved[-1]
 
@@ -582,7 +561,7 @@ class Grid(Decomposition, Scoped):
             self._migration = None
         while self._regions:
             region = self._regions[-1]
-            if in_use(region):
+            if _in_use(region):
                 free(region.part(region.node.comm.rank)[: region.nbytes])
             self._regions.pop()
 
@@ -621,7 +600,6 @@ class Grid(Decomposition, Scoped):
         """Collective. By field, along which axes it is staggered; and all conditions."""
         Attachment.of(self.comm)  # which raises where MPI has ended
         axes = len(self.shape)
-        last = [self._last(axis) for axis in range(axes)]
         more: list[int] = []
         shown = Boundary([], [])
         with agreed(self._context.comm, f"{len(fields)} fields of a grid"):
@@ -631,9 +609,9 @@ class Grid(Decomposition, Scoped):
             for field in fields:
                 found = np.zeros(axes, np.int64)
                 for level in field if isinstance(field, tuple) else (field,):
-                    found |= staggering(level, self._form, self._extents(()), last)
+                    found |= self._staggering(level)
                 more += found.tolist()
-            shown = Boundary(conditions, [first(field).dtype for field in fields])
+            shown = Boundary(conditions, [_first(field).dtype for field in fields])
         most = largest(self._context.comm, None, "staggered fields", more)
         return [[bool(n) for n in most[i * axes : (i + 1) * axes]]
                 for i in range(len(fields))], shown
@@ -658,17 +636,20 @@ class Grid(Decomposition, Scoped):
             if shown.has(ANTIREFLECT) and op != "sum":
                 raise PatternError(f"{ANTIREFLECT} has no {op}")
             for field in fields:
-                if first(field).dtype.kind not in "biufc":
-                    raise PatternError(f"{first(field).dtype} has no {op}")
+                if _first(field).dtype.kind not in "biufc":
+                    raise PatternError(f"{_first(field).dtype} has no {op}")
         back = OPERATIONS[op]
         fills = partial(all_fills, self, fields, forms, shown, back)
         return self._exchange(fields, forms, ghosts, None, shown, fills, *back)
 
-    def _planned(self, wanted: Wanted, fields: Sequence[Any], *others: Grid) -> Any:
-        """Local, in debug mode collective: whether all ranks mean the same request.
+    def _planned(
+        self, wanted: Wanted, fields: Sequence[Any], plan: Callable[[], Any], *others: Grid
+    ) -> Any:
+        """Local where it is there already, or in debug mode collective: whether all ranks mean the
+        same request.
 
-        The request of these arrays, or of views of the same memory, which ``others`` keep, too;
-        None where there is none, or another grid that has kept it is freed.
+        The request of these arrays, or of views of the same memory, which ``others`` keep, too:
+        whichever of the grids is freed first gives it back.
         """
 
         def compare(number: int) -> None:
@@ -678,15 +659,25 @@ class Grid(Decomposition, Scoped):
         found = self._plans.find(wanted, fields, compare if self._compares else None)
         for other in others:
             other._plans.find(wanted, fields)
+        if found is None:
+            found = plan()
+            for grid in (self, *others):
+                grid._plans.keep(wanted, fields, found)
         return found
-
-    def _keep(self, plan: Any, wanted: Wanted, fields: Sequence[Any], *others: Grid) -> None:
-        """Collective. Whichever of the grids is freed first gives it back."""
-        for grid in (self, *others):
-            grid._plans.keep(wanted, fields, plan)
 
     def _clear_ghosts(self, field: NDArray[Any]) -> None:
         """Local."""
         for axis, (low, high) in enumerate(self.layers, field.ndim - len(self.shape)):
             layers = np.moveaxis(field, axis, 0)
             layers[:low] = layers[len(layers) - high :] = 0
+
+
+def _in_use(region: Region) -> bool:
+    """Local. Whether the memory of a field has not been given back."""
+    return region.key in region.context.allocations
+
+
+def _first(field: Any) -> NDArray[Any]:
+    """Local. The array of a field, or the first of those that take turns."""
+    found: NDArray[Any] = field[0] if isinstance(field, tuple) else field
+    return found

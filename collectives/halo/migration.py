@@ -1,9 +1,9 @@
 """Items that move between the blocks of a grid, such as particles; numbers differ every time.
 
 Items go to neighbors as a rule: there is a persistent exchange of records with room for some items
-among the ranks whose blocks touch. A call in which an item goes farther, or more of them go than
-there is room for, exchanges its records by itself, so that a burst leaves no room behind that later
-calls would have to send.
+among the ranks whose blocks touch; before the items a record tells how many there are. A call in
+which an item goes farther, or more of them go than there is room for, exchanges its records by
+itself, so that a burst leaves no room behind that later calls would have to send.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agreed
+from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallv_init
+from onesided.collectives.halo.decomposition import Decomposition
 from onesided.collectives.reduction.operation import Allreduce_init
 from onesided.collectives.request import Request
 
@@ -33,8 +34,8 @@ SPARE, LEAST = 1.5, 16
 #: Calls after which room that has not been used is given up, where it is so many times too much.
 REVIEW, TOO_MUCH = 64, 4
 
-#: What is wrong with the arguments of a rank; the worst of all ranks is what they all raise.
-FINE, ASTRAY, ODD, LACKING = range(4)
+#: Bytes of the number at the beginning of a record that tells how many items follow.
+COUNT = 8
 
 #: What is done with items beyond an end of the grid.
 OUTSIDE = ("raise", "drop")
@@ -47,7 +48,7 @@ class Records(Scoped):
     """Items of one form on their way: an item is a record, its part of every array, one after the
     other.
 
-    ``room`` are items that can go to each neighbor, and come from it, by the persistent exchange.
+    ``room`` has the items that can go to each rank by the persistent exchange.
     """
 
     def __init__(
@@ -57,29 +58,33 @@ class Records(Scoped):
         self._context, self._comm, self._info = context, comm, info
         self.form, self._neighbors = form, list(neighbors)
         self._widths = [math.prod(shape) * kind.itemsize for shape, kind in form]
-        self.width = sum(self._widths)
-        self.room = np.zeros((2, comm.Get_size()), int)
-        self.most = np.zeros((2, comm.Get_size()), int)  # since the room was looked at last
+        self.width = max(COUNT, sum(self._widths))
+        self.room = np.zeros(comm.Get_size(), int)
+        self.most = np.zeros(comm.Get_size(), int)  # since the room was looked at last
         self.late = False  # there was too little room in the call before
         self.calls = 0
-        self._out = np.zeros((0, self.width), np.uint8)
         self._data: Request | None = None
 
     def plan(self, counts: NDArray[Any]) -> None:
-        """Collective. Room for so many items to and from each neighbor, and some more.
+        """Collective. Room for so many items to each neighbor, and some more.
 
         Where it fails there is no room, and items go by exchanges of one call.
         """
         self.Free()
         self.most[:], self.late = counts, False
-        room = np.zeros_like(self.room)
-        wanted = counts[:, self._neighbors]
-        room[:, self._neighbors] = np.ceil(SPARE * wanted).astype(int) + LEAST
+        near, room = self._neighbors, np.zeros((2, len(counts)), int)
+        room[0, near] = np.ceil(SPARE * counts[near]).astype(int) + LEAST
+        self._context.comm.Alltoall(room[0], room[1])
+        ends = np.cumsum(room[:, near] + 1, axis=1)
+        #: By neighbor, the records that tell how many go there, and how many come.
+        self._heads = ends - room[:, near] - 1
         with agreed(self._context.comm, "room for items"):
-            self._out = np.zeros((int(room[0].sum()), self.width), np.uint8)
-        send = [self._out.reshape(-1), (room[0] * self.width).tolist()]
-        self._data = Alltoallv_init(self._comm, send, None, method=METHOD, info=self._info)
-        self.room = room
+            self._out = np.zeros((int(room[0].sum()) + len(near), self.width), np.uint8)
+        each = np.zeros(len(counts), int)
+        each[near] = (room[0, near] + 1) * self.width
+        self._data = Alltoallv_init(self._comm, [self._out.reshape(-1), each.tolist()], None,
+                                    method=METHOD, info=self._info)
+        self.room = room[0]
 
     def by_request(
         self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
@@ -88,23 +93,28 @@ class Records(Scoped):
         array, are contiguous, in the order of the ranks that get them."""
         if self._data is None:
             return self._unpacked(np.zeros((0, self.width), np.uint8))
-        self._pack(parts, self._out, _rows(self.room[0], counts[0]))
+        leaving = counts[self._neighbors]
+        self._out[self._heads[0], :COUNT] = leaving.view(np.uint8).reshape(-1, COUNT)
+        self._pack(parts, self._out, _rows(self._heads[0] + 1, leaving))
         self._data.Start()
-        came = self._data.Wait().reshape(-1, self.width)[_rows(self.room[1], counts[1])]
-        return self._unpacked(came)
+        came = self._data.Wait().reshape(-1, self.width)
+        coming = np.ascontiguousarray(came[self._heads[1], :COUNT]).view(np.int64)[:, 0]
+        return self._unpacked(came[_rows(self._heads[1] + 1, coming)])
 
     def at_once(
         self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
     ) -> list[NDArray[Any]]:
         """Collective. The same, to any rank, by an exchange of this call alone."""
+        coming = np.zeros_like(counts)
+        self._context.comm.Alltoall(counts, coming)
         with agreed(self._context.comm, "memory for items"):
             out = np.empty((len(parts[0]), self.width), np.uint8)
             self._pack(parts, out, slice(None))
-            came = np.empty((int(counts[1].sum()), self.width), np.uint8)
+            came = np.empty((int(coming.sum()), self.width), np.uint8)
         record = MPI.BYTE.Create_contiguous(self.width).Commit()
         try:
-            self._context.comm.Alltoallv([out, counts[0].tolist(), record],
-                                         [came, counts[1].tolist(), record])
+            self._context.comm.Alltoallv([out, counts.tolist(), record],
+                                         [came, coming.tolist(), record])
         finally:
             record.Free()
         return self._unpacked(came)
@@ -140,73 +150,63 @@ class Records(Scoped):
 class Migration(Scoped):
     """Items go to the ranks in whose blocks they are.
 
-    Before anything moves the ranks agree, in a reduction of a few words, on what is wrong
-    anywhere, on the form of items, and on whether the call goes by the persistent exchange.
+    Before anything moves the ranks agree, in a reduction of a few words, on whether something is
+    wrong anywhere, on the form of items, and on whether the call goes by the persistent exchange.
     ``plans`` counts how often that has been planned.
     """
 
     def __init__(
-        self, context: Context, comm: MPI.Comm, edges: Sequence[NDArray[np.float64]],
-        periodic: Sequence[bool], place: Sequence[slice], order: Sequence[int],
-        neighbors: Sequence[int], info: Any = None,
+        self, context: Context, comm: MPI.Comm, blocks: Decomposition, info: Any = None
     ) -> None:
-        """Collective. ``edges``: where blocks begin, by axis, and the end; ``place``: the edges
-        of this rank's block; ``order``: the ranks by place, if not in order; ``neighbors``: the
-        other ranks whose blocks touch it."""
-        self._context, self._comm, self._info = context, comm, info
+        """Collective."""
+        self._context, self._comm, self._blocks, self._info = context, comm, blocks, info
         self._rank, self._size = context.comm.rank, context.comm.size
-        self._edges, self._periodic, self._place = list(edges), periodic, list(place)
-        self._neighbors, self._order = list(neighbors), np.array(order, np.int64)
+        self._edges = [blocks.edges(axis) for axis in range(len(blocks.shape))]
+        self._neighbors, self._order = blocks.touching(), np.array(blocks.order, np.int64)
         self._near = np.zeros(self._size, bool)
         self._near[[*self._neighbors, self._rank]] = True
         self._words, self._most = np.zeros(9, np.int64), np.zeros(9, np.int64)
         self._agree = Allreduce_init(comm, self._words, self._most, MPI.MAX, method=METHOD,
                                     info=info)
-        self._counts = np.zeros((2, self._size), np.int64)
-        each = self._near.astype(int)
-        each[self._rank] = 0
-        self._numbers = Alltoallv_init(
-            comm, [self._counts[0], each, np.arange(self._size)],
-            [self._counts[1], each, np.arange(self._size)], method=METHOD, info=info,
-        )  # fmt: skip
+        self._counts = np.zeros(self._size, np.int64)
         self._records: dict[int, Records] = {}
         self.plans = 0
 
     def move(self, arrays: Any, positions: Any, outside: str) -> list[NDArray[Any]]:
         """Collective. See :meth:`~.grid.Grid.migrate`."""
-        form, state, count = None, ODD, 0
+        form: Form | None = None
+        error: Exception | None = None
         given: list[NDArray[Any]] = []
         parts: list[NDArray[Any]] = []
         counts = self._counts
-        counts[0] = 0
+        counts[:] = 0
         try:
             given = [np.asarray(array) for array in (*arrays, positions)]
-            form = self._form(given)
-            if form is not None and outside in OUTSIDE:
-                given[-1] = given[-1].copy()
-                with np.errstate(all="ignore"):
-                    items, owner = self._leaving(given[-1])
-                goes = owner >= 0
-                order = np.argsort(owner[goes], kind="stable")
-                leaving = items[goes][order]
-                parts = [np.ascontiguousarray(array[leaving]) for array in given]
-                counts[0] = np.bincount(owner[goes], minlength=self._size)
-                state, count = FINE, len(given[-1])
-                if outside == "raise" and not goes.all():
-                    state = ASTRAY
+            form = self._form(given, outside)
+            given[-1] = given[-1].copy()
+            with np.errstate(all="ignore"):
+                items, owner = self._leaving(given[-1])
+            goes = owner >= 0
+            if outside == "raise" and not goes.all():
+                error = PatternError("items beyond an end of the grid, or at no number; nothing "
+                                     "has moved")
+            order = np.argsort(owner[goes], kind="stable")
+            leaving = items[goes][order]
+            parts = [np.ascontiguousarray(array[leaving]) for array in given]
+            counts[:] = np.bincount(owner[goes], minlength=self._size)
         except MemoryError:
-            state = LACKING
-        except Exception:  # NumPy refuses them, each in its own way
-            state = ODD
-        records, alone, again = self._agreed(state, form, outside, count)
+            error = MemoryError("no memory for items; nothing has moved")
+        except Exception as problem:  # NumPy refuses them, each in its own way
+            error = PatternError(
+                "arrays that are not all as long as positions, which are rows of "
+                f"{len(self._edges)} real numbers, or an outside that is none of "
+                f"{', '.join(OUTSIDE)}; nothing has moved"
+            )
+            error.__cause__ = problem
+        count = len(given[-1]) if error is None else 0
+        records, alone, again = self._agreed(error, form, outside, count, counts)
         if records is None:
             return given
-        if alone:
-            self._context.comm.Alltoall(counts[0], counts[1])
-        else:
-            counts[1] = 0
-            self._numbers.Start()
-            self._numbers.Wait()
         records.most = np.maximum(records.most, counts)
         if again:
             self.plans += 1
@@ -222,7 +222,6 @@ class Migration(Scoped):
         for records in self._records.values():
             records.Free()
         self._records.clear()
-        self._numbers.Free()
         self._agree.Free()
 
     # -- inside ----------------------------------------------------------------------------------
@@ -235,8 +234,8 @@ class Migration(Scoped):
         """
         edges = [edge.astype(positions.dtype) for edge in self._edges]
         away = np.zeros(len(positions), bool)
-        for axis, place in enumerate(self._place):
-            x, low, high = positions[:, axis], edges[axis][place.start], edges[axis][place.stop]
+        for axis, at in enumerate(self._blocks.coords):
+            x, low, high = positions[:, axis], edges[axis][at], edges[axis][at + 1]
             away |= ~((x >= low) & (x < high))  # what is no number is away, too
         items = np.flatnonzero(away)
         rows = positions[items]
@@ -244,7 +243,7 @@ class Migration(Scoped):
         with np.errstate(invalid="ignore"):
             for axis, edge in enumerate(edges):
                 x = rows[:, axis]
-                if self._periodic[axis]:
+                if self._blocks.periodic[axis]:
                     length = edge[-1] - edge[0]
                     x -= length * np.floor((x - edge[0]) / length)
                     x[(x < edge[0]) | (x >= edge[-1])] = edge[0]  # what rounding has done
@@ -262,31 +261,34 @@ class Migration(Scoped):
         return items[moves], owner[moves]
 
     def _agreed(
-        self, state: int, form: Form | None, outside: str, count: int
+        self, error: Exception | None, form: Form | None, outside: str, count: int,
+        leaving: NDArray[Any],
     ) -> tuple[Records | None, bool, bool]:
         """Collective. The records of this form, whether they go by an exchange of this call alone,
         and whether the persistent one is planned anew; no records where nobody has items.
 
-        A rank without items has no say in their dtypes. Raises :class:`PatternError` on every
-        rank.
+        A rank without items has no say in their dtypes. Raises the ``error`` of any rank, or
+        :class:`PatternError`, on every rank.
         """
         shapes = _name((outside, None if form is None else [shape for shape, _ in form]))
         name = _name((outside, form)) if count else 0
-        known, leaving = self._records.get(name), self._counts[0]
-        room: Any = 0 if known is None else known.room[0]
+        known = self._records.get(name)
+        room: Any = 0 if known is None else known.room
         short = bool((leaving > room)[self._near].any())
         again = short and known is not None and known.late
         if known is not None and (known.calls + 1) % REVIEW == 0:
-            used = SPARE * known.most[0] + LEAST * (room > 0)
+            used = SPARE * known.most + LEAST * (room > 0)
             again |= bool(room.sum() > TOO_MUCH * used.sum())
         self._words[:] = (
-            state, shapes, -shapes, name, -name if name else -(1 << 40),
+            error is not None, shapes, -shapes, name, -name if name else -(1 << 40),
             bool(leaving[~self._near].any()), short, again, -self._rank if name else -self._size,
         )  # fmt: skip
         self._agree.Start()
-        worst, shape, other, most, least, far, short, again, first = self._agree.Wait().tolist()
-        if worst != FINE or shape != -other or (most and most != -least):
-            raise self._wrong(state, shapes, name)
+        failed, shape, other, most, least, far, short, again, first = self._agree.Wait().tolist()
+        if failed or shape != -other or (most and most != -least):
+            if not failed and (shapes != shape or name not in (0, most)):
+                error = PatternError("arrays of another form than others give; nothing has moved")
+            agree(self._context.comm, error, "migrate")
         if not most:
             return None, False, False
         if most not in self._records:
@@ -298,36 +300,14 @@ class Migration(Scoped):
         records.calls += 1
         return records, bool(far or short), bool(again)
 
-    def _wrong(self, state: int, shapes: int, name: int) -> Exception:
-        """Collective. What is wrong with the arguments of the first rank that gives such."""
-        said = self._context.comm.allgather((state, shapes, name))
-        for rank, (each, _, _) in enumerate(said):
-            if each == ODD:
-                return PatternError(
-                    f"rank {rank} gives arrays that are not all as long as positions, which are "
-                    f"rows of {len(self._edges)} real numbers, or an outside that is none of "
-                    f"{', '.join(OUTSIDE)}; nothing has moved"
-                )
-            if each == LACKING:
-                return MemoryError(f"rank {rank} has no memory for items; nothing has moved")
-            if each == ASTRAY:
-                return PatternError(f"rank {rank} has items beyond an end of the grid, or at no "
-                                    "number; nothing has moved")
-        named = [name for _, _, name in said if name]
-        other = next(rank for rank, (_, shape, name) in enumerate(said)
-                     if shape != said[0][1] or (name and name != named[0]))
-        return PatternError(
-            f"rank {other} gives arrays of another form than others; nothing has moved")
-
-    def _form(self, arrays: Sequence[NDArray[Any]]) -> Form | None:
-        """The form of items; None where arrays do not fit each other."""
+    def _form(self, arrays: Sequence[NDArray[Any]], outside: str) -> Form:
+        """The form of items; :class:`ValueError` where arrays do not fit each other."""
         positions = arrays[-1]
-        if positions.ndim != 2 or positions.shape[1] != len(self._edges):
-            return None
-        if positions.dtype.kind != "f" or any(array.dtype.hasobject for array in arrays):
-            return None
-        if any(not array.ndim or len(array) != len(positions) for array in arrays):
-            return None
+        fits = positions.ndim == 2 and positions.shape[1] == len(self._edges)
+        fits &= positions.dtype.kind == "f" and outside in OUTSIDE
+        if not fits or any(array.dtype.hasobject or not array.ndim or len(array) != len(positions)
+                           for array in arrays):
+            raise ValueError("arrays that do not fit each other")
         return tuple((array.shape[1:], array.dtype) for array in arrays)
 
 
@@ -355,10 +335,9 @@ def _kept(array: NDArray[Any], gone: NDArray[Any], fresh: NDArray[Any]) -> NDArr
     return found
 
 
-def _rows(rooms: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
-    """Local. The rows of records of which every rank has some at the beginning of its room."""
-    starts = np.cumsum(rooms) - rooms
+def _rows(starts: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
+    """Local. The numbers of so many records from each start on."""
     return np.concatenate([
         np.arange(start, start + count)
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
-    ]).astype(np.int64)  # fmt: skip
+    ] or [np.arange(0)]).astype(np.int64)  # fmt: skip

@@ -20,9 +20,13 @@ from onesided.collectives.buffers import overlap
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import Face, check_apart, extents, is_empty
+from onesided.collectives.pattern import Box
 
 #: The faces of the block that an array shows; it is that of the field of this number.
 FacesOf = Callable[[NDArray[Any], int], Iterable[Face]]
+
+#: The ways of a parcel (:mod:`.plan`).
+STORE, STAGED, MESSAGE = ("store", "staged", "message")
 
 #: Alignment of the parts of a parcel, in bytes.
 PART = 16
@@ -36,23 +40,54 @@ class Field:
     faces: tuple[Face, ...]
 
 
+#: By level, and part of a parcel: a region by its key, the segment, the offset there, the strides.
+Stores = tuple[tuple[tuple[str, int, int, tuple[int, ...]], ...], ...]
+
+
+@dataclass(frozen=True)
+class Advert:
+    """How and where a parcel is wanted: its counter, and where its parts go, by slot or level.
+
+    Offsets are in bytes of the receiver's control memory, or of its segment of a region.
+    """
+
+    path: str = ""
+    cell: int = 0
+    slots: tuple[int, ...] = ()
+    stores: Stores = ()
+
+
 @dataclass(eq=False)
 class Parcel:
     """What goes to, or comes from, one rank at a time, in one stage.
 
-    ``parts`` are views of the fields, by level. ``path`` and what follows is known when the
-    receiver has told: ``places`` where a part goes or lies, by turn; ``cell`` the counter, or the
-    ``messages``.
+    ``parts`` are views of the fields, by level. What follows is known when the receiver has told:
+    ``places`` where a part goes or lies, in turn; ``cell`` the counter, or the ``messages`` of the
+    ``buffer``; and ``chain``, its place in the program.
     """
 
     peer: int
+    stage: int
     parts: list[list[NDArray[Any]]]
-    stage: int = 0
-    path: str = ""
+    advert: Advert = Advert()
     places: list[list[NDArray[Any]]] = field(default_factory=list)
     cell: Any = None
+    buffer: Any = None
     messages: list[MPI.Prequest] = field(default_factory=list)
-    chain: int = -1  # its place in the program
+    chain: int = -1
+
+    @property
+    def path(self) -> str:
+        """The way it takes; "" from a rank to itself."""
+        return self.advert.path
+
+    def level(self, turn: int) -> list[NDArray[Any]]:
+        """Local. The parts in a round."""
+        return self.parts[turn % len(self.parts)]
+
+    def place(self, turn: int) -> list[NDArray[Any]]:
+        """Local. Where they go to or come from in a round."""
+        return self.places[turn % len(self.places)]
 
     @property
     def room(self) -> int:
@@ -110,21 +145,29 @@ def _check(array: Any) -> None:
         raise PatternError("the array cannot be written")
 
 
-def sends(fields: Sequence[Field], number: int) -> bool:
-    """Local. Whether anything leaves through a face, of whichever field."""
-    return not all(is_empty(each.faces[number].send) for each in fields)
+#: By field, the shape and dtype of what goes through a face.
+Forms = list[tuple[tuple[int, ...], np.dtype[Any]]]
 
 
-def receives(fields: Sequence[Field], number: int) -> bool:
-    """Local. Whether anything comes through a face."""
-    return not all(is_empty(each.faces[number].recv) for each in fields)
+def _box(each: Field, number: int, leaving: bool) -> Box:
+    face = each.faces[number]
+    return face.send if leaving else face.recv
+
+
+def _used(fields: Sequence[Field], leaving: bool) -> list[int]:
+    """The numbers of the faces through which something leaves, or comes, of whichever field."""
+    return [number for number in range(len(fields[0].faces))
+            if not all(is_empty(_box(each, number, leaving)) for each in fields)]
+
+
+def _forms(fields: Sequence[Field], number: int, leaving: bool) -> Forms:
+    return [(extents(_box(each, number, leaving)), each.levels[0].dtype) for each in fields]
 
 
 # -- matching -------------------------------------------------------------------------------------
 
-#: What a rank tells another one about what it sends: by key the face's name, and shape and dtype
-#: by field.
-Words = dict[int, tuple[str, list[tuple[tuple[int, ...], np.dtype[Any]]]]]
+#: What a rank tells another one about what it sends: by key the face's name, and the forms.
+Words = dict[int, tuple[str, Forms]]
 
 
 def match(context: Context, fields: Sequence[Field]) -> None:
@@ -136,49 +179,45 @@ def match(context: Context, fields: Sequence[Field]) -> None:
     """
     comm = context.comm
     words: dict[int, Words] = {}
-    for number, face in enumerate(fields[0].faces):
-        if sends(fields, number):
-            words.setdefault(face.rank, {})[face.send_key] = (face.name, [
-                (extents(f.faces[number].send), f.levels[0].dtype) for f in fields])
+    for number in _used(fields, True):
+        face = fields[0].faces[number]
+        words.setdefault(face.rank, {})[face.send_key] = (
+            face.name, _forms(fields, number, True))
     heard = told(comm, context.next_tag(), words)
     with agreed(comm, "boxes of a halo"):
         _compare(comm.rank, fields, heard)
 
 
 def _compare(me: int, fields: Sequence[Field], heard: Mapping[int, Words]) -> None:
-    left = {(rank, key) for rank, said in heard.items() for key in said}
-    for number, face in enumerate(fields[0].faces):
-        if not receives(fields, number):
-            continue
-        sender = face.rank
-        said = heard.get(sender, {})
-        if face.recv_key not in said:
-            shape = next(extents(f.faces[number].recv) for f in fields
-                         if not is_empty(f.faces[number].recv))
+    left = {(rank, key): word for rank, words in heard.items() for key, word in words.items()}
+    for number in _used(fields, False):
+        face, expected = fields[0].faces[number], _forms(fields, number, False)
+        name, sent = left.pop((face.rank, face.recv_key), ("", None))
+        if sent is None:
             raise PatternError(
-                f"rank {me} expects a box of shape {shape} from rank {sender} ({face.name}), "
-                "which sends nothing"
+                f"rank {me} expects a box of shape {_first_shape(expected)} from rank {face.rank} "
+                f"({face.name}), which sends nothing"
             )
-        left.discard((sender, face.recv_key))
-        name, forms = said[face.recv_key]
-        for each, (sent, dtype) in zip(fields, forms, strict=True):
-            wanted, kind = extents(each.faces[number].recv), each.levels[0].dtype
-            if sent != wanted:
+        for (comes, dtype), (wanted, kind) in zip(sent, expected, strict=True):
+            if comes != wanted:
                 raise PatternError(
-                    f"rank {sender} sends a box of shape {sent} to rank {me} ({name}), which "
+                    f"rank {face.rank} sends a box of shape {comes} to rank {me} ({name}), which "
                     f"expects {wanted} ({face.name})"
                 )
             if dtype != kind:
                 raise PatternError(
-                    f"rank {sender} sends {dtype} to rank {me}, which expects {kind}"
+                    f"rank {face.rank} sends {dtype} to rank {me}, which expects {kind}"
                 )
     for sender, key in sorted(left):
-        name, forms = heard[sender][key]
-        shape = next(sent for sent, _ in forms if 0 not in sent)
+        name, sent = left[sender, key]
         raise PatternError(
-            f"rank {sender} sends a box of shape {shape} to rank {me} ({name}), which "
-            "expects nothing"
+            f"rank {sender} sends a box of shape {_first_shape(sent)} to rank {me} ({name}), "
+            "which expects nothing"
         )
+
+
+def _first_shape(forms: Forms) -> tuple[int, ...]:
+    return next(shape for shape, _ in forms if 0 not in shape)
 
 
 def make_parcels(fields: Sequence[Field], leaving: bool) -> list[Parcel]:
@@ -186,27 +225,18 @@ def make_parcels(fields: Sequence[Field], leaving: bool) -> list[Parcel]:
 
     Field by field: faces of one share pages and cache lines.
     """
-    moves = sends if leaving else receives
     faces = fields[0].faces
 
     def key(number: int) -> tuple[int, int]:
         return faces[number].stage, faces[number].send_key if leaving else faces[number].recv_key
 
+    numbers: dict[tuple[int, int], list[int]] = {}
+    for number in sorted(_used(fields, leaving), key=key):
+        numbers.setdefault((faces[number].rank, faces[number].stage), []).append(number)
     levels = math.lcm(*(len(each.levels) for each in fields))
-    numbers = sorted((n for n in range(len(faces)) if moves(fields, n)), key=key)
-    parcels: dict[tuple[int, int], Parcel] = {}
-    for number in numbers:
-        face = faces[number]
-        parcels.setdefault((face.rank, face.stage), Parcel(face.rank, [], face.stage))
-    for at, parcel in parcels.items():
-        mine = [n for n in numbers if (faces[n].rank, faces[n].stage) == at]
-        for level in range(levels):
-            views = [_view(each, n, level, leaving) for each in fields for n in mine]
-            parcel.parts.append([view for view in views if view.size])
-    return list(parcels.values())
-
-
-def _view(each: Field, number: int, level: int, leaving: bool) -> NDArray[Any]:
-    face, array = each.faces[number], each.levels[level % len(each.levels)]
-    view: NDArray[Any] = array[face.send if leaving else face.recv]
-    return view
+    parcels = []
+    for (rank, stage), mine in numbers.items():
+        views = [[each.levels[level % len(each.levels)][_box(each, n, leaving)]
+                  for each in fields for n in mine] for level in range(levels)]
+        parcels.append(Parcel(rank, stage, [[v for v in some if v.size] for some in views]))
+    return parcels

@@ -9,8 +9,9 @@ they differ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -23,6 +24,7 @@ from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallw_init
 from onesided.collectives.halo.faces import Layers, common, empty_box, extents, is_empty
 from onesided.collectives.pattern import Box, one_piece
+from onesided.collectives.request import Request
 
 
 @runtime_checkable
@@ -40,28 +42,42 @@ class Part:
     """What this rank has of a global array, and who has what.
 
     ``origin`` is where its own part begins in ``array``; ``boxes`` are the parts of all ranks, in
-    global indices. ``owner`` is what the array belongs to, and is kept with it.
+    global indices, ``box`` that of this ``rank``. ``owner`` is what the array belongs to, and is
+    kept with it.
     """
 
     array: NDArray[Any]
     origin: Sequence[int]
     boxes: Sequence[Box]
+    rank: int
     owner: Any = None
 
     @classmethod
-    def of_one(cls, size: int, root: int, array: NDArray[Any], box: Box) -> Part:
-        """Local. A box that is in an array of one rank, of ``size`` ranks."""
-        boxes = [box if rank == root else empty_box(len(box)) for rank in range(size)]
-        return cls(array, [0] * len(box), boxes)
+    def of_one(cls, comm: MPI.Intracomm, root: int, array: NDArray[Any], box: Box) -> Part:
+        """Local. A box that is in an array of one rank."""
+        boxes = [box if rank == root else empty_box(len(box)) for rank in range(comm.size)]
+        return cls(array, [0] * len(box), boxes, comm.rank)
 
-    def shared(self, mine: Box, theirs: Sequence[Box]) -> list[Box | None]:
-        """Local. By rank, the box of the array that shows what is in its part, too."""
+    @property
+    def box(self) -> Box:
+        """Local. What this rank has."""
+        return self.boxes[self.rank]
+
+    def view(self, layers: int = 0, lead: int = 0) -> NDArray[Any]:
+        """Local. This rank's part, with so many layers around it, but not along ``lead`` axes."""
+        wide = [0] * lead + [layers] * (len(self.origin) - lead)
+        ends = zip(self.origin, extents(self.box), wide, strict=True)
+        found: NDArray[Any] = self.array[tuple(slice(at - w, at + n + w) for at, n, w in ends)]
+        return found
+
+    def shared(self, other: Part) -> list[Box | None]:
+        """Local. By rank, the box of the array that shows what is in its other part, too."""
         found: list[Box | None] = []
-        for box in theirs:
-            both = common(mine, box)
+        for theirs in other.boxes:
+            both = common(self.box, theirs)
             found.append(None if is_empty(both) else tuple(
                 slice(part.start - own.start + at, part.stop - own.start + at)
-                for part, own, at in zip(both, mine, self.origin, strict=True)
+                for part, own, at in zip(both, self.box, self.origin, strict=True)
             ))
         return found
 
@@ -80,120 +96,90 @@ def part_of(comm: MPI.Intracomm, array: Any) -> Part:
     if count != int(np.prod(array.global_shape)):
         raise PatternError(f"blocks of {count} elements in all do not make up a distributed array "
                            f"of shape {array.global_shape}")
-    return Part(np.asarray(array), [0] * len(mine), boxes, array)
+    return Part(np.asarray(array), [0] * len(mine), boxes, comm.rank, array)
 
 
-class Redistribution(Scoped):
-    """The way from one part to another; :meth:`exchange` goes it, ``once`` or again and again."""
+class Transfer(Scoped):
+    """The way from one part to another, in ``steps``, one of which may use the ``request``;
+    :meth:`exchange` goes it, ``once`` or again and again."""
 
     def __init__(
-        self, comm: MPI.Comm, source: Part, target: Part, info: Any = None, once: bool = False
+        self, result: NDArray[Any], steps: Sequence[Callable[[], object]],
+        request: Request | Transfer | None, once: bool,
     ) -> None:
-        """Collective."""
-        rank = comm.Get_rank()
-        self._source, self._target, self.once = source, target, once
-        self._beside: tuple[NDArray[Any], NDArray[Any]] | None = None
-        with agreed(Context.of(comm).comm, "memory of a redistribution"):
-            check_writable(target.array)
-            if not one_piece(target.array):  # what comes is received beside it
-                here = extents(target.boxes[rank])
-                view = target.array[_inside(target.origin, here, [0] * len(here))]
-                if view.shape != tuple(here):
-                    raise PatternError(f"an array of shape {target.array.shape} for a block of "
-                                       f"{tuple(here)}")
-                target = Part(np.empty(here, view.dtype), [0] * len(here), target.boxes)
-                self._beside = view, target.array
-        out = source.shared(source.boxes[rank], target.boxes)
-        into = target.shared(target.boxes[rank], source.boxes)
-        self._request = Alltoallw_init(
-            comm, [source.array, out], [target.array, into], method="p2p" if once else "auto",
-            info=info,
-        )  # fmt: skip
+        self._result, self._steps, self._request, self.once = result, steps, request, once
 
     def exchange(self) -> NDArray[Any]:
         """Collective in the sense of MPI. Fill the target, and return it."""
-        self._request.Start()
-        self._request.Wait()
-        if self._beside is not None:
-            view, come = self._beside
-            view[...] = come
-        if self.once:
-            self.Free()
-        return self._target.array
-
-    @property
-    def state(self) -> str:
-        """Local. That of the request."""
-        return self._request.state
-
-    def Free(self) -> None:
-        """Collective. Give the request back."""
-        self._request.Free()
-
-
-class Refinement(Scoped):
-    """The way from a coarse field to a fine one, or back; :meth:`exchange` goes it, ``once`` or
-    again and again."""
-
-    def __init__(
-        self, comm: MPI.Comm, source: Part, target: Part, refines: bool, order: int, lead: int,
-        info: Any = None, once: bool = False,
-    ) -> None:
-        """Collective. The axes after the first ``lead`` ones are refined. Where a coarse field is
-        read or written, so are ``order`` layers of ghosts."""
-        coarse, fine = (source, target) if refines else (target, source)
-        self._refines, self._order, self._result = refines, order, target.array
-        self.state, self.once = "inactive", once
-        rank = comm.Get_rank()
-        here, there = extents(coarse.boxes[rank]), extents(fine.boxes[rank])
-        boxes = [_doubled(box, lead) for box in coarse.boxes]
-        moves = boxes != list(fine.boxes)
-        layers = [0] * lead + [order] * (len(here) - lead)
-        view = coarse.array[_inside(coarse.origin, here, layers)]
-        last = fine.array[_inside(fine.origin, there, [0] * len(there))]
-        #: By axis, the field before it is refined, and after that, with this axis first.
-        self._steps: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        with agreed(Context.of(comm).comm, "memory of a refinement"):
-            if moves:
-                last = np.zeros(extents(boxes[rank]), view.dtype)
-            for axis in range(lead, view.ndim):
-                shape = (*last.shape[: axis + 1], *view.shape[axis + 1 :])
-                fresh = last if axis == view.ndim - 1 else np.zeros(shape, view.dtype)
-                self._steps.append((np.moveaxis(view, axis, 0), np.moveaxis(fresh, axis, 0)))
-                view = fresh
-        self._way: Redistribution | None = None
-        if moves:
-            between = Part(last, [0] * last.ndim, boxes)
-            ways = (between, fine) if refines else (fine, between)
-            self._way = Redistribution(comm, *ways, info, once)
-
-    def exchange(self) -> NDArray[Any]:
-        """Collective in the sense of MPI. Fill the target, and return it."""
-        if self._refines:
-            for before, after in self._steps:
-                _spread(before, after, self._order)
-        if self._way is not None:
-            self._way.exchange()
-        if not self._refines:
-            if self._order:
-                self._result[...] = 0
-            for before, after in reversed(self._steps):
-                _collect(after, before, self._order)
+        for step in self._steps:
+            step()
         if self.once:
             self.Free()
         return self._result
 
+    @property
+    def state(self) -> str:
+        """Local. That of the request."""
+        return "inactive" if self._request is None else self._request.state
+
     def Free(self) -> None:
         """Collective. Give the request back, if there is one."""
-        self.state = "freed"
-        if self._way is not None:
-            self._way.Free()
+        if self._request is not None:
+            self._request.Free()
 
 
-def _inside(origin: Any, shape: Any, layers: Any) -> Box:
-    """The index of a part of an array, with so many layers around it."""
-    return tuple(slice(at - wide, at + extent + wide)
-                 for at, extent, wide in zip(origin, shape, layers, strict=True))
+def redistribution(
+    comm: MPI.Comm, source: Part, target: Part, info: Any = None, once: bool = False
+) -> Transfer:
+    """Collective. The way from one cut to another."""
+    unpack: list[Callable[[], object]] = []
+    into = target
+    with agreed(Context.of(comm).comm, "memory of a redistribution"):
+        check_writable(target.array)
+        if not one_piece(target.array):  # what comes is received beside it
+            view, here = target.view(), extents(target.box)
+            if view.shape != here:
+                raise PatternError(f"an array of shape {target.array.shape} for a block of {here}")
+            into = replace(target, array=np.empty(here, view.dtype), origin=[0] * len(here))
+            unpack = [partial(np.copyto, view, into.array)]
+    request = Alltoallw_init(
+        comm, [source.array, source.shared(target)], [into.array, into.shared(source)],
+        method="p2p" if once else "auto", info=info,
+    )  # fmt: skip
+    return Transfer(target.array, [request.Start, request.Wait, *unpack], request, once)
+
+
+def refinement(
+    comm: MPI.Comm, source: Part, target: Part, refines: bool, order: int, lead: int,
+    info: Any = None, once: bool = False,
+) -> Transfer:
+    """Collective. The way from a coarse field to a fine one, or back. The axes after the first
+    ``lead`` ones are refined. Where a coarse field is read or written, so are ``order`` layers of
+    ghosts."""
+    coarse, fine = (source, target) if refines else (target, source)
+    boxes = [_doubled(box, lead) for box in coarse.boxes]
+    moves = boxes != list(fine.boxes)
+    view, last = coarse.view(order, lead), fine.view()
+    steps: list[Callable[[], object]] = []
+    with agreed(Context.of(comm).comm, "memory of a refinement"):
+        if moves:
+            last = np.zeros(extents(boxes[coarse.rank]), view.dtype)
+        for axis in range(lead, view.ndim):
+            shape = (*last.shape[: axis + 1], *view.shape[axis + 1 :])
+            fresh = last if axis == view.ndim - 1 else np.zeros(shape, view.dtype)
+            ends = np.moveaxis(view, axis, 0), np.moveaxis(fresh, axis, 0)
+            steps.append(partial(_spread if refines else _collect, *ends, order))
+            view = fresh
+    if not refines:
+        steps.reverse()
+        if order:
+            steps.insert(0, partial(target.array.fill, 0))
+    way: Transfer | None = None
+    if moves:
+        between = Part(last, [0] * last.ndim, boxes, coarse.rank)
+        way = redistribution(comm, *((between, fine) if refines else (fine, between)), info, once)
+        steps.insert(len(steps) if refines else 0, way.exchange)
+    return Transfer(target.array, steps, way, once)
 
 
 def _doubled(box: Box, lead: int) -> Box:
@@ -201,31 +187,31 @@ def _doubled(box: Box, lead: int) -> Box:
     return (*box[:lead], *(slice(2 * part.start, 2 * part.stop) for part in box[lead:]))
 
 
-def _spread(values: NDArray[Any], into: NDArray[Any], order: int) -> None:
+def _spread(coarse: NDArray[Any], fine: NDArray[Any], order: int) -> None:
     """Local. Interpolate along the first axis."""
     for side in (0, 1):
-        part = into[side::2]
+        part = fine[side::2]
         if not order:
-            part[...] = values
+            part[...] = coarse
             continue
-        np.multiply(values[1:-1], 3, out=part)
-        part += values[2:] if side else values[:-2]
+        np.multiply(coarse[1:-1], 3, out=part)
+        part += coarse[2:] if side else coarse[:-2]
         part *= 0.25
 
 
-def _collect(values: NDArray[Any], into: NDArray[Any], order: int) -> None:
+def _collect(coarse: NDArray[Any], fine: NDArray[Any], order: int) -> None:
     """Local. The adjoint of that, divided by two."""
-    even, odd = values[0::2], values[1::2]
-    inside = into[1:-1] if order else into
+    even, odd = fine[0::2], fine[1::2]
+    inside = coarse[1:-1] if order else coarse
     np.add(even, odd, out=inside)
     if not order:
         inside *= 0.5
         return
-    into[:1] = into[-1:] = 0
+    coarse[:1] = coarse[-1:] = 0
     inside *= 3
-    into[:-2] += even
-    into[2:] += odd
-    into *= 0.125
+    coarse[:-2] += even
+    coarse[2:] += odd
+    coarse *= 0.125
 
 
 def check_writable(target: NDArray[Any]) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.errors import MethodError, RequestError, UnsupportedError
 from onesided.collectives.partitioned.counter import Arrivals, Grouping
-from onesided.collectives.partitioned.handshake import Parameters, message_tag
+from onesided.collectives.partitioned.handshake import SENDER, Parameters, check_fit, message_tag
 from onesided.collectives.pattern import LARGEST_PIECE
 
 if TYPE_CHECKING:
@@ -89,22 +89,24 @@ class Channel:
                 message.Free()
 
 
-class Sender:
-    """The sending end of a channel; this one leads nowhere (``MPI.PROC_NULL``).
-
-    Its request calls it under a lock, from a thread that may call MPI. No call waits for the peer.
-    """
+class End:
+    """An end of a channel. Its request calls it under a lock, from a thread that may call MPI. No
+    call waits for the peer."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
+
+    def begin(self) -> None:
+        """A round begins: the buffer of a receiver may be written."""
+
+
+class Sender(End):
+    """The sending end of a channel; this one leads nowhere (``MPI.PROC_NULL``)."""
 
     @classmethod
     def obstacle(cls, sender: Parameters, receiver: Parameters) -> str:
         """Local, the same on both sides. Why this transport cannot serve them; "" if it can."""
         return ""
-
-    def begin(self) -> None:
-        """A round begins."""
 
     def may_leave(self) -> bool:
         """Whether groups may leave now; while not, those that are ready gather."""
@@ -123,16 +125,12 @@ class Sender:
         return True
 
 
-class Receiver:
-    """The receiving end of a channel, as :class:`Sender`; this one receives nothing
-    (``MPI.PROC_NULL``)."""
+class Receiver(End):
+    """The receiving end of a channel; this one receives nothing (``MPI.PROC_NULL``)."""
 
     def __init__(self, channel: Channel) -> None:
-        self.channel = channel
+        super().__init__(channel)
         self.arrivals = Arrivals(channel.grouping.groups)
-
-    def begin(self) -> None:
-        """A round begins: the buffer may be written."""
 
     def advance(self) -> bool:
         """Whether all groups have come."""
@@ -218,6 +216,19 @@ def chosen(sender: Parameters, receiver: Parameters) -> PartitionedMethod:
     if obstacle:
         raise UnsupportedError(f"{method.name}: {obstacle}")
     return method
+
+
+def channel_between(
+    comm: MPI.Intracomm, peer: int, mine: Parameters, theirs: Parameters,
+    memory: NDArray[np.uint8], compiled: CompiledCounter | None,
+) -> tuple[PartitionedMethod | None, Channel]:
+    """Local. The transport, none to and from ``MPI.PROC_NULL``, and the channel of this side."""
+    sends, method = mine.side == SENDER, None
+    sender, receiver = (mine, theirs) if sends else (theirs, mine)
+    if peer != MPI.PROC_NULL:
+        check_fit(sender, receiver, *((comm.rank, peer) if sends else (peer, comm.rank)))
+        method = chosen(sender, receiver)
+    return method, Channel(comm, peer, sends, memory, sender.grouping, sender, receiver, compiled)
 
 
 def as_index(value: Any, partitions: int, what: object) -> int:

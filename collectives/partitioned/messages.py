@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
+from onesided.collectives.partitioned.channel import Channel, End, Receiver, Sender
 from onesided.collectives.partitioned.handshake import Parameters, most_groups
 
 #: Runs of groups whose messages are kept. Where partitions are marked in the same way in every
@@ -26,18 +26,18 @@ EAGER = 1024
 # -- a message per group --------------------------------------------------------------------------
 
 
-def _messages_of_groups(channel: Channel) -> tuple[list[MPI.Prequest], int]:
-    """Local. The messages of all groups, each under a tag of its own, and how many a group has."""
-    groups = [channel.messages(group, group + 1, group) for group in range(channel.grouping.groups)]
-    return [message for group in groups for message in group], len(groups[0])
-
-
-class GroupSend(Sender):
-    """Complete groups leave at once, each as messages of its own."""
+class _Groups(End):
+    """The messages of all groups, each under a tag of its own, ``per`` of them for a group."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        self._messages, self._per = _messages_of_groups(channel)
+        groups = [channel.messages(group, group + 1, group)
+                  for group in range(channel.grouping.groups)]
+        self._messages, self._per = [each for group in groups for each in group], len(groups[0])
+
+
+class GroupSend(_Groups, Sender):
+    """Complete groups leave at once, each as messages of its own."""
 
     @classmethod
     def obstacle(cls, sender: Parameters, receiver: Parameters) -> str:
@@ -53,12 +53,8 @@ class GroupSend(Sender):
         return MPI.Prequest.Testall(self._messages)
 
 
-class GroupReceive(Receiver):
+class GroupReceive(_Groups, Receiver):
     """All receives are posted at ``Start``."""
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
-        self._messages, self._per = _messages_of_groups(channel)
 
     def begin(self) -> None:
         self.arrivals.reset()
@@ -106,14 +102,21 @@ class _Runs:
                 self._channel.drop(messages)
 
 
-class GatherSend(Sender):
-    """One note, which tells of a run of groups, and the run at a time, all under one tag."""
+class _Noted(End):
+    """The note, which tells of a run of groups, and the runs, all under one tag."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
         self._words = np.zeros(2, np.int64)
         self._note = channel.message(self._words)
         self._runs = _Runs(channel)
+
+
+class GatherSend(_Noted, Sender):
+    """One note and one run at a time."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
         self._data: list[MPI.Prequest] = []
 
     def may_leave(self) -> bool:
@@ -132,14 +135,11 @@ class GatherSend(Sender):
         return self.may_leave()
 
 
-class GatherReceive(Receiver):
+class GatherReceive(_Noted, Receiver):
     """Receives are posted as notes come: as many notes as it takes to tell of every group once."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        self._words = np.zeros(2, np.int64)
-        self._note = channel.message(self._words)
-        self._runs = _Runs(channel)
         self._awaited = 0  # groups that no note of this round has told of
         self._coming: list[tuple[int, int, list[MPI.Prequest]]] = []
         alone = channel.peer == channel.comm.rank

@@ -43,8 +43,8 @@ from onesided.collectives.partitioned.channel import (
     Receiver,
     Sender,
     as_index,
+    channel_between,
     check_name,
-    chosen,
 )
 from onesided.collectives.partitioned.counter import Counter, Grouping, compiled_counter
 from onesided.collectives.partitioned.guard import Guard, guarded
@@ -52,7 +52,6 @@ from onesided.collectives.partitioned.handshake import (
     RECEIVER,
     SENDER,
     Arguments,
-    check_fit,
     reach_of,
     read_arguments,
 )
@@ -193,12 +192,12 @@ class PartitionedRequest(Persistent):
         channel = self._release(broken)
         if position is None:
             return
-        slot = self.parameters.slot
+        receives, slot = self.parameters.side == RECEIVER, self.parameters.slot
         if channel is None:
             matching.leave(position, slot)
-        elif broken and self.parameters.side == RECEIVER:
+        elif broken and receives:
             matching.give_up(channel.comm, channel.peer, slot, channel.sender)
-        if not broken and self.parameters.side == RECEIVER:  # else messages may be under way
+        if not broken and receives:  # else messages may be under way
             matching.give_slot(self.peer, slot)
 
     @guarded
@@ -326,25 +325,18 @@ class PartitionedRequest(Persistent):
         """
         if self._error is not None:
             return False
-        mine, position, comm = self.parameters, self._position, self.matching.comm
-        theirs, sends = mine, mine.side == SENDER
-        if position is not None:
-            found = self.matching.take(position)
+        theirs, comm = self.parameters, self.matching.comm
+        if self._position is not None:
+            found = self.matching.take(self._position)
             if found is None:
                 return False
             theirs, comm = found
-        sender, receiver = (mine, theirs) if sends else (theirs, mine)
         try:
-            method = None
-            if position is not None:
-                ranks = (comm.rank, self.peer) if sends else (self.peer, comm.rank)
-                check_fit(sender, receiver, *ranks)
-                method = chosen(sender, receiver)
+            method, channel = channel_between(comm, self.peer, self.parameters, theirs,
+                                              self.memory, self._compiled)
         except OnesidedError as error:  # the peer comes to the same
             self._error = error
             return False
-        channel = Channel(comm, self.peer, sends, self.memory, sender.grouping, sender, receiver,
-                          self._compiled)
         try:
             self._end = end = self._connect(method, channel)
         except Exception as error:
@@ -513,9 +505,8 @@ class PartitionedSend(PartitionedRequest):
     def _push(self) -> None:
         """Let go what is complete, where this thread may call MPI and the peer is known."""
         try:
-            if self._everywhere or MPI.Is_thread_main():
-                if self._begun == self.rounds or self._begin():
-                    self._end.drain(self._counter)
+            if self._may_call() and (self._begun == self.rounds or self._begin()):
+                self._end.drain(self._counter)
             if self._counter.waiting:
                 self._enlist_if_owing()
         except BaseException as error:  # what has been taken from the counter may be lost
@@ -576,18 +567,12 @@ class PartitionedReceive(PartitionedRequest):
 
     Examples
     --------
-    >>> source, target = np.arange(8.0), np.zeros(8)
-    >>> send = Psend_init(comm, source, 4, comm.rank)  # to itself
-    >>> receive = Precv_init(comm, target, 2, comm.rank)
-    >>> Startall([receive, send])
-    >>> send.Pready_list([0, 1, 2, 3])
-    >>> while not receive.Parrived(0):
-    ...     pass
-    >>> target[:4].tolist()
-    [0.0, 1.0, 2.0, 3.0]
-    >>> received = Waitall([send, receive])
-    >>> for request in (send, receive):
-    ...     request.Free()
+    >>> with Precv_init(comm, np.zeros(8), 4, MPI.PROC_NULL) as receive:
+    ...     receive.Start()
+    ...     there = receive.Parrived(3)
+    ...     received = receive.Wait()
+    >>> there
+    True
     """
 
     def __init__(self, arguments: Arguments) -> None:
@@ -700,6 +685,10 @@ def Psend_init(
     >>> Startall([receive, send])
     >>> for part in (3, 0, 2, 1):  # from any thread
     ...     send.Pready(part)
+    >>> while not receive.Parrived(0):
+    ...     pass
+    >>> target[:4].tolist()
+    [0.0, 1.0, 2.0, 3.0]
     >>> received = Waitall([send, receive])
     >>> bool((target == source).all())
     True
@@ -721,25 +710,16 @@ def Precv_init(
     the fastest way, as many receives at a time as the array has links. ``MPI.ANY_SOURCE`` and
     ``MPI.ANY_TAG`` are refused, as by MPI.
 
-    Raises as :func:`Psend_init` does, and :class:`ResourceError` for more than 4,096 receives from
-    one rank at a time.
-
-    References
-    ----------
-    MPI-4.1 section 4.2.1.
+    Raises as :func:`Psend_init` does, whose example has a receive, too, and :class:`ResourceError`
+    for more than 4,096 receives from one rank at a time.
 
     Examples
     --------
-    >>> source, target = np.arange(8.0), np.zeros(8)
-    >>> send = Psend_init(comm, source, 4, comm.rank)  # to itself
-    >>> receive = Precv_init(comm, target, 2, comm.rank)
-    >>> Startall([receive, send])
-    >>> send.Pready_range(0, 3)
-    >>> received = Waitall([send, receive])
-    >>> target.tolist() == source.tolist()
-    True
-    >>> for request in (send, receive):
-    ...     request.Free()
+    >>> with Precv_init(comm, np.zeros(8), 4, MPI.PROC_NULL) as receive:
+    ...     receive.Start()
+    ...     received = receive.Wait()
+    >>> received.size
+    8
     """
     check_name(method)
     given = read_arguments(comm, buf, partitions, source, tag, aggregate, RECEIVER, method, info)

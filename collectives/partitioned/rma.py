@@ -10,15 +10,14 @@ compiled counter does the sender's part without a call of Python.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.errors import ResourceError
-from onesided.collectives.memory import BOARD, Region, region_with_key
-from onesided.collectives.partitioned.channel import Channel, Receiver, Sender
+from onesided.collectives.memory import BOARD, region_with_key
+from onesided.collectives.partitioned.channel import Channel, End, Receiver, Sender
 from onesided.collectives.partitioned.handshake import Parameters
 from onesided.collectives.pattern import as_bytes
 from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL, TOLD, fence
@@ -27,18 +26,35 @@ if TYPE_CHECKING:
     from onesided.collectives.partitioned.counter import AnyCounter
 
 
-class RmaSend(Sender):
+class _OnBoard(End):
+    """An end that looks at the words of the board, whose region cannot be freed before."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
+        reach = channel.receiver.reach
+        region = region_with_key(reach.key)
+        if region is None:
+            raise ResourceError("the memory of the receive buffer has been given back")
+        self._theirs = region.part(reach.segment)
+        self._board = self._theirs[reach.board : reach.board + BOARD].view(np.int64).data
+        channel.on_release(region.borrow())
+        #: Of the rounds, the same on both sides; those of two channels are never equal.
+        self._credits = (reach.generation << 32 | number & 0xFFFFFFFF
+                         for number in itertools.count(1))
+
+    def _forget(self) -> None:
+        self._board, self._theirs = memoryview(b""), np.zeros(0, np.uint8)
+
+
+class RmaSend(_OnBoard, Sender):
     """One store and one entry per run of groups."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        region, self._board = _board_of(channel)
-        reach = channel.receiver.reach
-        theirs = region.part(reach.segment)
-        self._target = as_bytes(theirs[reach.offset : reach.offset + channel.grouping.nbytes])
+        start = channel.receiver.reach.offset
+        self._target = as_bytes(self._theirs[start : start + channel.grouping.nbytes])
         self._source = as_bytes(channel.memory)
-        self._credits, self._credit = _credits(channel), 0
-        self._granted = False
+        self._credit, self._granted = 0, False
         self._head = self._told = 0
         self._compiled = channel.compiled
         if self._compiled is not None:
@@ -90,10 +106,11 @@ class RmaSend(Sender):
     def _forget(self) -> None:
         if self._compiled is not None:
             self._compiled.disconnect()
-        self._target = self._source = self._board = memoryview(b"")
+        self._target = self._source = memoryview(b"")
+        super()._forget()
 
 
-class RmaReceive(Receiver):
+class RmaReceive(_OnBoard, Receiver):
     """Grants a round, and counts the groups that it is told of.
 
     Entries are read when somebody asks for a part; in every step only where another thread could
@@ -102,8 +119,6 @@ class RmaReceive(Receiver):
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        _, self._board = _board_of(channel)
-        self._credits = _credits(channel)
         self._tail = self._all = 0
         self._groups = channel.grouping.groups
         self._may_fill = self._groups > ROOM
@@ -142,24 +157,3 @@ class RmaReceive(Receiver):
 
     def owes(self) -> bool:
         return self._may_fill and self.arrivals.missing > 0
-
-    def _forget(self) -> None:
-        self._board = memoryview(b"")
-
-
-def _credits(channel: Channel) -> Iterator[int]:
-    """Local. The credits of the rounds of a channel, the same on both sides; those of two channels
-    are never equal."""
-    for number in itertools.count(1):
-        yield channel.receiver.reach.generation << 32 | number & 0xFFFFFFFF
-
-
-def _board_of(channel: Channel) -> tuple[Region, memoryview]:
-    """Local. The region, which cannot be freed before the request, and the words of the board."""
-    reach = channel.receiver.reach
-    region = region_with_key(reach.key)
-    if region is None:
-        raise ResourceError("the memory of the receive buffer has been given back")
-    words = region.part(reach.segment)[reach.board : reach.board + BOARD].view(np.int64)
-    channel.on_release(region.borrow())
-    return region, words.data

@@ -364,7 +364,7 @@ def case_what_one_rank_gives_alone(comm):
                info={"ranks_per_node": "1"} if mine else None)
     grid.migrate([], np.ones((1, 2)))
     for bad in ([[1, 2], [3]], None, 7):
-        everywhere(comm, PatternError, "gives arrays that are not", grid.migrate,
+        everywhere(comm, PatternError, "arrays that are not", grid.migrate,
                    [bad] if mine else [np.zeros(1)], np.ones((1, 2)))
     backwards = comm.Split(0, -comm.rank)
     other = Grid(backwards, grid.shape, 1)
@@ -829,7 +829,7 @@ def case_items_beyond_an_open_end(comm, dtype, axis, sizes):
     inside[0] = ends
     _, here = grid.migrate([tag], inside)
     assert not len(here) or 0 not in grid.local_shape
-    everywhere(comm, PatternError, "rank 0 has items beyond an end", grid.migrate, [tag], x)
+    everywhere(comm, PatternError, "items beyond an end", grid.migrate, [tag], x)
     (left,), y = grid.migrate([tag], x, outside="drop")
     assert len(left) == len(y)
     found = np.sort(np.concatenate(comm.allgather(left))).tolist()
@@ -880,13 +880,13 @@ def case_migrate_mistakes(comm):
     off = np.array([[0.5, 2.5]] * 3)
     grid.migrate([], good)
     for arrays, positions, text in [
-        ([], off, "rank 1 has items beyond an end"),
-        ([], np.full((3, 2), np.nan), "rank 1 has items beyond an end"),
-        ([np.zeros(2)], good, "rank 1 gives arrays that are not"),
-        ([], np.zeros((3, 3)), "rank 1 gives arrays that are not"),
-        ([], np.zeros((3, 2), int), "rank 1 gives arrays that are not"),
-        ([np.zeros(3)], good, "gives arrays of another form"),
-        ([], np.full((3, 2), 0.5, ">f8"), "gives arrays of another form"),
+        ([], off, "rank 1: items beyond an end"),
+        ([], np.full((3, 2), np.nan), "rank 1: items beyond an end"),
+        ([np.zeros(2)], good, "rank 1: arrays that are not"),
+        ([], np.zeros((3, 3)), "rank 1: arrays that are not"),
+        ([], np.zeros((3, 2), int), "rank 1: arrays that are not"),
+        ([np.zeros(3)], good, ": arrays of another form"),
+        ([], np.full((3, 2), 0.5, ">f8"), ": arrays of another form"),
     ]:
         everywhere(comm, PatternError, text, grid.migrate, *((arrays, positions) if mine
                                                              else ([], good)))

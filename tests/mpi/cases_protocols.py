@@ -301,7 +301,7 @@ def case_halo(comm, pattern, way, back):
                  for p in sorted({*out, *into})]
     halo = a_halo(comm, memory, way, back, lambda array, number: listed_faces(
         neighbors, array.shape, size))
-    names = names_of(comm, halo._ghosts.resources.context, memory)
+    names = names_of(comm, halo._ghosts.context, memory)
     cells = comm.allgather(names.of(memory))
     me = ghosts_of(names, halo)
     if back:  # what has been gathered in ghosts is added to what their owners have
@@ -326,7 +326,7 @@ def case_halo_along_axes(comm, way):
     place = Place((comm.size, 1), (True, True), (comm.rank, 0))
     halo = a_halo(torus, memory, way, False, lambda array, number: grid_faces(
         array.shape, 1, place, "all", corners="axes"))
-    names = names_of(torus, halo._ghosts.resources.context, memory)
+    names = names_of(torus, halo._ghosts.context, memory)
     cells = torus.allgather(names.of(memory))
     me = ghosts_of(names, halo)
     me.sends = [cells[comm.rank][4]]
