@@ -21,6 +21,7 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.io.filebase import FileBase, FileError, at_root, check_array, naming
 from onesided.pencilfft.io.nodefiles import Piece
@@ -158,6 +159,7 @@ class NCFile(FileBase):
         self, comm: MPI.Comm, piece: Piece, file: Any, place: tuple[str, int]
     ) -> None:
         """Collective. Rank 0 writes what all ranks have of a field."""
+        link = Context.of(comm).comm  # where no message of the caller is
         boxes, error, room = comm.gather(piece.box), None, np.empty(0, piece.dtype)
         with agreed(comm):
             if boxes is not None:
@@ -165,7 +167,7 @@ class NCFile(FileBase):
                 room = np.empty(max((_count(box) for box in others), default=0), piece.dtype)
         if boxes is None:
             if piece.data is not None:
-                comm.Send(_bytes(piece.data), 0)
+                link.Send(_bytes(piece.data), 0)
         else:
             name, index = place
             for rank, box in enumerate(boxes):
@@ -174,7 +176,7 @@ class NCFile(FileBase):
                 data = piece.data
                 if rank != comm.rank:
                     data = room[: _count(box)]
-                    comm.Recv(_bytes(data), rank, 0)
+                    link.Recv(_bytes(data), rank, 0)
                     data = data.reshape([part.stop - part.start for part in box])
                 try:
                     if error is None:

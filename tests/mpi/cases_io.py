@@ -384,7 +384,11 @@ def case_netcdf_round_trip(comm, dtype, kind):
     with shared_folder(comm) as folder:
         for step, whole in zip((0, 10, 10), wholes, strict=True):  # the last one replaces
             block = Blocks.part_of(comm, whole, len(components), axis=0)
+            mine = comm.isend("the caller's own", 0, 0)
             NCFile(folder / "u.nc").write(step, {"u": [block]})
+            if comm.rank == 0:
+                assert {comm.recv(source=p) for p in range(comm.size)} == {"the caller's own"}
+            mine.wait()
         for number, whole in enumerate((wholes[0], wholes[2])):
             for axis in range(len(shape)):
                 check_read(comm, folder / "u.nc", "u", number, whole, len(components), axis)
