@@ -19,10 +19,10 @@ from mpi4py import MPI
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import PatternError
 from onesided.pencilfft.io import loading
-from onesided.pencilfft.io.filebase import MODES, FileBase, FileError, at_root, naming
+from onesided.pencilfft.io.filebase import MODES, FileBase, FileError, at_root, is_everyones, naming
 from onesided.pencilfft.io.nodefiles import write_node_files
 from onesided.pencilfft.io.selection import Selection
-from onesided.pencilfft.io.snapshot import Snapshot, arrays_of, dataset_path, step_number
+from onesided.pencilfft.io.snapshot import Snapshot, dataset_path, step_number
 from onesided.pencilfft.io.store import Store, links_of
 
 
@@ -191,10 +191,10 @@ class HDF5File(FileBase):
         HDF5 fails; the file is then as before. When it returns the data are on the disk.
         """
         self.close()
-        comm = self._communicator(arrays_of(fields))
+        comm, fields = self._writers(fields)
         with agreed(comm):
             self._require_writable()
-            snapshot = Snapshot.of(step_number(step), fields, as_scalar, self.domain)
+            snapshot = Snapshot.of(comm, step_number(step), fields, as_scalar, self.domain)
         agree(comm, what=("a write", self.filename, snapshot.forms))
         store, afresh = self._store, self._mode == "w"
         try:
@@ -236,6 +236,7 @@ class HDF5File(FileBase):
         agree(comm, what=("a read", self.filename, name, step))
         try:
             with agreed(comm):
+                is_everyones(u, comm)
                 identity = self._store.identity()
                 file = self._store.open()
                 with naming(self._store.main):

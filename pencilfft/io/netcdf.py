@@ -23,10 +23,17 @@ from mpi4py import MPI
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.io.filebase import FileBase, FileError, at_root, check_array, naming
+from onesided.pencilfft.io.filebase import (
+    FileBase,
+    FileError,
+    at_root,
+    check_array,
+    is_everyones,
+    naming,
+)
 from onesided.pencilfft.io.nodefiles import Piece
 from onesided.pencilfft.io.selection import Box, Selection
-from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, arrays_of, step_number
+from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, step_number
 
 TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
 
@@ -81,10 +88,10 @@ class NCFile(FileBase):
         (complex ones), UnsupportedError without netCDF4, FileError where the system or the library
         fails.
         """
-        comm = self._communicator(arrays_of(fields))
+        comm, fields = self._writers(fields)
         with agreed(comm):
             self._require_writable()
-            snapshot = Snapshot.of(step_number(step), fields, as_scalar, self.domain)
+            snapshot = Snapshot.of(comm, step_number(step), fields, as_scalar, self.domain)
             groups = {group.name: group for group in snapshot.groups}
             variables = [_Variable.of(piece, groups) for piece in snapshot.pieces]
         agree(comm, what=("a write", self.filename, snapshot.forms))
@@ -130,6 +137,7 @@ class NCFile(FileBase):
         # until every rank is here one of them may have the file open, to change it by itself
         agree(comm, what=("a read", self.filename, name, step))
         with agreed(comm), naming(self.filename):
+            is_everyones(u, comm)
             with self._opened() as file:
                 if name not in file.variables:
                     raise FileError(

@@ -21,9 +21,9 @@ from io_data import (
 )
 from mpi4py import MPI
 
-from onesided.collectives import PatternError
+from onesided.collectives import MismatchError, PatternError
 from onesided.collectives.context import Context
-from onesided.pencilfft import PFFT, NCFile, newDistArray
+from onesided.pencilfft import PFFT, DistArray, NCFile, newDistArray
 from onesided.pencilfft.io import nodefiles
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileError
@@ -99,12 +99,42 @@ def case_global_slices(comm, index, components):
         block = Blocks.part_of(comm, whole, len(components), axis=0)
         file = HDF5File(folder / "u.h5")
         file.write(0, {"u": [block, (block, chosen)]})
-        file.write(1, {"u": [(block, chosen)]})
+        file.write(1, {"u": iter([(block, chosen)])})
         write(block, file, "u", 2)
         file.write(2, {"u": [block, (block, chosen), (block, chosen)]})  # once more is no matter
         for step in range(3):
             check_read(comm, file, "u", step, part, len(components), chosen=chosen)
         assert file.steps("u") == [0, 2]
+
+
+@parameters(ending=["h5", "nc", "npy"])
+def case_an_array_that_every_rank_has(comm, ending):
+    """It is written once, by itself or beside others."""
+    if ending == "nc":
+        need("netCDF4")
+    u, found = DistArray((5,)), DistArray((5,))
+    u[:] = values((5,), "f8")
+    with shared_folder(comm) as folder:
+        u.write(folder / f"u.{ending}", "u")
+        found.read(folder / f"u.{ending}", "u")
+        assert found.tobytes() == u.tobytes()
+        if ending == "npy":
+            return
+        kind = HDF5File if ending == "h5" else NCFile
+        whole = values((5, 4), "f8")
+        file, block = kind(folder / f"u.{ending}"), Blocks.part_of(comm, whole, axis=1)
+        file.write(1, {"w": [block], "u": [u]})
+        check_read(comm, file, "w", 1, whole)
+        found[:] = 0
+        kind(folder / f"u.{ending}", comm=comm).read(found, "u", 1)
+        assert found.tobytes() == u.tobytes()
+        if ending == "h5":
+            with h5py.File(folder / "u.h5") as opened:
+                assert len(opened["u/1D/1"].virtual_sources()) == 1
+        comm.Barrier()
+        u[2] = comm.rank
+        if comm.size > 1:
+            same_error(comm, lambda: file.write(2, {"w": [block], "u": [u]}), MismatchError)
 
 
 @parameters(plain=[False, True])
