@@ -45,7 +45,8 @@ def check_array(place: str, shape: tuple[int, ...], dtype: Any, array: Any) -> N
     wanted = tuple(array.global_shape)
     if shape != wanted:
         raise PatternError(f"{place} has shape {shape}, the array {wanted}")
-    if not np.can_cast(dtype, array.dtype, "same_kind"):
+    casting: Any = "same_kind" if array.dtype.kind in "fc" else "safe"  # integers would wrap
+    if not np.can_cast(dtype, array.dtype, casting):
         raise PatternError(f"{place} holds {dtype}, which an array of {array.dtype} cannot take")
 
 
