@@ -24,10 +24,11 @@ from mpi4py import MPI
 from onesided.collectives import MismatchError, PatternError
 from onesided.collectives.context import Context
 from onesided.pencilfft import PFFT, DistArray, NCFile, newDistArray
-from onesided.pencilfft.io import nodefiles
+from onesided.pencilfft.io import loading, nodefiles
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileError
 from onesided.pencilfft.io.hdf5 import HDF5File
+from onesided.pencilfft.io.store import Store
 
 KINDS = ["f4", "f8", "c8", "c16", "i4", ">f8"]
 
@@ -199,6 +200,35 @@ def case_read_waits_for_a_rank_that_changes_the_file(comm):
         else:
             comm.Barrier()
         check_read(comm, folder / "u.h5", "u", 0, whole)
+
+
+@ranks(at_least=2)
+def case_a_file_that_is_replaced_while_it_is_read(comm):
+    """Every rank reads the one that it has opened, and all have opened the same."""
+    wholes = [values((5, 6), "f8", seed) for seed in range(2)]
+    opened = Store.open
+
+    def late(store):
+        file = opened(store)
+        Store.open = opened
+        comm.Barrier()
+        if comm.rank == 0:
+            (folder / "1.h5").replace(folder / "0.h5")
+        return file
+
+    with shared_folder(comm) as folder:
+        for number, whole in enumerate(wholes):
+            write(Blocks.part_of(comm, whole), folder / f"{number}.h5", "u", 0)
+        Store.open = late if comm.rank == 0 else opened
+        found = Blocks.new(comm, (5, 6))
+        find = loading.find
+        try:
+            if comm.rank:
+                loading.find = lambda *arguments: (comm.Barrier(), find(*arguments))[1]
+            read(found, folder / "0.h5", "u", 0)
+        finally:
+            loading.find = find
+        assert found.is_part_of(wholes[0])
 
 
 def case_layout_of_mpi4py_fft(comm):

@@ -150,7 +150,14 @@ def case_wrong_files(comm, what):
             assert "=0" in same_error(comm, lambda: HDF5File(path, ranks_per_node=0), kind)
             text = "'"
         elif what == "open":
-            text = same_error(comm, lambda: file.open("x"), kind)
+            same_error(comm, lambda: file.open("x"), kind)
+            text = same_error(comm, lambda: file.open("a"), kind)
+            assert "mode='r'" in text
+            file.open()
+            with pytest.raises((KeyError, OSError)):
+                file.f.attrs["rank"] = 7
+            file.close()
+            file = HDF5File(path, mode="r+", comm=comm)
             missing = HDF5File(path.parent / "w.h5", mode="r", comm=comm)
             assert "w.h5" in same_error(comm, missing.open, FileError)
             file.open()
