@@ -320,12 +320,12 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         """Collective. Write to an :class:`HDF5File` where the name ends with ".h5" or ".hdf5", or
         where it is one; where the name ends with ".npy" the whole array, which ``np.load`` reads
         (names, steps and domains mean nothing then); else to an :class:`NCFile`, as in
-        mpi4py-fft."""
+        mpi4py-fft. Over MPI.COMM_WORLD for an array that every rank has, but for ".npy"."""
         if _is_npy(filename):
             npy.save(self, os.fspath(filename), global_slice)
         else:
             entry = self if global_slice is None else (self, global_slice)
-            _file(filename, domain, "a").write(step, {name: [entry]}, as_scalar=as_scalar)
+            _file(filename, self, domain, "a").write(step, {name: [entry]}, as_scalar=as_scalar)
 
     def read(self, filename: Any, name: str = "darray", step: int = 0) -> None:
         """Collective. Fill the array from an :class:`HDF5File`, a ".npy" file of the global array,
@@ -333,19 +333,20 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         if _is_npy(filename):
             npy.load(self, os.fspath(filename))
         else:
-            _file(filename, None, "r").read(self, name, step)
+            _file(filename, self, None, "r").read(self, name, step)
 
 
 def _is_npy(filename: Any) -> bool:
     return not isinstance(filename, FileBase) and os.fspath(filename).endswith(".npy")
 
 
-def _file(filename: Any, domain: Sequence[Any] | None, mode: str) -> Any:
+def _file(filename: Any, array: Any, domain: Sequence[Any] | None, mode: str) -> Any:
     """The file itself, or that of this name, whose ending tells its format."""
     if isinstance(filename, FileBase):
         return filename
     kind = HDF5File if os.fspath(filename).endswith((".h5", ".hdf5")) else NCFile
-    return kind(filename, domain, mode)
+    everyones = isinstance(array, DistArray) and array._p0 is None
+    return kind(filename, domain, mode, comm=MPI.COMM_WORLD if everyones else None)
 
 
 def redistribute(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives.agreement import agree
+from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import OnesidedError, PatternError
 
 MODES = ("r", "r+", "a", "w")
@@ -44,7 +45,8 @@ def check_array(place: str, shape: tuple[int, ...], dtype: Any, array: Any) -> N
     wanted = tuple(array.global_shape)
     if shape != wanted:
         raise PatternError(f"{place} has shape {shape}, the array {wanted}")
-    if not np.can_cast(dtype, array.dtype, "same_kind"):
+    casting: Any = "same_kind" if array.dtype.kind in "fc" else "safe"  # integers would wrap
+    if not np.can_cast(dtype, array.dtype, casting):
         raise PatternError(f"{place} holds {dtype}, which an array of {array.dtype} cannot take")
 
 
@@ -53,7 +55,7 @@ class FileBase(ABC):
 
     ``mode`` is "r" to read only, "a" (or "r+", if the file must be there) to add steps, "w" to
     begin anew. ``comm`` is the communicator of those who read and write, by default that of the
-    arrays.
+    arrays. Arrays of MPI.COMM_SELF, which all of them have, are written once.
 
     Examples
     --------
@@ -103,15 +105,20 @@ class FileBase(ABC):
         if self._mode == "r":
             raise PatternError(f"{self.filename} was opened with mode='r', to read only")
 
-    def _communicator(self, arrays: Any) -> MPI.Comm:
-        """The communicator given, or that of the arrays, which is the same for all."""
+    def _writers(self, fields: Any) -> tuple[MPI.Comm, dict[Any, list[Any]]]:
+        """Collective where ``comm`` was given. Who writes, and a list of what for each name."""
+        with nullcontext() if self._comm is None else agreed(self._comm):
+            lists = _listed(fields)
+        entries = chain.from_iterable(lists.values())
+        return self._communicator(map(_array_of, entries)), lists
+
+    def _communicator(self, arrays: Iterable[Any]) -> MPI.Comm:
+        """Local. The communicator given, or that of the arrays, those aside that all ranks have."""
         found = [comm for comm in map(_comm_of, arrays) if comm is not None]
-        comm = self._comm if self._comm is not None else next(iter(found), None)
+        shared = [comm for comm in found if comm != MPI.COMM_SELF]
+        comm = self._comm if self._comm is not None else next(iter(shared + found), None)
         if comm is None:
             raise PatternError("the arrays have no communicator: give comm=")
-        for other in found:
-            if other is not comm and MPI.Comm.Compare(comm, other) == MPI.UNEQUAL:
-                raise PatternError("the arrays of one call live on different communicators")
         return comm
 
 
@@ -121,6 +128,34 @@ def _comm_of(array: Any) -> MPI.Comm | None:
         return getattr(array, "comm", None)
     except PatternError:
         return None
+
+
+def is_everyones(array: Any, comm: MPI.Comm) -> bool:
+    """Local. Whether each rank of several has an array for itself; PatternError where it lives on
+    other ranks."""
+    own = _comm_of(array)
+    if own is None or own is comm:
+        return False
+    if own != MPI.COMM_SELF and MPI.Comm.Compare(comm, own) == MPI.UNEQUAL:
+        raise PatternError("the arrays of one call live on different communicators")
+    return own == MPI.COMM_SELF and comm.size > 1
+
+
+def _listed(fields: Any) -> dict[Any, list[Any]]:
+    """Local. Of the argument of a write a list for each name, as an iterator gives its arrays once;
+    what is none of arrays is refused where all ranks learn of it."""
+    if not isinstance(fields, Mapping) or not fields:
+        raise PatternError(f"fields is {fields!r}, not a dict of names and lists of arrays")
+    lists = {}
+    for name, entries in fields.items():
+        several = np.iterable(entries) and not isinstance(entries, np.ndarray)
+        lists[name] = list(entries) if several else [entries]
+    return lists
+
+
+def _array_of(entry: Any) -> Any:
+    """Local. The array of an entry of such a list, without its slice."""
+    return entry[0] if isinstance(entry, list | tuple) and entry else entry
 
 
 def at_root(comm: MPI.Comm, call: Callable[[], Any]) -> Any:

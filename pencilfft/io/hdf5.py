@@ -19,11 +19,11 @@ from mpi4py import MPI
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import PatternError
 from onesided.pencilfft.io import loading
-from onesided.pencilfft.io.filebase import MODES, FileBase, FileError, at_root, naming
+from onesided.pencilfft.io.filebase import MODES, FileBase, FileError, at_root, is_everyones, naming
 from onesided.pencilfft.io.nodefiles import write_node_files
 from onesided.pencilfft.io.selection import Selection
-from onesided.pencilfft.io.snapshot import Snapshot, arrays_of, dataset_path, step_number
-from onesided.pencilfft.io.store import Store, links_of
+from onesided.pencilfft.io.snapshot import Snapshot, dataset_path, step_number
+from onesided.pencilfft.io.store import Store, identity, links_of
 
 
 @dataclass(frozen=True)
@@ -92,23 +92,25 @@ class HDF5File(FileBase):
     def open(self, mode: str = "r+") -> None:
         """Collective, but Local for "r". Open the file as an h5py.File, :attr:`f`.
 
-        "r" is to look around. To change it ("r+", "a", "w", as h5py has them; "r+" also where the
-        constructor said "a" or "w") every rank gets groups, attributes and datasets in its own
-        memory, and changes them as all others do; :meth:`close` makes it the file's. Fields are
-        added by :meth:`write`. What is assigned to the dataset of a step that is there goes to the
-        file at once. Reads and writes of fields close the file first.
+        "r" is to look around, as is "r+" where the constructor said "r". To change it ("r+", "a",
+        "w", as h5py has them; "r+" also where the constructor said "a" or "w") every rank gets
+        groups, attributes and datasets in its own memory, and changes them as all others do;
+        :meth:`close` makes it the file's. Fields are added by :meth:`write`. What is assigned to
+        the dataset of a step that is there goes to the file at once. Reads and writes of fields
+        close the file first.
 
         Raises PatternError for another mode, FileError where the file is missing or the system or
         HDF5 fails.
         """
         self.close()
-        if mode == "r":
-            super().open(mode)
+        if mode == "r" or (mode == "r+" and self._mode == "r"):
+            super().open("r")
             return
         comm = MPI.COMM_WORLD if self._comm is None else self._comm
         with agreed(comm, ("an open", self.filename, mode)):
             if mode not in MODES:
                 raise PatternError(f"mode is {mode!r}, not one of {MODES}")
+            self._require_writable()
         store, afresh = self._store, "w" in (mode, self._mode)
         may_be_new = afresh or "a" in (mode, self._mode)
 
@@ -191,10 +193,10 @@ class HDF5File(FileBase):
         HDF5 fails; the file is then as before. When it returns the data are on the disk.
         """
         self.close()
-        comm = self._communicator(arrays_of(fields))
+        comm, fields = self._writers(fields)
         with agreed(comm):
             self._require_writable()
-            snapshot = Snapshot.of(step_number(step), fields, as_scalar, self.domain)
+            snapshot = Snapshot.of(comm, step_number(step), fields, as_scalar, self.domain)
         agree(comm, what=("a write", self.filename, snapshot.forms))
         store, afresh = self._store, self._mode == "w"
         try:
@@ -236,13 +238,13 @@ class HDF5File(FileBase):
         agree(comm, what=("a read", self.filename, name, step))
         try:
             with agreed(comm):
-                identity = self._store.identity()
+                is_everyones(u, comm)
                 file = self._store.open()
                 with naming(self._store.main):
+                    same = zlib.crc32(repr(identity(file)).encode())
                     found = loading.find(file, u, name, step_number(step), global_slice)
                     if u.size:
                         loading.check_parts(self._store, *found)
-            same = zlib.crc32(repr(identity).encode())
             most = largest(comm, None, "file", [same, -same])
             if most[0] != -most[1]:
                 raise FileError(f"{self._store.main}: it was changed while it was opened")

@@ -21,11 +21,19 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.io.filebase import FileBase, FileError, at_root, check_array, naming
+from onesided.pencilfft.io.filebase import (
+    FileBase,
+    FileError,
+    at_root,
+    check_array,
+    is_everyones,
+    naming,
+)
 from onesided.pencilfft.io.nodefiles import Piece
 from onesided.pencilfft.io.selection import Box, Selection
-from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, arrays_of, step_number
+from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, step_number
 
 TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
 
@@ -80,10 +88,10 @@ class NCFile(FileBase):
         (complex ones), UnsupportedError without netCDF4, FileError where the system or the library
         fails.
         """
-        comm = self._communicator(arrays_of(fields))
+        comm, fields = self._writers(fields)
         with agreed(comm):
             self._require_writable()
-            snapshot = Snapshot.of(step_number(step), fields, as_scalar, self.domain)
+            snapshot = Snapshot.of(comm, step_number(step), fields, as_scalar, self.domain)
             groups = {group.name: group for group in snapshot.groups}
             variables = [_Variable.of(piece, groups) for piece in snapshot.pieces]
         agree(comm, what=("a write", self.filename, snapshot.forms))
@@ -129,6 +137,7 @@ class NCFile(FileBase):
         # until every rank is here one of them may have the file open, to change it by itself
         agree(comm, what=("a read", self.filename, name, step))
         with agreed(comm), naming(self.filename):
+            is_everyones(u, comm)
             with self._opened() as file:
                 if name not in file.variables:
                     raise FileError(
@@ -158,6 +167,7 @@ class NCFile(FileBase):
         self, comm: MPI.Comm, piece: Piece, file: Any, place: tuple[str, int]
     ) -> None:
         """Collective. Rank 0 writes what all ranks have of a field."""
+        link = Context.of(comm).comm  # where no message of the caller is
         boxes, error, room = comm.gather(piece.box), None, np.empty(0, piece.dtype)
         with agreed(comm):
             if boxes is not None:
@@ -165,7 +175,7 @@ class NCFile(FileBase):
                 room = np.empty(max((_count(box) for box in others), default=0), piece.dtype)
         if boxes is None:
             if piece.data is not None:
-                comm.Send(_bytes(piece.data), 0)
+                link.Send(_bytes(piece.data), 0)
         else:
             name, index = place
             for rank, box in enumerate(boxes):
@@ -174,7 +184,7 @@ class NCFile(FileBase):
                 data = piece.data
                 if rank != comm.rank:
                     data = room[: _count(box)]
-                    comm.Recv(_bytes(data), rank, 0)
+                    link.Recv(_bytes(data), rank, 0)
                     data = data.reshape([part.stop - part.start for part in box])
                 try:
                     if error is None:

@@ -8,14 +8,17 @@ The layout is mpi4py-fft's: ``/u/3D/0`` is step 0 of the three-dimensional field
 from __future__ import annotations
 
 import operator
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError
+from onesided.pencilfft.io.filebase import is_everyones
 from onesided.pencilfft.io.nodefiles import Piece, Sources
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.store import Store, create_virtual
@@ -63,18 +66,26 @@ class Group:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Local. This rank's pieces of the fields of one step, and the groups that these belong to."""
+    """Local. This rank's pieces of the fields of one step, the groups that these belong to, and by
+    path a checksum of what all ranks have, which is a piece of rank 0."""
 
     groups: list[Group]
     pieces: list[Piece]
+    everyones: dict[str, int]
 
     @classmethod
     def of(
-        cls, step: int, fields: Mapping[str, Any], as_scalar: bool, domain: Sequence[Any] | None
+        cls,
+        comm: MPI.Comm,
+        step: int,
+        fields: Mapping[str, list[Any]],
+        as_scalar: bool,
+        domain: Sequence[Any] | None,
     ) -> Snapshot:
         """Local. From the arguments of :meth:`HDF5File.write`."""
         groups: dict[str, Group] = {}
         pieces: dict[str, Piece] = {}
+        everyones: dict[str, int] = {}
         for name, array, global_slice in _components(fields, as_scalar):
             shape = tuple(array.global_shape)[array.rank :]
             given = None if domain is None else Domain.of(domain, shape)
@@ -84,13 +95,23 @@ class Snapshot:
             groups[name] = group
             selection = Selection.of(shape, global_slice)
             path = dataset_path(name, selection, step)
-            pieces[path] = _piece(path, array, selection)
-        return cls(list(groups.values()), list(pieces.values()))
+            piece = _piece(path, array, selection)
+            if path in pieces and _place(pieces[path]) != _place(piece):
+                raise PatternError(f"two arrays are both named {path!r}")
+            pieces[path] = piece
+            if is_everyones(array, comm):
+                everyones[path] = zlib.crc32(b"" if piece.data is None else piece.data.tobytes())
+        for path in everyones if comm.rank else ():
+            pieces[path] = replace(pieces[path], box=None, data=None)
+        return cls(list(groups.values()), list(pieces.values()), everyones)
 
     @property
-    def forms(self) -> list[tuple[str, tuple[int, ...], str]]:
+    def forms(self) -> list[tuple[Any, ...]]:
         """Local. Path, shape and dtype of the datasets, in order: the same on all ranks."""
-        return [(piece.path, piece.shape, piece.dtype.str) for piece in self.pieces]
+        forms: list[tuple[Any, ...]] = [
+            (piece.path, piece.shape, piece.dtype.str) for piece in self.pieces
+        ]
+        return forms + list(self.everyones.items())
 
     def check(self, file: Any) -> None:
         """Local. Raise when an open main file has a field of a name, but another shape or rank."""
@@ -145,21 +166,14 @@ def step_number(step: Any) -> int:
     return number
 
 
-def arrays_of(fields: Any) -> Iterator[Any]:
-    """Local. The arrays in the argument of :meth:`HDF5File.write`, without their slices."""
-    if not isinstance(fields, Mapping) or not fields:
-        raise PatternError(f"fields is {fields!r}, not a dict of names and lists of arrays")
-    for entries in fields.values():
-        for entry in [entries] if isinstance(entries, np.ndarray) else entries:
-            yield entry[0] if isinstance(entry, list | tuple) and entry else entry
-
-
-def _components(fields: Mapping[str, Any], as_scalar: bool) -> Iterator[tuple[str, Any, Any]]:
+def _components(
+    fields: Mapping[str, list[Any]], as_scalar: bool
+) -> Iterator[tuple[str, Any, Any]]:
     """Name, array and global slice of everything to be written; a tensor's components apart."""
     for name, entries in fields.items():
         if not isinstance(name, str) or not name.strip(".") or "/" in name:
             raise PatternError(f"{name!r} is no name for a field")
-        for entry in [entries] if isinstance(entries, np.ndarray) else entries:
+        for entry in entries:
             pair = isinstance(entry, list | tuple)
             if pair and len(entry) != 2:
                 raise PatternError(f"{name!r}: {len(entry)} things are not an array and a slice")
@@ -174,6 +188,11 @@ def _components(fields: Mapping[str, Any], as_scalar: bool) -> Iterator[tuple[st
                 # one index as a number: shenfun's arrays take a tuple for a part of the block
                 component = array[index if len(index) > 1 else index[0]] if index else array
                 yield name + "".join(map(str, index)), component, global_slice
+
+
+def _place(piece: Piece) -> Any:
+    """Where the data of a piece lie in memory."""
+    return None if piece.data is None else piece.data.__array_interface__
 
 
 def _piece(path: str, array: Any, selection: Selection) -> Piece:

@@ -57,16 +57,6 @@ class Store:
         self._prefix = ""  # of that
         self._before = ("", 0)  # what the main file was then
 
-    def identity(self) -> tuple[str, int]:
-        """Local. Name and revision of the store as the main file has them.
-
-        The name is empty where there is no main file, or one that was written by others.
-        """
-        if not os.path.exists(self.main):
-            return "", 0
-        with self.open() as file:
-            return str(file.attrs.get(IDENTITY, "")), int(file.attrs.get(REVISION, 0))
-
     def open(self) -> Any:
         """Local. The main file for reading, as an h5py.File."""
         if not os.path.isfile(self.main):
@@ -197,9 +187,13 @@ class Store:
         remove([self._journal])
 
     def _found(self, careless: bool) -> tuple[str, int]:
-        """The identity; ``careless``: that of no store where the main file cannot be read."""
+        """The identity, that of no store where there is no main file; ``careless``: or one that
+        cannot be read."""
+        if not os.path.exists(self.main):
+            return "", 0
         try:
-            return self.identity()
+            with self.open() as file:
+                return identity(file)
         except FileError:
             if not careless:
                 raise
@@ -319,6 +313,12 @@ class Store:
             new.attrs.pop(JOINED, None)
         if not referred:
             remove([base])
+
+
+def identity(file: Any) -> tuple[str, int]:
+    """Local. Name and revision of the store as an open main file has them; no name where it was
+    written by others."""
+    return str(file.attrs.get(IDENTITY, "")), int(file.attrs.get(REVISION, 0))
 
 
 def links_of(file: Any) -> dict[str, Any]:

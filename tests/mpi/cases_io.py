@@ -21,13 +21,14 @@ from io_data import (
 )
 from mpi4py import MPI
 
-from onesided.collectives import PatternError
+from onesided.collectives import MismatchError, PatternError
 from onesided.collectives.context import Context
-from onesided.pencilfft import PFFT, NCFile, newDistArray
-from onesided.pencilfft.io import nodefiles
+from onesided.pencilfft import PFFT, DistArray, NCFile, newDistArray
+from onesided.pencilfft.io import loading, nodefiles
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileError
 from onesided.pencilfft.io.hdf5 import HDF5File
+from onesided.pencilfft.io.store import Store
 
 KINDS = ["f4", "f8", "c8", "c16", "i4", ">f8"]
 
@@ -99,12 +100,42 @@ def case_global_slices(comm, index, components):
         block = Blocks.part_of(comm, whole, len(components), axis=0)
         file = HDF5File(folder / "u.h5")
         file.write(0, {"u": [block, (block, chosen)]})
-        file.write(1, {"u": [(block, chosen)]})
+        file.write(1, {"u": iter([(block, chosen)])})
         write(block, file, "u", 2)
         file.write(2, {"u": [block, (block, chosen), (block, chosen)]})  # once more is no matter
         for step in range(3):
             check_read(comm, file, "u", step, part, len(components), chosen=chosen)
         assert file.steps("u") == [0, 2]
+
+
+@parameters(ending=["h5", "nc", "npy"])
+def case_an_array_that_every_rank_has(comm, ending):
+    """It is written once, by itself or beside others."""
+    if ending == "nc":
+        need("netCDF4")
+    u, found = DistArray((5,)), DistArray((5,))
+    u[:] = values((5,), "f8")
+    with shared_folder(comm) as folder:
+        u.write(folder / f"u.{ending}", "u")
+        found.read(folder / f"u.{ending}", "u")
+        assert found.tobytes() == u.tobytes()
+        if ending == "npy":
+            return
+        kind = HDF5File if ending == "h5" else NCFile
+        whole = values((5, 4), "f8")
+        file, block = kind(folder / f"u.{ending}"), Blocks.part_of(comm, whole, axis=1)
+        file.write(1, {"w": [block], "u": [u]})
+        check_read(comm, file, "w", 1, whole)
+        found[:] = 0
+        kind(folder / f"u.{ending}", comm=comm).read(found, "u", 1)
+        assert found.tobytes() == u.tobytes()
+        if ending == "h5":
+            with h5py.File(folder / "u.h5") as opened:
+                assert len(opened["u/1D/1"].virtual_sources()) == 1
+        comm.Barrier()
+        u[2] = comm.rank
+        if comm.size > 1:
+            same_error(comm, lambda: file.write(2, {"w": [block], "u": [u]}), MismatchError)
 
 
 @parameters(plain=[False, True])
@@ -171,6 +202,35 @@ def case_read_waits_for_a_rank_that_changes_the_file(comm):
         check_read(comm, folder / "u.h5", "u", 0, whole)
 
 
+@ranks(at_least=2)
+def case_a_file_that_is_replaced_while_it_is_read(comm):
+    """Every rank reads the one that it has opened, and all have opened the same."""
+    wholes = [values((5, 6), "f8", seed) for seed in range(2)]
+    opened = Store.open
+
+    def late(store):
+        file = opened(store)
+        Store.open = opened
+        comm.Barrier()
+        if comm.rank == 0:
+            (folder / "1.h5").replace(folder / "0.h5")
+        return file
+
+    with shared_folder(comm) as folder:
+        for number, whole in enumerate(wholes):
+            write(Blocks.part_of(comm, whole), folder / f"{number}.h5", "u", 0)
+        Store.open = late if comm.rank == 0 else opened
+        found = Blocks.new(comm, (5, 6))
+        find = loading.find
+        try:
+            if comm.rank:
+                loading.find = lambda *arguments: (comm.Barrier(), find(*arguments))[1]
+            read(found, folder / "0.h5", "u", 0)
+        finally:
+            loading.find = find
+        assert found.is_part_of(wholes[0])
+
+
 def case_layout_of_mpi4py_fft(comm):
     whole = values((3, 5, 6, 7), "f8")
     x = [np.linspace(0, 1, n) ** 2 for n in (5, 6, 7)]
@@ -226,15 +286,26 @@ def case_attributes_and_steps(comm):
             check_read(comm, file, "u", step, whole + step, axis=0)
 
 
-@parameters(source=["f4", "i4", "f8", "c8"], target=["f4", "f8", "c8", "c16"])
-def case_other_types(comm, source, target):
-    if not np.can_cast(source, target, "same_kind"):
-        skip(f"{source} does not become {target}")
+#: Which numbers become which: all but precision is kept.
+FINER = {"i4": "i4 i8 f4 f8 c8", "i8": "i8 f4 f8 c8", "u8": "u8 f4 f8 c8", "?": "i4 i8 u8 f4 f8 c8",
+         "f4": "f4 f8 c8", "f8": "f4 f8 c8", "c8": "c8"}  # fmt: skip
+
+
+@parameters(source=list(FINER), target=FINER["?"].split(), ending=["h5", "npy", "nc"])
+def case_other_types(comm, source, target, ending):
+    if ending == "nc":
+        need("netCDF4")
+        if "?" in source or "c" in source + target:
+            skip("NetCDF has no such numbers")
     whole = values((4, 5, 3), source)
     with shared_folder(comm) as folder:
-        write(Blocks.part_of(comm, whole), folder / "u.h5")
+        write(Blocks.part_of(comm, whole), folder / f"u.{ending}")
         found = Blocks.new(comm, (4, 5, 3), target, axis=0)
-        read(found, folder / "u.h5")
+        if target not in FINER[source].split():
+            text = same_error(comm, lambda: read(found, folder / f"u.{ending}"), PatternError)
+            assert "cannot take" in text
+            return
+        read(found, folder / f"u.{ending}")
         with np.errstate(all="ignore"):
             assert np.array_equal(found, whole.astype(target)[found.local_slice()], equal_nan=True)
 
@@ -384,7 +455,11 @@ def case_netcdf_round_trip(comm, dtype, kind):
     with shared_folder(comm) as folder:
         for step, whole in zip((0, 10, 10), wholes, strict=True):  # the last one replaces
             block = Blocks.part_of(comm, whole, len(components), axis=0)
+            mine = comm.isend("the caller's own", 0, 0)
             NCFile(folder / "u.nc").write(step, {"u": [block]})
+            if comm.rank == 0:
+                assert {comm.recv(source=p) for p in range(comm.size)} == {"the caller's own"}
+            mine.wait()
         for number, whole in enumerate((wholes[0], wholes[2])):
             for axis in range(len(shape)):
                 check_read(comm, folder / "u.nc", "u", number, whole, len(components), axis)

@@ -106,6 +106,8 @@ WRONG_WRITES = {
     "name": (lambda c, b: {"a/b": [b]}, {}, "'a/b'"),
     "triple": (lambda c, b: {"w": [(b, b, b)]}, {}, "3 things"),
     "no fields": (lambda c, b: {}, {}, "{}"),
+    "a number": (lambda c, b: {"w": 3, "v": b}, {}, "'w': int is no"),
+    "two of a name": (lambda c, b: {"w": [b, b.copy()]}, {}, "'w/3D/2'"),
     "plain array": (lambda c, b: {"w": [b, np.zeros(3)]}, {}, "ndarray"),
     "short domain": (lambda c, b: {"w": [b]}, {"domain": [(0, 1)]}, "1 axes"),
     "mesh": (lambda c, b: {"w": [b]}, {"domain": [np.zeros(n) for n in (6, 5, 3)]}, "axis 2"),
@@ -148,7 +150,14 @@ def case_wrong_files(comm, what):
             assert "=0" in same_error(comm, lambda: HDF5File(path, ranks_per_node=0), kind)
             text = "'"
         elif what == "open":
-            text = same_error(comm, lambda: file.open("x"), kind)
+            same_error(comm, lambda: file.open("x"), kind)
+            text = same_error(comm, lambda: file.open("a"), kind)
+            assert "mode='r'" in text
+            file.open()
+            with pytest.raises((KeyError, OSError)):
+                file.f.attrs["rank"] = 7
+            file.close()
+            file = HDF5File(path, mode="r+", comm=comm)
             missing = HDF5File(path.parent / "w.h5", mode="r", comm=comm)
             assert "w.h5" in same_error(comm, missing.open, FileError)
             file.open()
@@ -324,10 +333,12 @@ def case_ranks_that_disagree(comm):
         assert "u/3D/3" in text
         step = int(comm.rank == 1)
         same_error(comm, lambda: read(block, path, "u", step), MismatchError)
-        bad = np.zeros if comm.rank == 1 else block
-        same_error(
-            comm, lambda: HDF5File(path, comm=comm).write(2, {"w": [block, bad]}), PatternError
-        )
+        elsewhere = Blocks.new(comm.Split(comm.rank % 2), SHAPE)
+        for bad in ({}, [], {"w": 3}, {"w": [block, np.zeros]}, {"w": [block, elsewhere]}):
+            given = bad if comm.rank == 1 else {"w": [block]}
+            for file in (HDF5File(path, comm=comm), NCFile(path.parent / "u.nc", comm=comm)):
+                same_error(comm, lambda f=file, g=given: f.write(2, g), PatternError)
+        elsewhere.comm.Free()
         check_file(comm, path, whole)
 
 

@@ -71,7 +71,7 @@ def values(shape, dtype, seed=0):
     """Random values of every kind of number, with a few that compare in odd ways."""
     rng = np.random.default_rng([seed, *shape])
     dtype = np.dtype(dtype)
-    if dtype.kind in "iu":
+    if dtype.kind in "iub":
         return rng.integers(0, 100, shape).astype(dtype)
     found = rng.standard_normal(shape) + (1j * rng.random(shape) if dtype.kind == "c" else 0)
     found = found.astype(dtype)
