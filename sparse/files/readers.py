@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 from mpi4py import MPI
@@ -14,7 +15,6 @@ from numpy.typing import DTypeLike
 from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_any_rank
 from onesided.sparse.errors import MatrixFileError
-from onesided.sparse.files.dealing import BLOCK_BYTES, Advance
 from onesided.sparse.files.harwell import load_boeing, looks_like_boeing
 from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.files.matrixmarket import quoted
@@ -26,7 +26,7 @@ from onesided.sparse.files.packages import (
     read_petsc,
 )
 from onesided.sparse.files.store import read_store
-from onesided.sparse.files.textfile import TextFile
+from onesided.sparse.files.textfile import BLOCK_BYTES, Advance, TextFile
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.orderings.numbering import How
@@ -122,11 +122,8 @@ def _read_archive(
     boeing = False
     with agreed(comm):
         if comm.rank == 0:
-            file = TextFile(path, MatrixFileError)
-            try:
+            with closing(TextFile(path, MatrixFileError)) as file:
                 boeing = not file.readline().lower().startswith(b"%%matrixmarket")
-            finally:
-                file.close()
     reader = by_rank_0(load_boeing) if comm.bcast(boeing) else _entries_by(read_triplets)
     return reader(comm, path, choices, progress)
 
@@ -161,11 +158,8 @@ def _format_of(path: str | os.PathLike[str]) -> str:
                 f"{name} is no regular file, which is read once: its name must tell the format, "
                 "as .mtx does"
             )
-    file = TextFile(path, MatrixFileError)
-    try:
+    with closing(TextFile(path, MatrixFileError)) as file:
         return _told(file)
-    finally:
-        file.close()
 
 
 def _told(file: TextFile) -> str:

@@ -25,9 +25,9 @@ from onesided.collectives import agreed
 from onesided.sparse.alike import vector_dtype
 from onesided.sparse.assembly import Choices, check_room, from_blocks
 from onesided.sparse.errors import naming
-from onesided.sparse.files.dealing import Advance
 from onesided.sparse.files.draft import drafted
 from onesided.sparse.files.marketwriter import write_matrixmarket
+from onesided.sparse.files.textfile import Advance
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import balanced, before
 from onesided.sparse.partition import Partition, index_dtype
