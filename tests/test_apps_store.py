@@ -202,7 +202,7 @@ def test_a_solution_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch)
 
     path = tmp_path / "x.npy"
     path.write_text("before")
-    monkeypatch.setattr("onesided.sparse.files.store._fill", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CommandError, match="No space left on device"):
         write_solution(COMM, str(path), np.ones(3))
     assert [each.name for each in tmp_path.iterdir()] == ["x.npy"]

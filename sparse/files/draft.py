@@ -1,4 +1,5 @@
-"""A file gets its name when it is whole; until then, or after a failure, the old one stays."""
+"""Files that all ranks write together. A file gets its name when it is whole; until then, or after
+a failure, the old one stays."""
 
 from __future__ import annotations
 
@@ -7,31 +8,49 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any, BinaryIO
 
 from mpi4py import MPI
 
 from onesided.collectives import agreed
+from onesided.sparse.errors import naming
 
 
-@contextlib.contextmanager
-def drafted(comm: MPI.Intracomm, path: str | os.PathLike[str]) -> Iterator[str]:
-    """Collective. The name to write to; at the end rank 0 puts it on the disk, under ``path``.
+def write_together(
+    comm: MPI.Intracomm,
+    path: str,
+    begin: Callable[[str], Any],
+    fill: Callable[[BinaryIO, Any], object],
+) -> None:
+    """Collective. Rank 0 begins a file, every rank writes its part of it, rank 0 gives it its name.
 
-    The block must agree on its errors. A symbolic link is followed. Raises on every rank
-    ``OSError`` where there is something under this name that is not a regular file.
+    ``begin`` gets the name to write to until then; ``fill``, on every rank, the open file and what
+    ``begin`` returned. Both are Local. A symbolic link is followed. Raises the same error on every
+    rank: ``OSError`` where there is something under this name that is not a regular file.
     """
-    final = os.path.realpath(path)
-    with agreed(comm, ("write", os.fspath(path))):
-        if comm.rank == 0 and os.path.lexists(final):
-            mode = os.stat(final).st_mode
-            if stat.S_ISDIR(mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-            if not stat.S_ISREG(mode):
-                raise OSError(f"{os.fspath(path)} is not a regular file; it is not replaced")
-    draft: str = comm.bcast(f"{final}.{uuid.uuid4().hex[:12]}.new")
+    draft = final = ""
+    with agreed(comm, ("write", path)):
+        if comm.rank == 0:
+            final = os.path.realpath(path)
+            if os.path.lexists(final):
+                mode = os.stat(final).st_mode
+                if stat.S_ISDIR(mode):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+                if not stat.S_ISREG(mode):
+                    raise OSError(f"{path} is not a regular file; it is not replaced")
+            draft = f"{final}.{uuid.uuid4().hex[:12]}.new"
+    draft = comm.bcast(draft)
     try:
-        yield draft
+        begun = None
+        with agreed(comm), naming(draft):
+            if comm.rank == 0:
+                begun = begin(draft)
+        begun = comm.bcast(begun)
+        with agreed(comm), naming(draft), open(draft, "r+b") as file:
+            fill(file, begun)
+            file.flush()
+            os.fsync(file.fileno())
         with agreed(comm):
             if comm.rank == 0:
                 os.replace(draft, final)

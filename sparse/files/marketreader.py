@@ -1,31 +1,31 @@
 """Matrix Market files, read by all ranks together.
 
 Who parses what: of a plain file that all ranks see, each rank reads and parses the lines that
-begin in its own share of the bytes, in blocks of 4 MiB. A gzip'd file, or one that only rank 0
-sees, is read by rank 0 and dealt in such blocks. No rank ever holds more than its share of the
-text's entries and one block of text.
+begin in its own share of the bytes. A gzip'd file, or one that only rank 0 sees, rank 0 reads, and
+deals blocks of whole lines to the ranks in turn, itself among the parsers, while a thread of it
+reads the next one. No rank ever holds more than its share of the text's entries and one block of
+text, rank 0 two.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from typing import Any, NoReturn
 
+import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
+from onesided.collectives import agreed
+from onesided.collectives.agreement import portable, words_of_all
 from onesided.sparse.alike import vector_dtype
 from onesided.sparse.errors import MatrixMarketError
-from onesided.sparse.files.dealing import Advance, raise_of, turns
-from onesided.sparse.files.entries import (
-    Block,
-    Entries,
-    most_entries,
-    parse_block,
-)
+from onesided.sparse.files.entries import Block, Entries, most_entries, parse_block
 from onesided.sparse.files.matrixmarket import Header, read_header
-from onesided.sparse.files.textfile import LineRange, TextFile
+from onesided.sparse.files.textfile import BLOCK_BYTES, Advance, TextFile, line_blocks, line_count
 from onesided.sparse.moving import before
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.triplets import Triplets
@@ -44,79 +44,54 @@ def read_triplets(
 
     Symmetry is expanded. ``comm`` must be free of other messages.
     """
-    file, header, body = _open(comm, path)
-    try:
-        target = vector_dtype(header.dtype, dtype)
-        if body is not None and _all_see(comm, path, body):
-            span = body.begin, body.end
-            first, block = read_own_lines(comm, header, span, block_bytes, progress)
-            numbers, blocks = [first], [block]
-        else:
-            numbers, blocks = _read_dealt_lines(comm, file, header, block_bytes, progress)
-    finally:
-        if file is not None:
-            file.close()
-    index = index_dtype(max(header.shape))
-    pieces: list[Triplets] = []
-    blocks.reverse()
-    for first in numbers:
-        block = blocks.pop()
-        rows, cols = block.rows, block.cols
-        if header.is_array:
-            rows, cols = header.positions(first, len(block))
-        rows, cols, values = header.expand(rows, cols, block.values)
-        del block
-        pieces.append(
-            Triplets(
-                rows.astype(index, copy=False),
-                cols.astype(index, copy=False),
-                values.astype(target, copy=False),
-            )
-        )
-        del rows, cols, values
-    return header.shape, Triplets.joined(pieces, index, target)
-
-
-@dataclass(frozen=True)
-class _Body:
-    """The bytes of a plain file that are behind its header, and when it was changed."""
-
-    begin: int
-    end: int
-    changed: int
-
-
-def _open(
-    comm: MPI.Intracomm, path: str | os.PathLike[str]
-) -> tuple[TextFile | None, Header, _Body | None]:
-    """Open the file on rank 0; all ranks get the header, or raise what went wrong."""
     file: TextFile | None = None
-    found: tuple[Header, _Body | None] | Exception | None = None
-    if comm.rank == 0:
-        try:
-            file = TextFile(path)
-            header = read_header(file)
-            changed = os.stat(file.path).st_mtime_ns
-            found = header, None if file.packed else _Body(file.offset, file.size, changed)
-        except Exception as error:
-            found = error
-            if file is not None:
-                file.close()
-    found = comm.bcast(found)
-    if isinstance(found, tuple):
-        return file, *found
-    raise found or MatrixMarketError(f"{path}: rank 0 sent no header")
+    found: tuple[Header, tuple[int, int, int] | None] | None = None
+    with ExitStack() as stack:
+        with agreed(comm):
+            if comm.rank == 0:
+                file = stack.enter_context(closing(TextFile(path)))
+                header = read_header(file)
+                found = header, None if file.packed else (file.offset, *_stamp(path))
+        header, plain = comm.bcast(found)
+        with agreed(comm):
+            target = vector_dtype(header.dtype, dtype)
+        if plain is not None and _all_see(comm, path, plain[1:]):
+            pieces = [_read_own_lines(comm, path, header, plain[:2], block_bytes, progress)]
+        else:
+            pieces = _read_dealt_lines(comm, file, header, block_bytes, progress)
+    return header.shape, Triplets.joined(pieces, index_dtype(max(header.shape)), target)
 
 
-def _all_see(comm: MPI.Intracomm, path: str | os.PathLike[str], body: _Body) -> bool:
+def _stamp(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """Local. By what a plain file is known again: its size, and when it was changed."""
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
+
+
+def _all_see(comm: MPI.Intracomm, path: str | os.PathLike[str], stamp: tuple[int, int]) -> bool:
     """Collective. Whether every rank finds the same plain file under this name."""
     try:
-        status = os.stat(path)
-        same = (status.st_size, status.st_mtime_ns) == (body.end, body.changed)
-        same = same and os.access(path, os.R_OK)
+        same = _stamp(path) == stamp and os.access(path, os.R_OK)
     except OSError:
         same = False
     return bool(comm.allreduce(same, op=MPI.LAND))
+
+
+def _expanded(header: Header, first: int, block: Block) -> Triplets:
+    """Local. The entries of a block, the first of which has this number in the file."""
+    rows, cols = block.rows, block.cols
+    if header.is_array:
+        rows, cols = header.positions(first, len(block))
+    return Triplets(*header.expand(rows, cols, block.values))
+
+
+def _raise_of(comm: MPI.Intracomm, root: int, mine: Exception | None) -> NoReturn:
+    """Collective. Raise on all ranks the error of one."""
+    kind, text = comm.bcast(portable(mine) if mine else None, root=root)
+    raise kind(text) from mine
+
+
+# -- dealt by rank 0 ------------------------------------------------------------------------------
 
 
 def _read_dealt_lines(
@@ -125,108 +100,137 @@ def _read_dealt_lines(
     header: Header,
     block_bytes: int,
     progress: Advance,
-) -> tuple[list[int], list[Block]]:
-    """Collective. Parse the blocks that rank 0 deals; the numbers of their first entries."""
+) -> list[Triplets]:
+    """Collective. Parse the blocks of lines that rank 0 deals, until it deals an empty one.
 
-    def parse(text: bytes, line: int) -> Block:
-        return parse_block(header, text, line)
-
-    def next_block() -> tuple[int, bytes]:
-        return file.block(block_bytes) if file else (0, b"")
-
-    numbers: list[int] = []
-    blocks: list[Block] = []
+    What reading or parsing raises is raised on all ranks: that of the lowest line.
+    """
+    pieces: list[Triplets] = []
     total = 0
-    tell = partial(file.tell, progress) if file else int
-    for turn in turns(comm, next_block if file else None, parse, tell):
-        first = total + int(turn.counts[turn.lines < turn.line].sum())
-        total += int(turn.counts.sum())
-        if total > header.entries:
-            break
-        if turn.parsed:
-            numbers.append(first)
-            blocks.append(turn.parsed)
+    with ThreadPoolExecutor(1) as reader:
+        blocks = _read_ahead(reader, file, block_bytes, progress) if file else None
+        while True:
+            line, text, failure = _dealt(comm, blocks)
+            block: Block | None = None
+            if failure is None:
+                try:
+                    block = parse_block(header, text, line)
+                except Exception as error:
+                    failure = error
+            count = 0 if block is None else len(block)
+            mine = np.array([line, count, bool(text), failure is not None], np.int64)
+            words = words_of_all(len(mine) * comm.size, np.int64)
+            comm.Allgather(mine, words)
+            lines, counts, texts, failed = words.reshape(comm.size, -1).T
+            if failed.any():
+                ranks = np.flatnonzero(failed)
+                _raise_of(comm, int(ranks[np.argmin(lines[ranks])]), failure)
+            first = total + int(counts[lines < line].sum())
+            total += int(counts.sum())
+            if total > header.entries:
+                break
+            if block:
+                pieces.append(_expanded(header, first, block))
+            if not texts[0]:
+                break  # rank 0 gets the last block of a turn
     header.check_whole(total)
-    return numbers, blocks
+    return pieces
 
 
-def read_own_lines(
-    comm: MPI.Intracomm, header: Header, body: tuple[int, int], block_bytes: int, progress: Advance
-) -> tuple[int, Block]:
+def _read_ahead(
+    reader: ThreadPoolExecutor, file: TextFile, block_bytes: int, progress: Advance
+) -> Iterator[tuple[int, bytes]]:
+    """Local. The blocks, of which a thread reads the next one before it is asked for; empty ones
+    in the end."""
+    coming = reader.submit(file.block, block_bytes)
+    while True:
+        file.tell(progress)
+        line, text = coming.result()
+        if text:
+            coming = reader.submit(file.block, block_bytes)
+        yield line, text
+
+
+def _dealt(
+    comm: MPI.Intracomm, blocks: Iterator[tuple[int, bytes]] | None
+) -> tuple[int, bytes, Exception | None]:
+    """Rank 0 sends the next blocks to ranks 1, 2, ..., empty ones once reading fails, and keeps
+    the last; the others receive theirs."""
+    if blocks is None:
+        head = np.empty(2, np.int64)
+        comm.Recv(head, source=0, tag=0)
+        block: Any = bytearray(int(head[1]))
+        comm.Recv([block, MPI.BYTE], source=0, tag=0)
+        return int(head[0]), block, None
+    failure: Exception | None = None
+    line, text = 0, b""
+    for rank in range(1, comm.size + 1):
+        if failure is None:
+            try:
+                line, text = next(blocks)
+            except Exception as error:
+                text, failure = b"", error
+        if rank < comm.size:
+            comm.Send(np.array([line, len(text)], np.int64), dest=rank)
+            comm.Send([text, MPI.BYTE], dest=rank)
+    return line, text, failure
+
+
+# -- read by each rank ----------------------------------------------------------------------------
+
+
+def _read_own_lines(
+    comm: MPI.Intracomm,
+    path: str | os.PathLike[str],
+    header: Header,
+    body: tuple[int, int],
+    block_bytes: int,
+    progress: Advance,
+) -> Triplets:
     """Collective. Parse the lines that begin in this rank's share of the bytes ``body``.
 
-    Returns the number of the first entry, and the entries. Nobody waits for anybody until all
-    have parsed theirs; then the line of a fault is counted, if there is one.
+    Nobody waits for anybody until all have parsed theirs; only then the line of a fault is
+    counted, if there is one.
     """
-    start, stop = Partition.even(body[1] - body[0], comm.size).range(comm.rank)
-    share = _Share(header, body[0] + start, body[0] + stop, block_bytes)
+    begin, end = body
+    start, stop = Partition.even(end - begin, comm.size).range(comm.rank)
+    size = min(block_bytes, _CACHED_BYTES)
+    entries, at, text = Entries(header, 0), 0, b""
     failure: Exception | None = None
     try:
-        share.expect(header.entries, body[1] - body[0])
-        share.parse(comm.size, body[1], progress if comm.rank == 0 else None)
+        even = header.entries * (stop - start) / max(end - begin, 1)
+        room = int(1.05 * even) + most_entries(header, min(size, stop - start))
+        entries = Entries(header, min(room, most_entries(header, stop - start)))
+        with open(path, "rb") as file:
+            for at, text in line_blocks(file, begin + start, begin + stop, size):
+                entries.add(text, 1)
+                if progress is not None and comm.rank == 0:
+                    done = begin + (at + len(text) - begin) * comm.size
+                    progress(min(done, end), end)
+                if len(entries) > header.entries:
+                    break
     except Exception as error:
         failure = error
-    first, total = before(comm, len(share.entries))
+    first, total = before(comm, len(entries))
     failed = int(comm.allreduce(comm.size if failure is None else comm.rank, op=MPI.MIN))
     if failed < comm.size:
-        share.before = header.size_line + before(comm, share.lines())[0]
-        if comm.rank == failed and failure is not None:
-            failure = share.located(failure)
-        raise_of(comm, failed, failure)
+        if comm.rank == failed and isinstance(failure, MatrixMarketError):
+            failure = _located(path, header, at, text) or failure
+        _raise_of(comm, failed, failure)
     header.check_whole(total)
-    return first, share.entries.block()
+    return _expanded(header, first, entries.block())
 
 
-class _Share:
-    """Local. One rank's lines, block by block.
-
-    ``before``, the lines ahead of the share, is not known before all ranks have parsed theirs;
-    lines are counted, reading them again, where one has to be named.
-    """
-
-    def __init__(self, header: Header, start: int, stop: int, block_bytes: int) -> None:
-        self.entries = Entries(header, 0)
-        self.before = self._blocks = 0
-        self._header, self._size = header, min(block_bytes, _CACHED_BYTES)
-        self._start, self._stop = start, stop
-        self._bad = b""
-
-    def expect(self, entries: int, size: int) -> None:
-        """Make room for this share of so many entries in so many bytes, if they are even."""
-        length = self._stop - self._start
-        block = min(self._size, length)
-        most = most_entries(self._header, length)
-        even = int(1.05 * entries * (length / max(size, 1))) + most_entries(self._header, block)
-        self.entries = Entries(self._header, min(even, most))
-
-    def parse(self, ranks: int, size: int, progress: Advance) -> None:
-        """Parse all blocks, or more than the file may have entries."""
-        with LineRange(self._header.path, self._start, self._stop) as part:
-            while (text := part.block(self._size)) and self._fits():
-                self._bad = text
-                self.entries.add(text, 1)
-                self._bad = b""
-                self._blocks += 1
-                if progress is not None:
-                    progress(min(self._start + (part.at - self._start) * ranks, size), size)
-
-    def _fits(self) -> bool:
-        return len(self.entries) <= self._header.entries
-
-    def lines(self) -> int:
-        """How many lines the blocks that were parsed have; 0 where they cannot be read again."""
-        try:
-            with LineRange(self._header.path, self._start, self._stop) as part:
-                return sum(part.block(self._size).count(b"\n") for _ in range(self._blocks))
-        except (OSError, MatrixMarketError):
-            return 0
-
-    def located(self, failure: Exception) -> Exception:
-        """The failure, with the line's number in the file where it came from parsing."""
-        if not self._bad or not isinstance(failure, MatrixMarketError):
-            return failure
-        try:
-            parse_block(self._header, self._bad, self.before + self.lines() + 1)
-        except MatrixMarketError as error:
-            return error
-        return failure
+def _located(
+    path: str | os.PathLike[str], header: Header, at: int, text: bytes
+) -> Exception | None:
+    """Local. What is wrong with a text that begins at this byte of the file, by its line there."""
+    line = 1
+    try:
+        with open(path, "rb") as file:
+            for start in range(0, at, BLOCK_BYTES):
+                line += line_count(file.read(min(BLOCK_BYTES, at - start)))
+        parse_block(header, text, line)
+    except Exception as error:
+        return error
+    return None

@@ -6,14 +6,15 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from mpi4py import MPI
 from scipy import sparse
 
 from onesided.collectives import agree, agreed
-from onesided.sparse.files.draft import drafted
+from onesided.sparse.files.draft import write_together
 from onesided.sparse.moving import before
 
 _ENTRIES_AT_ONCE = 1 << 20
@@ -65,8 +66,8 @@ def write_matrixmarket(
     with agreed(comm, "write_matrixmarket"):
         if getattr(rows, "format", None) != "csr" or rows.ndim != 2:
             raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")
-    form = form or Form()
-    form_of_all = (form, tuple(comments), os.fspath(path), rows.shape[1], rows.dtype.kind)
+        name, form = os.fsdecode(path), form or Form()
+        form_of_all = (form, tuple(comments), name, rows.shape[1], rows.dtype.kind)
     agree(comm, None, f"write_matrixmarket {form_of_all}")
     first, n_rows = before(comm, rows.shape[0])
     shape = n_rows, rows.shape[1]
@@ -86,27 +87,12 @@ def write_matrixmarket(
     head += [f"{shape[0]} {shape[1]} {comm.allreduce(entries)}"]
     text = ("\n".join(head) + "\n").encode()
     start = len(text) + before(comm, sum(sizes))[0]
-    _write(comm, path, text, start, _texts(rows, first, shape, field, form))
 
+    def fill(file: BinaryIO, _: object) -> None:
+        file.seek(start)
+        file.writelines(_texts(rows, first, shape, field, form))
 
-def _write(
-    comm: MPI.Intracomm,
-    path: str | os.PathLike[str],
-    head: bytes,
-    start: int,
-    texts: Iterator[bytes],
-) -> None:
-    """Collective. Rank 0 begins the file, then every rank writes from its start on."""
-    with drafted(comm, path) as draft:
-        with agreed(comm):
-            if comm.rank == 0:
-                with open(draft, "wb") as file:
-                    file.write(head)
-        with agreed(comm), open(draft, "r+b") as file:
-            file.seek(start)
-            file.writelines(texts)
-            file.flush()
-            os.fsync(file.fileno())
+    write_together(comm, name, lambda draft: Path(draft).write_bytes(text), fill)
 
 
 def _parts(rows: Any, first: int, shape: tuple[int, int], form: Form) -> Iterator[sparse.coo_array]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from onesided.sparse.errors import MatrixFileError, MatrixMarketError
 from onesided.sparse.files.textfile import TextFile
+from onesided.sparse.partition import index_dtype
 
 _FORMATS = ("coordinate", "array")
 _DTYPES: dict[str, type[np.generic]] = {
@@ -75,7 +76,7 @@ class Header:
             says = f"its line {self.size_line} says {self.entries}"
             raise MatrixMarketError(f"{self.path} {words} {entries} entries, {says}")
 
-    def positions(self, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def positions(self, first: int, count: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """Rows and columns of the entries ``first:first + count`` of an array file.
 
         Symmetric and hermitian files hold the lower triangle, skew-symmetric ones that without
@@ -83,13 +84,14 @@ class Header:
         """
         entry = np.arange(first, first + count, dtype=np.int64)
         n_rows, n_cols = self.shape
+        index = index_dtype(max(self.shape))
         if self.symmetry == "general":
-            return entry % n_rows, entry // n_rows
+            return (entry % n_rows).astype(index), (entry // n_rows).astype(index)
         skip = int(self.symmetry == "skew-symmetric")
         column = np.arange(n_cols + 1, dtype=np.int64)
         starts = column * (n_rows - skip) - column * (column - 1) // 2
         cols = np.searchsorted(starts[:n_cols], entry, side="right") - 1
-        return entry - starts[cols] + cols + skip, cols.astype(np.int64)
+        return (entry - starts[cols] + cols + skip).astype(index), cols.astype(index)
 
     def mirrored(self, values: NDArray[Any]) -> NDArray[Any]:
         """The values on the other side of the diagonal."""
@@ -114,7 +116,7 @@ class Header:
 def read_header(file: TextFile) -> Header:
     """Local. Read a file's first lines; raises :class:`MatrixMarketError` naming the bad one."""
     try:
-        format_, field, symmetry = _banner(file.path, file.readline())
+        format_, field, symmetry = _banner(file)
         while not (line := file.readline()).strip() or line.lstrip().startswith(b"%"):
             pass
     except EOFError as error:
@@ -124,40 +126,37 @@ def read_header(file: TextFile) -> Header:
     words = line.split()
     wanted = 3 if format_ == "coordinate" else 2
     if len(words) != wanted or not all(word.isdigit() for word in words):
-        raise MatrixMarketError(
-            f"{file.path}, line {number}: {wanted} sizes expected, found {quoted(line)}"
-        )
+        raise file.error(number, f"{wanted} sizes expected, found {quoted(line)}")
     sizes = [int(word[:20]) for word in words]
     n_rows, n_cols = sizes[:2]
     if max(sizes) > _LARGEST_SIZE or (format_ == "array" and n_rows * n_cols > _LARGEST_SIZE):
-        raise MatrixMarketError(f"{file.path}, line {number}: sizes too large: {quoted(line)}")
+        raise file.error(number, f"sizes too large: {quoted(line)}")
     if symmetry != "general" and n_rows != n_cols:
-        raise MatrixMarketError(
-            f"{file.path}, line {number}: {symmetry}, but {n_rows} rows and {n_cols} columns"
-        )
+        raise file.error(number, f"{symmetry}, but {n_rows} rows and {n_cols} columns")
     entries = sizes[2] if format_ == "coordinate" else _dense_entries(symmetry, n_rows, n_cols)
     return Header(file.path, format_, field, symmetry, (n_rows, n_cols), entries, number)
 
 
-def _banner(path: str, line: bytes) -> tuple[str, str, str]:
+def _banner(file: TextFile) -> tuple[str, str, str]:
     """Format, field and symmetry from the first line."""
+    line = file.readline()
     words = line.decode("latin-1").lower().split()
     if not words or words[0] not in ("%%matrixmarket", "%matrixmarket"):
         raise MatrixMarketError(
-            f"{path} is not a Matrix Market file: line 1 is {quoted(line)}, "
+            f"{file.path} is not a Matrix Market file: line 1 is {quoted(line)}, "
             "not '%%MatrixMarket matrix ...'"
         )
     if len(words) < 5:
-        raise MatrixMarketError(f"{path}, line 1: five words expected, found {quoted(line)}")
+        raise file.error(1, f"five words expected, found {quoted(line)}")
     known = (("matrix",), _FORMATS, tuple(_DTYPES), _SYMMETRIES)
     for word, names in zip(words[1:], known, strict=False):
         if word not in names:
-            raise MatrixMarketError(f"{path}, line 1: {word[:40]!r} is none of {', '.join(names)}")
+            raise file.error(1, f"{word[:40]!r} is none of {', '.join(names)}")
     format_, field, symmetry = words[2:5]
     if format_ == "array" and field == "pattern":
-        raise MatrixMarketError(f"{path}, line 1: an array file cannot be a pattern")
+        raise file.error(1, "an array file cannot be a pattern")
     if field == "unsigned-integer" and symmetry == "skew-symmetric":
-        raise MatrixMarketError(f"{path}, line 1: unsigned integers cannot be skew-symmetric")
+        raise file.error(1, "unsigned integers cannot be skew-symmetric")
     return format_, field, symmetry
 
 

@@ -16,59 +16,55 @@ from onesided.collectives import agreed
 from onesided.sparse.alike import vector_dtype
 from onesided.sparse.assembly import Choices, check_room, from_blocks, from_scipy
 from onesided.sparse.errors import MatrixFileError, naming
-from onesided.sparse.files.dealing import Advance
+from onesided.sparse.files.textfile import Advance
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import balanced, before
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.vector import DistVector
 
-Reader = Callable[[MPI.Intracomm, str | os.PathLike[str], Choices, Advance], DistMatrix]
+Reader = Callable[[MPI.Intracomm, str, Choices, Advance], DistMatrix]
 Load = Callable[[str, Advance], Any]
 
 _MATRIX, _VECTOR = 1211216, 1211214  # PETSc's numbers at the beginning of an object
 
 
-def read_petsc(
-    comm: MPI.Intracomm, path: str | os.PathLike[str], choices: Choices, progress: Advance
-) -> DistMatrix:
+def read_petsc(comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance) -> DistMatrix:
     """Collective. A matrix that PETSc's MatView wrote; every rank reads its own rows of the file.
 
     Big-endian: a number for the kind, rows, columns, nonzeros, the length of each row, columns,
     values. Indices of 32 or 64 bits, real or complex values in double precision.
     """
-    name = os.fspath(path)
-    with agreed(comm), naming(name):
-        head = np.fromfile(name, ">i4", 4)
+    with agreed(comm), naming(path):
+        head = np.fromfile(path, ">i4", 4)
         index: np.dtype[Any] = np.dtype(">i4")
         if len(head) > 1 and head[0] == 0 and head[1] == _MATRIX:
             index = np.dtype(">i8")
-            head = np.fromfile(name, index, 4)
+            head = np.fromfile(path, index, 4)
         if len(head) < 4 or head[0] != _MATRIX:
             raise ValueError("no matrix in PETSc's binary format")
         n_rows, n_cols, entries = (int(number) for number in head[1:])
         if min(n_rows, n_cols, entries) < 0:
             raise ValueError("a dense matrix" if entries == -1 else f"sizes are {head[1:]}")
         behind = index.itemsize * (4 + n_rows + entries)
-        kind = _value_kind(name, behind, entries)
+        kind = _value_kind(path, behind, entries)
     with agreed(comm):  # its TypeError is that of all formats
         vector_dtype(kind.newbyteorder("="), choices.dtype)
     check_room(comm, (n_rows, n_cols))
     even = Partition.even(n_rows, comm.size)
-    with agreed(comm), naming(name):
-        lengths = _row_lengths(name, index, *even.range(comm.rank))
+    with agreed(comm), naming(path):
+        lengths = _row_lengths(path, index, *even.range(comm.rank))
     if before(comm, int(lengths.sum()))[1] != entries:
-        with agreed(comm), naming(name):
-            raise ValueError(f"the rows have not the {entries} entries that the file says")
+        raise MatrixFileError(f"{path}: the rows have not the {entries} entries that it says")
     rows = balanced(comm, lengths + 1) or even
-    with agreed(comm), naming(name):
+    with agreed(comm), naming(path):
         start, stop = rows.range(comm.rank)
-        mine = _row_lengths(name, index, start, stop)
+        mine = _row_lengths(path, index, start, stop)
         count = int(mine.sum())
     first = before(comm, count)[0]
-    with agreed(comm), naming(name):
+    with agreed(comm), naming(path):
         place = index.itemsize * (4 + n_rows + first)
-        columns = np.fromfile(name, index, count, offset=place)
-        values = np.fromfile(name, kind, count, offset=behind + kind.itemsize * first)
+        columns = np.fromfile(path, index, count, offset=place)
+        values = np.fromfile(path, kind, count, offset=behind + kind.itemsize * first)
         if len(columns) != count or len(values) != count:
             raise ValueError("cut short")
         if count and not (0 <= columns.min() and columns.max() < n_cols):
@@ -80,7 +76,7 @@ def read_petsc(
         local.sum_duplicates()
     with agreed(comm):
         if progress is not None and comm.rank == 0:
-            progress(os.path.getsize(name), os.path.getsize(name))
+            progress(os.path.getsize(path), os.path.getsize(path))
     return from_blocks(comm, local, rows, choices)
 
 
@@ -109,16 +105,16 @@ def by_rank_0(load: Load) -> Reader:
     """What reads a file whole on rank 0, by a Local function, and deals out the matrix."""
 
     def read_whole(
-        comm: MPI.Intracomm, path: str | os.PathLike[str], choices: Choices, progress: Advance
+        comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance
     ) -> DistMatrix:
-        name, found = os.fspath(path), None
+        found = None
         with agreed(comm):
             if comm.rank == 0:
-                found = load(name, progress)
-                with naming(name):
+                found = load(path, progress)
+                with naming(path):
                     vector_dtype(found.dtype)
                 if progress is not None:
-                    progress(os.path.getsize(name), os.path.getsize(name))
+                    progress(os.path.getsize(path), os.path.getsize(path))
         check_room(comm, comm.bcast(None if found is None else found.shape))
         return from_scipy(
             comm, found, method=choices.method, info=choices.info, dtype=choices.dtype,
@@ -130,7 +126,7 @@ def by_rank_0(load: Load) -> Reader:
 
 def load_npz(path: str, progress: Advance) -> Any:
     """Local. SciPy's own format."""
-    with open(path, "rb"), naming(path):
+    with naming(path):
         found: Any = sparse.load_npz(path)
         if found.ndim != 2 or found.dtype.kind not in "biufc":
             raise ValueError(f"an array of {found.dtype} and shape {found.shape}, not a matrix")
@@ -182,27 +178,25 @@ def read_vector(
     True
     >>> A.Free()
     """
-    name = os.fspath(path)
+    with agreed(comm, "read_vector"):
+        name = os.fsdecode(path)
     if re.search(r"\.(mtx|mm)(\.gz)?\Z", name, re.IGNORECASE):
         return _market_vector(comm, name, partition)
     block: NDArray[Any] = np.zeros(0)
-    with agreed(comm, ("read_vector", name)):
-        with open(name, "rb"):
-            pass
-        with naming(name):
-            whole = np.load(name, mmap_mode="r", allow_pickle=False)
-            if not isinstance(whole, np.ndarray) or whole.ndim not in (1, 2):
-                raise ValueError("no array of one or two dimensions")
-            if whole.dtype.kind not in "biufc":
-                raise ValueError(f"an array of {whole.dtype}")
-            rows = partition or Partition.even(len(whole), comm.size)
-            if rows.size != len(whole):
-                raise ValueError(f"{len(whole)} entries, the partition has {rows.size}")
-            start, stop = rows.range(comm.rank)
-            native = whole.dtype.newbyteorder("=")
-            block = np.array(whole[start:stop], native, order="C")
-            if block.ndim == 2 and block.shape[1] == 1:
-                block = block[:, 0]  # a vector, as in Matrix Market files
+    with agreed(comm, ("read_vector", name)), naming(name):
+        whole = np.load(name, mmap_mode="r", allow_pickle=False)
+        if not isinstance(whole, np.ndarray) or whole.ndim not in (1, 2):
+            raise ValueError("no array of one or two dimensions")
+        if whole.dtype.kind not in "biufc":
+            raise ValueError(f"an array of {whole.dtype}")
+        rows = partition or Partition.even(len(whole), comm.size)
+        if rows.size != len(whole):
+            raise ValueError(f"{len(whole)} entries, the partition has {rows.size}")
+        start, stop = rows.range(comm.rank)
+        native = whole.dtype.newbyteorder("=")
+        block = np.array(whole[start:stop], native, order="C")
+        if block.ndim == 2 and block.shape[1] == 1:
+            block = block[:, 0]  # a vector, as in Matrix Market files
     return DistVector(comm, rows, block)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 from mpi4py import MPI
@@ -14,7 +14,6 @@ from numpy.typing import DTypeLike
 from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_any_rank
 from onesided.sparse.errors import MatrixFileError
-from onesided.sparse.files.dealing import BLOCK_BYTES, Advance
 from onesided.sparse.files.harwell import load_boeing, looks_like_boeing
 from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.files.matrixmarket import quoted
@@ -26,11 +25,10 @@ from onesided.sparse.files.packages import (
     read_petsc,
 )
 from onesided.sparse.files.store import read_store
-from onesided.sparse.files.textfile import TextFile
+from onesided.sparse.files.textfile import BLOCK_BYTES, Advance, TextFile
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.ordering import How
-from onesided.sparse.triplets import Triplets
 
 
 def read(
@@ -79,9 +77,12 @@ def read(
     22
     >>> A.Free()
     """
+    if not isinstance(comm, MPI.Intracomm):
+        raise TypeError(f"read takes a communicator, and then the path, not {comm!r:.60}")
     choices = Choices(method, info, dtype, partition, None, kernel)
     found = ""
-    with agreed(comm):
+    with agreed(comm, "read"):
+        path = os.fsdecode(path)
         if comm.rank == 0:
             found = _format_of(path)
     return FORMATS[comm.bcast(found)].read(comm, path, choices, progress)
@@ -95,48 +96,23 @@ class Format:
     read: Reader
 
 
-def _entries_by(
-    read_entries: Callable[..., tuple[tuple[int, int], Triplets]],
-) -> Reader:
-    """What reads by a function that gives every rank some entries, wherever they belong."""
-
-    def read_whole(
-        comm: MPI.Intracomm, path: str | os.PathLike[str], choices: Choices, progress: Advance
-    ) -> DistMatrix:
-        private = comm.Dup()
-        try:
-            shape, entries = read_entries(private, path, choices.dtype, BLOCK_BYTES, progress)
-        finally:
-            private.Free()
-        held = [entries]
-        del entries
-        return from_any_rank(comm, shape, held, choices)
-
-    return read_whole
-
-
-def _read_archive(
-    comm: MPI.Intracomm, path: str | os.PathLike[str], choices: Choices, progress: Advance
-) -> DistMatrix:
-    """Collective. The format is that of the file in the archive."""
-    boeing = False
-    with agreed(comm):
-        if comm.rank == 0:
-            file = TextFile(path, MatrixFileError)
-            try:
-                boeing = not file.readline().lower().startswith(b"%%matrixmarket")
-            finally:
-                file.close()
-    reader = by_rank_0(load_boeing) if comm.bcast(boeing) else _entries_by(read_triplets)
-    return reader(comm, path, choices, progress)
+def read_market(comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance) -> DistMatrix:
+    """Collective. The matrix of the entries that the ranks parse, wherever they belong."""
+    private = comm.Dup()
+    try:
+        shape, entries = read_triplets(private, path, choices.dtype, BLOCK_BYTES, progress)
+    finally:
+        private.Free()
+    held = [entries]
+    del entries
+    return from_any_rank(comm, shape, held, choices)
 
 
 FORMATS = {
-    "Matrix Market": Format(r"\.(mtx|mm)(\.gz)?\Z", _entries_by(read_triplets)),
+    "Matrix Market": Format(r"\.(mtx|mm)(\.gz)?\Z", read_market),
     "Harwell-Boeing": Format(r"\.(rb|hb|[rcpi][suhzr]a)(\.gz)?\Z", by_rank_0(load_boeing)),
     "npz": Format(r"\.npz\Z", by_rank_0(load_npz)),
     "HDF5": Format(r"\.(h5|hdf5|h5ad)\Z", read_store),
-    "archive": Format(r"\.(tar\.gz|tgz)\Z", _read_archive),
     "PETSc binary": Format(r"\.petsc\Z", read_petsc),
     "MATLAB": Format(r"\.mat\Z", by_rank_0(load_matlab)),
 }
@@ -149,23 +125,19 @@ _MAGIC = {
 }
 
 
-def _format_of(path: str | os.PathLike[str]) -> str:
+def _format_of(path: str) -> str:
     """Local. The key of ``FORMATS`` for a file, which must be there."""
-    name = os.fspath(path)
     for key, form in FORMATS.items():
-        if re.search(form.names, name, re.IGNORECASE):
+        if re.search(form.names, path, re.IGNORECASE):
             return key
-    with open(name, "rb") as known:
+    with open(path, "rb") as known:
         if not stat.S_ISREG(os.fstat(known.fileno()).st_mode):
             raise MatrixFileError(
-                f"{name} is no regular file, which is read once: its name must tell the format, "
+                f"{path} is no regular file, which is read once: its name must tell the format, "
                 "as .mtx does"
             )
-    file = TextFile(path, MatrixFileError)
-    try:
+    with closing(TextFile(path, MatrixFileError)) as file:
         return _told(file)
-    finally:
-        file.close()
 
 
 def _told(file: TextFile) -> str:

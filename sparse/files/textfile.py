@@ -11,9 +11,8 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any, BinaryIO, Self, cast
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -26,8 +25,12 @@ except ImportError:
     _igzip, _damage = None, zlib.error
 
 _GZIP_MAGIC, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
-LONGEST_LINE = 1 << 20
+_DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile, _damage)
+_LONGEST_LINE = 1 << 20
 _PIECE_BYTES = 1 << 17
+BLOCK_BYTES = 1 << 22  # of text that are parsed at a time
+
+Advance = Callable[[int, int], object] | None  # called on rank 0: bytes read, bytes of the file
 
 
 class TextFile:
@@ -67,6 +70,10 @@ class TextFile:
         """Where the next line begins in a file that is not packed."""
         return self._file.tell() - len(self._rest)
 
+    def error(self, line: int, words: str) -> MatrixFileError:
+        """The error to raise for a line of the file."""
+        return self._kind(f"{self.path}, line {line}: {words}")
+
     def close(self) -> None:
         """Close the file; a second time has no effect."""
         self._file.close()
@@ -79,7 +86,7 @@ class TextFile:
         text = self._rest or self._read(1 << 16)
         if self.line == 1:
             text = text.removeprefix(_BOM)
-        while b"\n" not in text and len(text) < LONGEST_LINE and (more := self._read(1 << 16)):
+        while b"\n" not in text and len(text) < _LONGEST_LINE and (more := self._read(1 << 16)):
             text += more
         if not text:
             raise EOFError(f"{self.path} has {self.line - 1} lines")
@@ -103,7 +110,7 @@ class TextFile:
                 fits = ending.lower() in (".mtx", ".rb") and member.isreg()
                 if fits and os.path.basename(folder) in ("", ".", stem):
                     return cast(BinaryIO, archive.extractfile(member))
-        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, _damage) as error:
+        except (tarfile.TarError, *_DAMAGES) as error:
             raise self._kind(f"{self.path}: damaged archive: {error}") from error
         raise self._kind(f"{self.path} holds no NAME/NAME.mtx or NAME/NAME.rb")
 
@@ -119,8 +126,8 @@ class TextFile:
         if len(text) < size:
             text += self._read(size - len(text))
         while (cut := text.rfind(b"\n", 0, size) + 1 or text.find(b"\n") + 1) == 0:
-            if len(text) > size + LONGEST_LINE:
-                raise self._kind(f"{self.path}, line {self.line}: longer than any entry")
+            if len(text) > size + _LONGEST_LINE:
+                raise self.error(self.line, "longer than any entry")
             more = self._read(size)
             if not more:
                 text += b"\n" if text else b""
@@ -128,13 +135,14 @@ class TextFile:
                 break
             text += more
         if lines is not None and text.count(b"\n", 0, cut) > lines:
-            cut = end_of_line(text, lines)
+            ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))
+            cut = int(ends[lines - 1]) + 1
         first, self._rest = self.line, text[cut:]
         block = text[:cut]
         self.line += line_count(block)
         return first, block
 
-    def tell(self, progress: Callable[[int, int], object] | None) -> None:
+    def tell(self, progress: Advance) -> None:
         """Say how many bytes of all have been read, if that is wanted."""
         if progress is not None:
             progress(min(self.position, self.size), self.size)
@@ -142,7 +150,7 @@ class TextFile:
     def _read(self, size: int) -> bytes:
         try:
             return self._stream.read(size)
-        except (EOFError, gzip.BadGzipFile, zlib.error, _damage) as error:
+        except _DAMAGES as error:
             raise self._kind(
                 f"{self.path}: damaged gzip data somewhere after line {self.line}: {error}"
             ) from error
@@ -155,60 +163,23 @@ def line_count(text: bytes) -> int:
     return sum(int(np.count_nonzero(piece == ord("\n"))) for piece in pieces)
 
 
-def end_of_line(text: bytes, lines: int) -> int:
-    """Local. Where line number ``lines`` of a text that has so many ends."""
-    return int(np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n"))[lines - 1]) + 1
-
-
-class LineRange:
-    """Local. The lines of a plain file that begin in a range of its bytes, block by block.
+def line_blocks(file: BinaryIO, start: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:
+    """Local. The lines of a plain file that begin in a range of its bytes: where in the file, and
+    about ``size`` bytes of whole lines from there on.
 
     The ranges of several ranks, if they join, give every line to exactly one of them; ``start``
-    is 1 at least. Raises as :class:`TextFile` does.
+    is 1 at least. The last line of the file gets a newline if it has none.
     """
-
-    def __init__(self, path: str | os.PathLike[str], start: int, stop: int) -> None:
-        self.path, self.stop = os.fspath(path), stop
-        self.at = start - 1  # where the next block begins
-        self._file = os.open(self.path, os.O_RDONLY)
-
-    def __enter__(self) -> Self:
-        """Go to the first line that begins in the range, or to the range's end."""
-        end = 0
-        while not end and self.at < self.stop:
-            text = os.pread(self._file, 1 << 16, self.at)
-            end = text.find(b"\n") + 1
-            self.at = self.at + (end or len(text)) if text else self.stop
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        os.close(self._file)
-
-    def block(self, size: int) -> bytes:
-        """About ``size`` bytes of whole lines from where the last block ended; empty at the end.
-
-        The last line of the file gets a newline if it has none.
-        """
-        if self.at >= self.stop:
-            return b""
-        last = self.stop - self.at <= size
-        text = os.pread(self._file, min(size, self.stop - self.at), self.at)
-        while not (text.endswith(b"\n") if last else b"\n" in text):
-            if len(text) > size + LONGEST_LINE:
+    file.seek(start - 1)
+    while file.tell() < stop and (text := file.readline(1 << 16)) and not text.endswith(b"\n"):
+        pass  # a line that began before
+    while (at := file.tell()) < stop and (text := file.read(min(size, stop - at))):
+        if not text.endswith(b"\n"):
+            text += file.readline(_LONGEST_LINE)
+        if not text.endswith(b"\n"):
+            if file.read(1):
                 raise MatrixMarketError(
-                    f"{self.path}: a line near byte {self.at} is longer than any entry"
+                    f"{file.name}: a line near byte {at} is longer than any entry"
                 )
-            more = os.pread(self._file, 1 << 12, self.at + len(text))
-            if not more:
-                self.at = self.stop
-                return text + b"\n" if text else b""
-            cut = more.find(b"\n") + 1
-            text += more[:cut] if cut else more
-        text = text[: text.rfind(b"\n") + 1]
-        self.at += len(text)
-        return text
+            text += b"\n"
+        yield at, text

@@ -15,7 +15,7 @@ from cases_matrix import check
 from errors import agreed
 from scipy import sparse
 
-from onesided.sparse import MatrixMarketError, moving, read
+from onesided.sparse import MatrixMarketError, moving, read, read_vector
 from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.partition import Partition
 from onesided.sparse.triplets import Triplets, balanced_rows, route
@@ -155,6 +155,10 @@ def case_files_that_cannot_be_opened(comm):
         missing = folder / "no.mtx"
         agreed(comm, FileNotFoundError, lambda: read(comm, missing), str(missing))
         agreed(comm, IsADirectoryError, lambda: read(comm, folder))
+        number = 5 if comm.rank == comm.size - 1 else path
+        agreed(comm, TypeError, lambda: read(comm, number), "not int")
+        agreed(comm, TypeError, lambda: read_vector(comm, number), "not int")
+        agreed(comm, TypeError, lambda: read(path, comm), "a communicator, and then the path")
     complex_file = SHIPPED / "dwg961b.mtx.gz"
     agreed(comm, TypeError, lambda: read(comm, complex_file, dtype="f8"), "values of complex128")
     check_file(comm, SHIPPED / "west0067.mtx.gz", "p2p")
