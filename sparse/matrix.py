@@ -379,9 +379,7 @@ class DistMatrix(Linear, Scoped):
         made._replace(data)
         return made
 
-    def _by_number(
-        self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]
-    ) -> DistMatrix:
+    def _by_number(self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]) -> DistMatrix:
         with agreed(self.comm, f"a matrix by {number!r}"):
             kind = np.asarray(number).dtype
             if np.ndim(number) or kind.kind not in "biufc":
@@ -606,8 +604,9 @@ class DistMatrix(Linear, Scoped):
                 right: Any = b.array if isinstance(b, DistVector) else b
                 fits = isinstance(right, np.ndarray) and right.shape == (self._n_rows,)
                 if not fits or not right.flags.writeable:
-                    raise ValueError(f"b is no array of this rank's {self._n_rows} entries to "
-                                     "be written to")
+                    raise ValueError(
+                        f"b is no array of this rank's {self._n_rows} entries to be written to"
+                    )
                 if not np.can_cast(self.dtype, right.dtype, casting="same_kind"):
                     raise TypeError(f"b is {right.dtype}, the matrix {self.dtype}")
         (came,) = sent_to(self.comm, self.row_partition.owners(wanted), [wanted])
