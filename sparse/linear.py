@@ -233,9 +233,7 @@ class Linear(ABC):
             return
         forms = agree(self.comm, error, "a product", form)
         other = next(rank for rank in range(len(forms)) if forms[rank] != forms[0])
-        raise ValueError(
-            f"rank 0 passes {_words(forms[0])}, rank {other} {_words(forms[other])}"
-        )
+        raise ValueError(f"rank 0 passes {_words(forms[0])}, rank {other} {_words(forms[other])}")
 
     def _note(self, form: int) -> None:
         """Local. From now on one vector of the matrix's dtype is looked at but briefly."""

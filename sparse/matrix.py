@@ -391,9 +391,7 @@ class DistMatrix(Linear, Scoped):
         made._replace(data)
         return made
 
-    def _by_number(
-        self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]
-    ) -> DistMatrix:
+    def _by_number(self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]) -> DistMatrix:
         with agreed(self.comm, f"a matrix by {number!r}"):
             kind = np.asarray(number).dtype
             if np.ndim(number) or kind.kind not in "biufc":

@@ -69,8 +69,7 @@ def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
 def _pieces(whole: NDArray[np.uint8], start: int, length: int) -> list[NDArray[np.uint8]]:
     stop = start + length
     return [
-        whole[first : min(first + _PIECE_BYTES, stop)]
-        for first in range(start, stop, _PIECE_BYTES)
+        whole[first : min(first + _PIECE_BYTES, stop)] for first in range(start, stop, _PIECE_BYTES)
     ]
 
 
@@ -174,9 +173,7 @@ def gathered(comm: MPI.Intracomm, part: NDArray[Any], root: int = 0) -> NDArray[
     return came if here else None
 
 
-def everywhere(
-    comm: MPI.Intracomm, partition: Partition, block: NDArray[Any]
-) -> NDArray[Any]:
+def everywhere(comm: MPI.Intracomm, partition: Partition, block: NDArray[Any]) -> NDArray[Any]:
     """Collective. The whole of a vector, or block of k, on every rank."""
     whole = np.empty((partition.size, *block.shape[1:]), block.dtype)
     width = int(np.prod(block.shape[1:], dtype=np.int64))

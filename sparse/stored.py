@@ -22,9 +22,7 @@ from onesided.sparse.moving import Counts, moved
 from onesided.sparse.partition import Integers, Partition, index_dtype, ranked, split_columns
 
 
-def global_rows(
-    rows: Csr, pattern: HaloPattern, columns: Partition, rank: int
-) -> sparse.csr_array:
+def global_rows(rows: Csr, pattern: HaloPattern, columns: Partition, rank: int) -> sparse.csr_array:
     """Local. CSR of the rows with global columns, in memory of its own, entries in their order."""
     start, stop = columns.range(rank)
     kind = index_dtype(max(columns.size, len(rows.data)))
@@ -127,8 +125,7 @@ def ghost_rows(
     comm: MPI.Intracomm, pattern: HaloPattern, rows: sparse.csr_array
 ) -> sparse.csr_array:
     """Collective. The ghosts' rows of a matrix of which every rank has its own, columns global."""
-    wanted = taken(rows, pattern.send_index)
-    return _moved(comm, wanted, pattern.send_counts, pattern.recv_counts)
+    return _moved(comm, rows[pattern.send_index], pattern.send_counts, pattern.recv_counts)
 
 
 def fetched(
@@ -141,7 +138,7 @@ def fetched(
     own, number = ranked(place.indices[place.indices < place.n_own])
     at = place.indices - place.n_own + len(own)
     at[place.indices < place.n_own] = number
-    return taken(stacked(taken(rows, own), came), at)
+    return stacked(rows[own], came)[at]
 
 
 def product(
@@ -238,19 +235,7 @@ def multiplied_entries(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_a
     return sparse.csr_array((values, both[0].indices, both[0].indptr), shape=a.shape)
 
 
-def taken(rows: sparse.csr_array, index: NDArray[Any]) -> sparse.csr_array:
-    """Local. Some rows, in this order, in memory of their own."""
-    starts, lengths = rows.indptr[:-1][index], np.diff(rows.indptr)[index]
-    indptr = np.zeros(len(index) + 1, rows.indptr.dtype)
-    np.cumsum(lengths, out=indptr[1:])
-    places = np.arange(int(indptr[-1])) + np.repeat(starts - indptr[:-1], lengths)
-    parts = rows.data[places], rows.indices[places], indptr
-    return sparse.csr_array(parts, shape=(len(index), rows.shape[1]))
-
-
-def _moved(
-    comm: MPI.Intracomm, rows: sparse.csr_array, to: Counts, of: Counts
-) -> sparse.csr_array:
+def _moved(comm: MPI.Intracomm, rows: sparse.csr_array, to: Counts, of: Counts) -> sparse.csr_array:
     """Collective. Consecutive rows to each rank, and what comes, as of :func:`.moved`."""
     came = moved(comm, np.diff(rows.indptr).astype(np.int64), to, of)
     indptr = np.concatenate([[0], np.cumsum(came)])

@@ -391,9 +391,7 @@ def _around(
     if _compiled is not None:
         _compiled.aggregate(indptr, indices, strong, label)
         return label
-    near = [
-        indices[start:stop][strong[start:stop]] for start, stop in itertools.pairwise(indptr)
-    ]
+    near = [indices[start:stop][strong[start:stop]] for start, stop in itertools.pairwise(indptr)]
     count = 0
     for node, others in enumerate(near):
         if label[node] < 0 and np.all(label[others] < 0):

@@ -70,9 +70,7 @@ class Function:
     """The preconditioner that a function is: it takes a block, and returns one. ``map``: whose
     product it is."""
 
-    def __init__(
-        self, function: Callable[[NDArray[Any]], Any], map: Linear | None = None
-    ) -> None:
+    def __init__(self, function: Callable[[NDArray[Any]], Any], map: Linear | None = None) -> None:
         """Local."""
         self._function, self.map = function, map
         if map is not None:
