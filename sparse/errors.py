@@ -48,7 +48,7 @@ def naming(path: str) -> Iterator[None]:
     """
     try:
         yield
-    except (OnesidedError, MemoryError):
+    except (OnesidedError, MemoryError, ImportError):
         raise
     except Exception as error:
         words = str(error.args[0] if error.args else "") or type(error).__name__

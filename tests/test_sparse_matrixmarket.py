@@ -18,7 +18,7 @@ from onesided.sparse import MatrixMarketError
 from onesided.sparse.files import entries, textfile
 from onesided.sparse.files.entries import _parse_slowly, parse_block
 from onesided.sparse.files.matrixmarket import Header, read_header
-from onesided.sparse.files.textfile import TextFile
+from onesided.sparse.files.textfile import TextFile, line_blocks
 
 
 def header(field="real", shape=(3, 3), format_="coordinate"):
@@ -279,6 +279,9 @@ def test_a_line_without_end_is_refused(tmp_path):
     with pytest.raises(MatrixMarketError, match="line 2: longer than any entry"):
         file.block(1 << 16)
     file.close()
+    with path.open("rb") as share:
+        with pytest.raises(MatrixMarketError, match=f"a line near byte {len(GOOD)} is longer"):
+            next(line_blocks(share, len(GOOD), 3 << 20, 1 << 16))
 
 
 def test_gzip_is_told_by_content_not_by_name(tmp_path):

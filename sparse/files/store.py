@@ -178,9 +178,9 @@ def read_store(
     """
     with ExitStack() as stack:
         with agreed(comm):
-            import h5py  # slow to import
-
             with naming(path):
+                import h5py  # slow to import
+
                 file = stack.enter_context(h5py.File(path, "r"))
                 stored = _Stored(file, path, comm.size, None if comm.rank else progress)
             target = vector_dtype(stored.data.dtype.newbyteorder("="), choices.dtype)
