@@ -54,7 +54,8 @@ def write_together(
         with agreed(comm):
             if comm.rank == 0:
                 os.replace(draft, final)
-                _to_disk(os.path.dirname(final))
+                with contextlib.suppress(OSError):  # it is there; not every folder can be synced
+                    _to_disk(os.path.dirname(final))
     except Exception:  # agreed: no rank writes any more
         if comm.rank == 0:
             with contextlib.suppress(OSError):

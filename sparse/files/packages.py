@@ -178,7 +178,7 @@ def read_vector(
     True
     >>> A.Free()
     """
-    with agreed(comm, "read_vector"):
+    with agreed(comm, ("read_vector", partition is None)):
         name = os.fsdecode(path)
     if re.search(r"\.(mtx|mm)(\.gz)?\Z", name, re.IGNORECASE):
         return _market_vector(comm, name, partition)

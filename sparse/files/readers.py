@@ -81,7 +81,7 @@ def read(
         raise TypeError(f"read takes a communicator, and then the path, not {comm!r:.60}")
     choices = Choices(method, info, dtype, partition, None, kernel)
     found = ""
-    with agreed(comm, "read"):
+    with agreed(comm, f"read with dtype={dtype}, kernel={kernel}"):
         path = os.fsdecode(path)
         if comm.rank == 0:
             found = _format_of(path)

@@ -150,9 +150,12 @@ class TextFile:
     def _read(self, size: int) -> bytes:
         try:
             return self._stream.read(size)
-        except _DAMAGES as error:
+        except Exception as error:
+            if not isinstance(error, _DAMAGES) and type(error).__module__ != "tarfile":
+                raise
+            what = "gzip data" if isinstance(error, _DAMAGES) else "archive"
             raise self._kind(
-                f"{self.path}: damaged gzip data somewhere after line {self.line}: {error}"
+                f"{self.path}: damaged {what} somewhere after line {self.line}: {error}"
             ) from error
 
 

@@ -425,6 +425,8 @@ def stored_arrays(**change):
     return buffer.getvalue()
 
 
+#: A matrix of more bytes than a block of a tar file.
+LONG = b"%%MatrixMarket matrix coordinate real general\n9 9 9000\n" + 9000 * b"1 1 2.5\n"
 KEPT = {"m/m_b.mtx": b"%%MatrixMarket matrix array real general\n1 1\n7\n", "m/m.mtx": MARKET}
 NONE = "is no file of Matrix Market, Harwell-Boeing, npz, HDF5"
 #: The name of a file, what it holds, and words of the error.
@@ -444,6 +446,10 @@ BAD |= {
     "hello": ("matrix", b"hello\n", NONE),
     "zeros": ("matrix", b"\0\0", NONE),
     "archive without": ("m.tar.gz", archive_of({"m/readme": b"words"}), "holds no NAME/NAME.mtx"),
+    "archive, empty member": ("m.tar.gz", archive_of({"m/m.mtx": b""}), "ends before the header"),
+    "archive, cut inside": (
+        "m.tar.gz", gzip.compress(gzip.decompress(archive_of({"m/m.mtx": LONG}))[:-20000]),
+        "damaged archive somewhere after"),
     "archive, cut": ("m.tar.gz", archive_of(KEPT)[:90], "damaged"),
     "MATLAB without": ("m.mat", matlab_of({"x": np.ones(3)}), "no sparse matrix"),
     "MATLAB 7.3": ("m.mat", b"MATLAB 7.3 MAT-file, Platform", "7.3"),
@@ -671,7 +677,7 @@ def case_what_is_no_regular_file_is_not_replaced(comm, kind, what):
 WRITTEN = ["A.MTX", "a.h5", "no ending"]
 
 
-@parameters(name=["a.mtx.gz", "a.npz", "a.petsc", "a.mat", "a.npy", "a.rb", *WRITTEN])
+@parameters(name=["a.mtx.gz", "a.npz", "a.petsc", "a.mat", "a.npy", "a.rb", "a.psa", *WRITTEN])
 def case_only_what_is_read_back_is_written(comm, name):
     whole = random_matrix((6, 6), "real")
     with file_of(comm, b"", "other") as path:
