@@ -20,7 +20,7 @@ from errors import agreed
 from mpi4py import MPI
 from scipy import sparse
 
-from onesided.collectives import MismatchError
+from onesided.collectives import MismatchError, OnesidedError
 from onesided.sparse import (
     DistVector,
     Partition,
@@ -521,14 +521,20 @@ def case_progress(comm, name):
     assert all(0 <= done <= total for done, total in seen)
 
 
-@parameters(name=["west0067.mtx.gz", "ash219.mtx.gz", "m.h5"])
-def case_a_failing_progress_is_an_error_on_every_rank(comm, name):
-    def progress(done, total):
-        raise RuntimeError("no terminal")
+@parameters(name=["west0067.mtx.gz", "m.mtx", "m.h5"], known=[True, False])
+def case_a_failing_progress_is_an_error_on_every_rank(comm, name, known):
+    class Unknown(RuntimeError):  # to other ranks
+        pass
 
-    with store_of(comm, random_matrix((9, 9), "real")) as (path, _):
-        path = path if name == "m.h5" else SHIPPED / name
-        agreed(comm, RuntimeError, lambda: read(comm, path, progress=progress), "no terminal")
+    def progress(done, total):
+        raise (RuntimeError if known else Unknown)("no terminal")
+
+    with store_of(comm, random_matrix((9, 9), "real")) as (path, matrix):
+        path = SHIPPED / name if name.endswith(".gz") else path.with_name(name)
+        if name == "m.mtx":
+            write(matrix, path)
+        error = RuntimeError if known else OnesidedError
+        agreed(comm, error, lambda: read(comm, path, progress=progress), "no terminal")
 
 
 def case_progress_of_a_store_goes_to_its_end(comm):

@@ -160,7 +160,8 @@ def case_files_that_cannot_be_opened(comm):
         agreed(comm, TypeError, lambda: read_vector(comm, number), "not int")
         agreed(comm, TypeError, lambda: read(path, comm), "a communicator, and then the path")
     complex_file = SHIPPED / "dwg961b.mtx.gz"
-    agreed(comm, TypeError, lambda: read(comm, complex_file, dtype="f8"), "values of complex128")
+    dtype = "f8" if comm.rank == comm.size - 1 else None
+    agreed(comm, TypeError, lambda: read(comm, complex_file, dtype=dtype), "values of complex128")
     check_file(comm, SHIPPED / "west0067.mtx.gz", "p2p")
 
 
