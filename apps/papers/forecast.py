@@ -83,20 +83,17 @@ def binomial(network: LogGP, ranks: int, nbytes: int = 1, order: str = LARGEST_F
     return steps(ranks, order) * hop + network.overhead + network.latency
 
 
-def linear(network: LogGP, ranks: int, nbytes: int = 1) -> float:
-    """Local. The same for Puts from the root to one rank after another; what opening and closing
-    take is what waiting takes of the other."""
+def linear(network: LogGP, ranks: int, nbytes: int = 1, order: str = "") -> float:
+    """Local. The same for Puts from the root to one rank after another, who have no order of
+    children; what opening and closing take is what waiting takes of the other."""
     others = ranks - 1
     sent = network.overhead + (others - 1) * max(network.gap, network.overhead)
     there = sent + others * network.length(nbytes) + network.latency
     return there + network.overhead + network.latency + network.waiting
 
 
-#: Which one tells of a method; the linear one knows no order of children.
-FORMULAS: Mapping[str, Callable[[LogGP, int, int, str], float]] = {
-    PASSIVE: binomial,
-    ONE_SIDED: lambda network, ranks, nbytes, order: linear(network, ranks, nbytes),
-}
+#: Which one tells of a method.
+FORMULAS = {PASSIVE: binomial, ONE_SIDED: linear}
 
 # The parameters of LogP and LogGP of this machine, by Puts and ping-pongs between two ranks.
 #
