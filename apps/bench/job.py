@@ -14,8 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from onesided.apps.cli.failures import words
-
-LEAVING = 15.0  # seconds for a job to leave when it is told to
+from onesided.apps.cli.launch import LEAVING
 
 
 @dataclass(frozen=True)

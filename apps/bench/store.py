@@ -108,11 +108,13 @@ class Parts:
 def _begun(path: Path, settings: Mapping[str, Any]) -> tuple[dict[str, Part], set[str]]:
     """Local. The parts of a file that was begun with these settings, by name, and the names of
     those that were begun only; else a new file."""
-    lines, wanted = _lines(path), json.loads(json.dumps(settings))
+    text, wanted = b"", json.loads(json.dumps(settings))
+    with contextlib.suppress(FileNotFoundError):
+        text = path.read_bytes()
     ours = json.dumps({SETTINGS: {}}).encode()[:-2]
-    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-        if not ours.startswith(file.read(len(ours))):  # it may be cut off
-            raise CommandError(f"{path} is in the way: it has no parts of a benchmark")
+    if not ours.startswith(text[: len(ours)]):  # it may be cut off
+        raise CommandError(f"{path} is in the way: it has no parts of a benchmark")
+    lines = _lines(text)
     if not lines or lines[0].get(SETTINGS) != wanted:
         path.unlink(missing_ok=True)
         _append(path, {SETTINGS: wanted})
@@ -142,23 +144,13 @@ def _append(path: Path, line: Mapping[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _lines(text: bytes) -> list[dict[str, Any]]:
     """Local. Those that are whole."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise CommandError(words(error)) from error
     found = []
     for line in text.splitlines():
-        try:
-            content = json.loads(line)
-        except ValueError:  # cut off
-            continue
-        if isinstance(content, dict):
-            found.append(content)
-    return found
+        with contextlib.suppress(ValueError):  # cut off
+            found.append(json.loads(line))
+    return [each for each in found if isinstance(each, dict)]
 
 
 def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def measure(
     comm: MPI.Intracomm, case: Case, options: Options, seconds: float,
     tick: Callable[[], object], part: Part,
 ) -> None:
-    """Collective. Add the rows of a case to a part of the results."""  # fmt: skip
+    """Collective. Add the rows of a case to a part of the results."""
     with closing() as stack:
         with user_errors():
             make = case.open(comm, stack)
@@ -217,8 +217,7 @@ def _rows(
         name = _name(each.labels)
         method, times = each.labels.get(METHOD, ""), found.times.get(name)
         if method in case.against and times is not None:  # the best of those of one name
-            best = against.get(method)
-            against[method] = times if best is None else min(best, times, key=median)
+            against[method] = min(against.get(method, times), times, key=median)
     rows = []
     for each in ready:
         labels, name = {**case.labels, **each.labels}, _name(each.labels)

@@ -55,10 +55,6 @@ def nothing() -> None:
     """Local. In the place of a call where nothing is to be done."""
 
 
-def _one() -> float:
-    return 1.0
-
-
 @dataclass(frozen=True)
 class Variant:
     """One way to do a thing, made ready: what is timed.
@@ -91,7 +87,7 @@ class Variant:
     first: Callable[[], object] | None = None
     own: Callable[[int], list[float]] | None = None
     free: Callable[[], object] = nothing
-    steps: Callable[[], float] = _one
+    steps: Callable[[], float] = lambda: 1.0
     used: str = ""
     set_up: bool | float = True
     extra: float = 0.0
@@ -260,10 +256,7 @@ def _region(comm: MPI.Intracomm, variant: Variant) -> tuple[float, list[float]]:
 
 
 def _on_root(comm: MPI.Intracomm, call: Callable[[], object], count: int) -> float:
-    """Collective. Seconds of so many calls of rank 0 alone; 0 on the others, which sleep.
-
-    An error of rank 0 is a :class:`CommandError` on all of them.
-    """
+    """Collective. Seconds of so many calls of rank 0 alone; 0 on the others, which sleep."""
 
     def run() -> float:
         begin = time.perf_counter()

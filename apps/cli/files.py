@@ -56,19 +56,16 @@ def replace_file(path: Path, text: str) -> None:
 
 def unwritable(path: str) -> str:
     """Local. Why a file cannot be written there, or nothing; nothing is made or changed."""
-    file = Path(path)
-    if _stream(file):
-        needed = [file]
-    else:
-        file = file.resolve()
-        needed = [file.parent, *([file] if file.exists() else [])]
+    stream = _stream(Path(path))
+    file = Path(path) if stream else Path(path).resolve()
+    folder = file if stream else file.parent  # what must be writable beside it
     if file.is_dir():
         code = errno.EISDIR
-    elif not needed[0].exists():
+    elif not folder.exists():
         code = errno.ENOENT
-    elif needed[0] != file and not needed[0].is_dir():
+    elif folder != file and not folder.is_dir():
         code = errno.ENOTDIR
-    elif not all(os.access(each, os.W_OK) for each in needed):
+    elif not all(os.access(each, os.W_OK) for each in (folder, file) if each.exists()):
         code = errno.EACCES
     else:
         return ""
@@ -77,12 +74,7 @@ def unwritable(path: str) -> str:
 
 def check_files(comm: MPI.Intracomm, options: Options) -> None:
     """Collective. :class:`CommandError` before the work where a file cannot be written."""
-
-    def check() -> None:
-        for name, value in vars(options).items():
-            _check(name, value)
-
-    by_rank_0(comm, check)
+    by_rank_0(comm, lambda: [_check(name, value) for name, value in vars(options).items()])
 
 
 def _check(name: str, value: object) -> None:

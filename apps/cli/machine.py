@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -69,22 +70,19 @@ def versions() -> dict[str, str]:
     """Local. Versions of everything that has a say in a time; ``mpi abi`` is the standard one."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     found["commit"] = commit()
-    try:
-        major, minor = MPI.Get_abi_version()
-    except (AttributeError, NotImplementedError):
-        major, minor = -1, -1
     built_for = Path(MPI.__file__).name.split(".")[1]
     if built_for in BUILDS:
         found["mpi4py built for"] = built_for
-    return found | {
-        "mpi library": library(), "mpi standard": ".".join(map(str, MPI.Get_version())),
-        "mpi abi": f"{major}.{minor}" if major >= 0 else "none",
-    }  # fmt: skip
+    found |= {"mpi library": library(), "mpi standard": ".".join(map(str, MPI.Get_version())),
+              "mpi abi": "none"}  # fmt: skip
+    with suppress(AttributeError, NotImplementedError):
+        major, minor = MPI.Get_abi_version()
+        if major >= 0:
+            found["mpi abi"] = f"{major}.{minor}"
+    return found
 
 
 def commit() -> str:

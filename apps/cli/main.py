@@ -100,15 +100,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return stop()
     except Exception as error:
-        if not _is_ours(error):
+        library = sys.modules.get("onesided.collectives")  # where it raised it, it is imported
+        if library is None or not isinstance(error, library.OnesidedError):
             raise
         return fail(CommandError(words(error)))
-
-
-def _is_ours(error: Exception) -> bool:
-    """Local. Whether the library raised it; where it did, the library has been imported."""
-    module = sys.modules.get("onesided.collectives")
-    return module is not None and isinstance(error, module.OnesidedError)
 
 
 def _complete() -> None:

@@ -136,10 +136,6 @@ def _panels(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[str, l
     return [(words[key], rows) for key, rows in found.items()]
 
 
-def _time(entry: Entry) -> float | None:
-    return entry.median
-
-
 def _over(name: str) -> Callable[[Entry], float | None]:
     return lambda entry: entry.ratio(name) if entry.method != name else None
 
@@ -154,7 +150,7 @@ def _of_size(large: bool, entry: Entry) -> bool:
 
 
 ALLTOALLV = "time over that of MPI_Alltoallv"
-SECONDS = (_time, "median time of an iteration", TIME)
+SECONDS = ("median_s", "median time of an iteration", TIME)
 OF_BYTES, OF_RANKS = ("bytes", "bytes", BYTES), ("ranks", "ranks", RANKS)
 MINI = (
     Spec("Overhead (as Figure 8 of paper 002)", OF_RANKS,
@@ -190,7 +186,7 @@ SPECS: Mapping[str, Sequence[Spec]] = {
     ),
     "bench rma-mt": (
         Spec("Latency (as Figures 1, 3, 6 of paper 002)", ("message_bytes", "bytes", BYTES),
-             (_time, "latency", TIME), (METHOD, "op"), ("threads",),
+             ("median_s", "latency", TIME), (METHOD, "op"), ("threads",),
              wanted=lambda e: e.label("pattern") == "latency"),
         Spec("Bandwidth (as Figures 1, 2, 5)", ("message_bytes", "bytes", BYTES),
              ("gigabytes_per_s", "GB/s", RATE), (METHOD, "op"), ("threads",),
@@ -304,6 +300,9 @@ def _square(counts: Any) -> bool:
 INK = "#1b1f24"
 COLORS = ("#0072b2", "#c44e00", "#008060", "#a8478a", "#8f6a00", "#2b87c4", "#4d4d4e", "#b0263c")
 MARKS = "os^Dv<>P*X"
+LEGEND: dict[str, Any] = {"fontsize": 7, "frameon": False, "labelcolor": INK, "loc": "upper left",
+                          "bbox_to_anchor": (1.0, 1.0)}  # fmt: skip
+LEVEL: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (5, 3))}
 
 
 def save(path: str, plots: Sequence[Plot]) -> None:
@@ -363,8 +362,7 @@ def canvas(plot: Plot) -> Any:
     else:
         _lines(axes, plot)
     for name in (axes.xaxis.label, axes.yaxis.label):
-        name.set_color(INK)
-        name.set_fontsize(8)
+        name.set(color=INK, fontsize=8)
     return figure
 
 
@@ -376,15 +374,14 @@ def _lines(axes: Any, plot: Plot) -> None:
                   color=COLORS[place % len(COLORS)], marker=MARKS[place % len(MARKS)],
                   markersize=4)  # fmt: skip
     if plot.level is not None:
-        axes.axhline(plot.level, color=INK, linewidth=0.8, linestyle=(0, (5, 3)))
+        axes.axhline(plot.level, **LEVEL)
     xs = sorted({x for line in plot.lines.values() for x, _ in line})
     ys = [y for line in plot.lines.values() for _, y in line if y > 0]
     _scale(axes.xaxis, plot.x[1], xs)
     _scale(axes.yaxis, plot.y[1], ys)
     axes.grid(color=INK, alpha=0.15, linewidth=0.6)
     axes.set(xlabel=plot.x[0], ylabel=plot.y[0])
-    axes.legend(fontsize=7, frameon=False, labelcolor=INK, ncols=1, loc="upper left",
-                bbox_to_anchor=(1.0, 1.0))  # fmt: skip
+    axes.legend(**LEGEND)
 
 
 def _scale(axis: Any, kind: str, numbers: Sequence[float]) -> None:
@@ -410,8 +407,7 @@ def _scale(axis: Any, kind: str, numbers: Sequence[float]) -> None:
 
 def _tick(kind: str, value: float) -> str:
     if kind == TIME and value > 0:
-        text = duration(value)
-        return re.sub(r"\.0+ ", " ", text)
+        return re.sub(r"\.0+ ", " ", duration(value))
     return number(value) if kind in (RATIO, PLAIN, RATE) else FORMATS[kind](value)
 
 
@@ -432,7 +428,7 @@ def _bars(axes: Any, plot: Plot) -> None:
     axes.set_ylim(max(at, LEAST_BARS), -0.8)  # downwards; a bar alone is no wider than others
     axes.set_xlim(0, max(1.15 * most, 1.05 * (plot.level or 0.0)))
     if plot.level is not None:
-        axes.axvline(plot.level, color=INK, linewidth=0.8, linestyle=(0, (5, 3)))
+        axes.axvline(plot.level, **LEVEL)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     axes.set_xlabel(plot.y[0])
@@ -440,8 +436,7 @@ def _bars(axes: Any, plot: Plot) -> None:
         from matplotlib.patches import Patch
 
         keys = [Patch(color=colors[name], label=name) for name in names]
-        axes.legend(handles=keys, fontsize=7, frameon=False, labelcolor=INK, loc="upper left",
-                    bbox_to_anchor=(1.0, 1.0))  # fmt: skip
+        axes.legend(handles=keys, **LEGEND)
 
 
 def _matrix(figure: Any, axes: Any, plot: Plot) -> None:
@@ -493,9 +488,6 @@ def save_slice(
 
 def blank(size: tuple[float, float]) -> Any:
     """Local. An empty figure of matplotlib, in inches."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=size, dpi=150, layout="constrained")

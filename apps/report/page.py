@@ -11,13 +11,12 @@ from statistics import median
 from string import Template
 from typing import Any
 
-from onesided.apps.cli.report import METHOD, duration, shown
+from onesided.apps.cli.report import METHOD, NOTHING, duration, shown
 from onesided.apps.report.claims import WORDS, Finding
 from onesided.apps.report.figures import FORMATS, OPPONENTS, Plot, plots, svg
 from onesided.apps.report.result import Entry, Result, part
 
 TITLE = "Onesided: what was measured"
-NOTHING = "-"
 FEW = 8  # rows; a longer table is folded
 FEW_BARS = 16  # of a figure that can be read where it is small
 UNSTEADY = 1.3  # third quartile over the first, from which on a machine is said not to be quiet

@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -191,23 +191,19 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 def facts(comm: MPI.Intracomm) -> dict[str, Any]:
     """Collective. What is known about MPI and machine without trying anything."""
-    mine = interpreter(), ", ".join(available()), entries.parser(), shared_memory()
+    memory: tuple[int, int] | None = None  # free and total, of what holds shared windows
+    with suppress(OSError):
+        usage = shutil.disk_usage(SHARED_MEMORY)
+        memory = usage.free, usage.total
+    mine = interpreter(), ", ".join(available()), entries.parser(), memory
     interpreters, kernels, parsers, memories = zip(*comm.allgather(mine), strict=True)
+    least = min(filter(None, memories), default=None)
     return {
         **machine.facts(comm), "layout": str(machine.Layout.of(comm)),
         "interpreters": sorted(set(interpreters)), "kernels": "; ".join(sorted(set(kernels))),
-        "shared_memory": min(filter(None, memories), key=lambda each: each["free"], default=None),
+        "shared_memory": least and {"total": least[1], "free": least[0]},
         "parser": "; ".join(sorted(set(parsers))),
     }  # fmt: skip
-
-
-def shared_memory() -> dict[str, int] | None:
-    """Local. Total and free bytes of the file system that holds shared windows, if there is one."""
-    try:
-        usage = shutil.disk_usage(SHARED_MEMORY)
-    except OSError:
-        return None
-    return {"total": usage.total, "free": usage.free}
 
 
 def show(

@@ -114,10 +114,11 @@ class FourierCheck:
         plan.forward(source, spectrum, normalize=True)
         expected = np.zeros_like(np.asarray(spectrum))
         opposite = tuple(-k % length for k, length in zip(wave, shape, strict=True))
+        block = plan.local_slice(True)
         for peak, height in ((wave, 1.0),) if is_complex else ((wave, 0.5), (opposite, 0.5)):
-            inside = _local_index(peak, plan.local_slice(True))
-            if inside is not None:
-                expected[inside] += height
+            inside = [k - part.start for k, part in zip(peak, block, strict=True)]
+            if all(0 <= k < n for k, n in zip(inside, expected.shape, strict=True)):
+                expected[tuple(inside)] += height
         return self._distance(spectrum, expected)
 
     def _distance(self, array: NDArray[Any], expected: NDArray[Any]) -> float:
@@ -129,27 +130,16 @@ class FourierCheck:
         return float(sums(self._comm).of(value)[0])
 
 
-def _local_index(index: tuple[int, ...], block: tuple[slice, ...]) -> tuple[int, ...] | None:
-    """Local. A global index within a block, None where it lies elsewhere."""
-    if all(part.start <= i < part.stop for i, part in zip(index, block, strict=True)):
-        return tuple(i - part.start for i, part in zip(index, block, strict=True))
-    return None
-
-
 def gathered(
     comm: MPI.Intracomm, block: NDArray[Any], where: tuple[slice, ...], shape: tuple[int, ...]
 ) -> NDArray[Any] | None:
     """Collective. The global array on rank 0, None elsewhere."""
-    places = comm.gather(where)
-    if places is None:
-        comm.Send(np.ascontiguousarray(block), dest=0)
+    blocks = comm.gather((where, np.asarray(block)))
+    if blocks is None:
         return None
     whole = np.full(shape, np.nan, block.dtype)
-    whole[where] = block
-    for rank in range(1, comm.size):
-        part = np.empty_like(whole[places[rank]], order="C")
-        comm.Recv(part, source=rank, tag=0)
-        whole[places[rank]] = part
+    for at, each in blocks:
+        whole[at] = each
     return whole
 
 

@@ -133,18 +133,19 @@ def migration(shape: tuple[int, ...], comm: MPI.Intracomm, stack: ExitStack) -> 
 
     def make(labels: Labels) -> Variant:
         name, items = labels["method"], Items(grid, comm.rank)
-        hand = None if name == OURS else HandWritten(grid, items, name == ROOM)
 
-        def call() -> None:
-            items.drift()
-            if hand is not None:
-                hand.move()
-                return
+        def ours() -> None:
             arrays = [items.number, items.velocity]
             (items.number, items.velocity), items.positions = grid.migrate(arrays, items.positions)
 
-        return Variant(call, lambda: Verdict(items.wrong(comm), 0.0), set_up=False,
-                       free=nothing if hand is None else hand.free)  # fmt: skip
+        hand = None if name == OURS else HandWritten(grid, items, name == ROOM)
+        move, free = (ours, nothing) if hand is None else (hand.move, hand.free)
+
+        def call() -> None:
+            items.drift()
+            move()
+
+        return Variant(call, lambda: Verdict(items.wrong(comm), 0.0), free=free, set_up=False)
 
     return make
 

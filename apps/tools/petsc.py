@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,15 +54,6 @@ print(json.dumps({
 """
 
 
-@dataclass(frozen=True)
-class Installation:
-    """A Python with petsc4py, the variables by which it finds PETSc, and its MPI's launcher."""
-
-    python: Path
-    launcher: Path
-    variables: Mapping[str, str] = field(default_factory=dict)
-
-
 class Petsc(Foreign):
     """PETSc's product with our rows. ``facts``: version, MPI, ranks, type of the matrix."""
 
@@ -72,16 +63,12 @@ class Petsc(Foreign):
         :class:`ForeignError` on every rank where there is no PETSc, where the matrix is not one
         for this build, or where its product is not SciPy's to rounding.
         """
-        installation = from_rank_0(comm, installed)
+        python = from_rank_0(comm, installed)
         _check(comm, block)
         with shared_folder(comm) as folder:
             _save(comm, block, x, folder)
-
-            def prepare(_: Path) -> Program:
-                words = [str(installation.python), str(SOURCE), str(folder)]
-                return Program(installation.launcher, words, installation.variables)
-
-            super().__init__(comm, prepare)
+            words = [*python.words, str(SOURCE), str(folder)]
+            super().__init__(comm, lambda _: replace(python, words=words))
         norms, sums = self.facts.pop("norms"), self.facts.pop("sums")
         first = block.rows.range(comm.rank)[0]
         mine = _error(block, x, first, norms[comm.rank], sums[comm.rank])
@@ -98,22 +85,23 @@ def question(kind: str, count: int = 1, lead: float = 0.0) -> str:
     return f"{kind} {count} {lead}"
 
 
-def installed() -> Installation:
-    """Local. The first that works, of every python3 on PATH but our own, and of the builds of
-    PETSc that Debian's default link may not name; :class:`ForeignError` tells what each lacked."""
-    failures: dict[str, str] = {}
+def installed() -> Program:
+    """Local. The first Python with petsc4py that works, of every python3 on PATH but our own, and
+    of the builds of PETSc that Debian's default link may not name; :class:`ForeignError` tells what
+    each lacked."""
+    failures: dict[str, None] = {}
     builds = [{}, *({"PETSC_DIR": str(path)} for path in sorted(Path(DEBIAN).glob("*/*")))]
     for python in foreign_programs("python3"):
         for variables in builds:
             try:
                 return _probed(python, variables)
             except ForeignError as error:
-                failures[f"{python}: {error}"] = ""
+                failures[f"{python}: {error}"] = None
     tried = "; ".join(failures) or "no python3 on PATH, other than this environment's own"
     raise ForeignError(f"petsc4py with real scalars, and mpi4py beside it, are not there: {tried}")
 
 
-def _probed(python: Path, variables: Mapping[str, str]) -> Installation:
+def _probed(python: Path, variables: Mapping[str, str]) -> Program:
     """Local. What this Python has; :class:`ForeignError` where it is not what is needed."""
     done = finished([str(python), "-c", PROBE], variables)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
@@ -123,7 +111,7 @@ def _probed(python: Path, variables: Mapping[str, str]) -> Installation:
     kind = json.loads(lines[-1])
     if kind["scalar"] != "float64":
         raise ForeignError(f"PETSc's scalars are {kind['scalar']}")
-    return Installation(python, _launcher(kind["mpicc"], kind["library"]), variables)
+    return Program(_launcher(kind["mpicc"], kind["library"]), [str(python)], variables)
 
 
 def _launcher(compiler: str, library: str) -> Path:

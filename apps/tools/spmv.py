@@ -10,7 +10,7 @@ import operator
 import os
 import re
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -48,7 +48,6 @@ FOLDER = "ONESIDED_MATRICES"  # the variable that names a folder of matrices
 GRIDS, MESH = (64, 100), 1_000_000  # points along an edge; triangles
 
 
-
 def ready(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any, *, checked: bool) -> Variant:
     """Collective. Products of a matrix, which ends with it; ``whole``: of SciPy, on rank 0."""
     x = vector(*matrix.col_range, matrix.dtype)
@@ -66,9 +65,8 @@ def ready(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any, *, checked: bool)
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a verification failed."""
-    with ExitStack() as stack:
-        path = Path(options.file or stack.enter_context(as_file(shipped())))
-        return _run(comm, options, path)
+    with nullcontext(options.file) if options.file else as_file(shipped()) as path:
+        return _run(comm, options, Path(path))
 
 
 def _run(comm: MPI.Intracomm, options: Options, path: Path) -> int:

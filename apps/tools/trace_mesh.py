@@ -56,9 +56,7 @@ class Refinement:
         if level < self.coarse:
             return np.ones(len(first), bool)
         middle = (first + second) / (2.0 * self.extent)
-        reach = self.reach * self.side(level)
-        near: NDArray[np.bool_] = self.distance(middle[:, 0], middle[:, 1]) <= reach
-        return near
+        return np.asarray(self.distance(*middle.T) <= self.reach * self.side(level))
 
 
 @dataclass(frozen=True, eq=False)
