@@ -287,8 +287,7 @@ class Grid(Decomposition, Scoped):
         cells than a block shows, ghosts included.
         """
         forms, shown = self._forms(fields, boundary)
-        fills = partial(all_fills, self, fields, forms, shown, None) if shown.shown else None
-        return self._exchange(fields, forms, ghosts, info, shown, fills)
+        return self._exchange(fields, forms, ghosts, info, shown)
 
     def accumulate(
         self, *fields: Any, op: str = "sum", boundary: Any = None, ghosts: str | None = None
@@ -484,9 +483,9 @@ class Grid(Decomposition, Scoped):
             return part_of(self._context.comm, field)
         lead = field.ndim - len(self.shape)
         origin = [*[0] * lead, *(low for low, _ in self.layers)]
-        ranks = range(self._context.comm.size)
-        boxes = [self.part(rank, shape) for rank in ranks]
-        return Part(field, origin, boxes, self._context.comm.rank)
+        comm = self._context.comm
+        boxes = [self.part(rank, shape) for rank in range(comm.size)]
+        return Part(field, origin, boxes, comm.rank)
 
     def gather(
         self, field: NDArray[Any], root: int = 0, box: Any = None
@@ -569,7 +568,7 @@ class Grid(Decomposition, Scoped):
 
     def _exchange(
         self, fields: Sequence[Any], forms: Sequence[Sequence[bool]], ghosts: str | None,
-        info: Info, boundary: Boundary, fills: Callable[[], Any] | None, *back: Any,
+        info: Info, shown: Boundary, back: tuple[Combine, Any] | None = None,
     ) -> HaloExchange:
         """Collective. The request for all fields, whose points are as all ranks have agreed."""
 
@@ -581,9 +580,10 @@ class Grid(Decomposition, Scoped):
             links, before = self._links(self.layers, staggered), all_of(array.shape[:lead])
             return block_faces(links, before, (), self._place, ghosts or self.ghosts, self.corners)
 
+        fills = partial(all_fills, self, fields, forms, shown, back) if shown.shown else None
         made = HaloExchange.of(self.comm, list(fields), faces_of,
-                               self._info if info is None else info, fills, *back)
-        made.boundary = boundary
+                               self._info if info is None else info, fills, *(back or ()))
+        made.boundary = shown
         return made
 
     def _conditions(self, fields: Sequence[Any], boundary: Any) -> list[Conditions]:
@@ -638,9 +638,7 @@ class Grid(Decomposition, Scoped):
             for field in fields:
                 if _first(field).dtype.kind not in "biufc":
                     raise PatternError(f"{_first(field).dtype} has no {op}")
-        back = OPERATIONS[op]
-        fills = partial(all_fills, self, fields, forms, shown, back)
-        return self._exchange(fields, forms, ghosts, None, shown, fills, *back)
+        return self._exchange(fields, forms, ghosts, None, shown, OPERATIONS[op])
 
     def _planned(
         self, wanted: Wanted, fields: Sequence[Any], plan: Callable[[], Any], *others: Grid

@@ -125,6 +125,7 @@ class Ghosts:
         except Exception:
             self.resources.release()
             raise
+        del self._control, self._heard, self._credits, self._grants  # the program has them
 
     # -- memory -----------------------------------------------------------------------------------
 

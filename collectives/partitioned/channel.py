@@ -126,7 +126,10 @@ class Sender(End):
 
 
 class Receiver(End):
-    """The receiving end of a channel; this one receives nothing (``MPI.PROC_NULL``)."""
+    """The receiving end of a channel; this one receives nothing (``MPI.PROC_NULL``).
+
+    One that may hold up the sender has ``owes()`` besides: whether that waits for :meth:`advance`.
+    """
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
@@ -142,10 +145,6 @@ class Receiver(End):
         if not self.arrivals.all(first, stop):
             self.advance()
         return self.arrivals.all(first, stop)
-
-    def owes(self) -> bool:
-        """Whether the sender may have to wait for further calls of :meth:`advance`."""
-        return False
 
 
 # -- the list -------------------------------------------------------------------------------------

@@ -344,8 +344,7 @@ class PartitionedRequest(Persistent):
             self._error = self._untold = error
             return False
         self._channel = channel
-        if isinstance(end, Receiver) and type(end).owes is not Receiver.owes:
-            self._end_owes = end.owes
+        self._end_owes = getattr(end, "owes", None)
         if method is not None:
             self.method = method.name
         return True
