@@ -310,5 +310,5 @@ def _state_of(file: Any) -> int:
     visit("/", file)
     file.visititems(visit)
     for name, link in links_of(file).items():
-        add((name, getattr(link, "filename", ""), link.path))
+        add((name, getattr(link, "filename", ""), getattr(link, "path", link)))
     return 1 + crc

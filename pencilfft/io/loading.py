@@ -110,7 +110,7 @@ def _check_part(path: str, source: Any, field: Any, main: str) -> None:
     first, last = source.vspace.get_select_bounds()
     extent = tuple(int(t - f) + 1 for f, t in zip(first, last, strict=True))
     with naming(path), h5py.File(path, "r") as file:
-        part = file.get(source.dset_name)
+        part = file.get(source.dset_name.replace("%%", "%"))
         whole = source.src_space.get_select_type() == h5py.h5s.SEL_ALL
         if part is None or part.dtype != field.dtype or (whole and part.shape != extent):
             found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"

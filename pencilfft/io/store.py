@@ -322,16 +322,28 @@ def identity(file: Any) -> tuple[str, int]:
 
 
 def links_of(file: Any) -> dict[str, Any]:
-    """Local. The links of a file that are no places of their own, by name: ``visititems`` leaves
-    them out."""
+    """Local. What ``visititems`` leaves out, by name: links to elsewhere, and for a further name of
+    an object the one by which it is visited."""
     found: dict[str, Any] = {}
+    names = {_address(file["/"]): "/"}
 
-    def visit(name: str, link: Any) -> None:
-        if not isinstance(link, h5py.HardLink):
-            found[name] = link
+    def visit(name: str, item: Any) -> None:
+        names[_address(item)] = name
 
-    file.visititems_links(visit)
+    def visit_link(name: str, link: Any) -> None:
+        first = names[_address(file[name])] if isinstance(link, h5py.HardLink) else link
+        if first != name:
+            found[name] = first
+
+    file.visititems(visit)
+    file.visititems_links(visit_link)
     return found
+
+
+def _address(item: Any) -> int:
+    """Where in its file an object lies."""
+    address: int = h5py.h5o.get_info(item.id).addr
+    return address
 
 
 def copy_tree(file: Any, new: Any, instead: Callable[[str, Any], Any]) -> None:
@@ -351,7 +363,7 @@ def copy_tree(file: Any, new: Any, instead: Callable[[str, Any], Any]) -> None:
 
     file.visititems(visit)
     for name, link in links_of(file).items():
-        new[name] = link
+        new[name] = new[link] if isinstance(link, str) else link
 
 
 def create_virtual(
@@ -367,6 +379,7 @@ def create_virtual(
     layout = h5py.VirtualLayout(shape, dtype)
     for reference, dataset, box in sources:
         extent = tuple(span.stop - span.start for span in box)
-        layout[box] = h5py.VirtualSource(reference.replace("%", "%%"), dataset, extent)
+        names = (name.replace("%", "%%") for name in (reference, dataset))
+        layout[box] = h5py.VirtualSource(*names, extent)
     fill = {"f": float("nan"), "c": complex("nan+nanj")}.get(dtype.kind)
     return file.create_virtual_dataset(name, layout, fillvalue=fill)

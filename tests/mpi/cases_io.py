@@ -335,13 +335,14 @@ def case_replaced_steps_leave_nothing(comm):
         assert files_in(folder) == files_of(folder / "u.h5")
 
 
-def case_a_moved_folder_and_one_plain_file(comm):
+@parameters(field=["u", "50%b %%u"])
+def case_a_moved_folder_and_one_plain_file(comm, field):
     whole = values((3, 4, 5), "c16")
     with shared_folder(comm) as top:
         block = Blocks.part_of(comm, whole)
         name = "50%b u.h5"
         HDF5File(top / name).write(
-            0, {"u": [block, (block, [slice(None), 1, slice(None)])]}, attributes={"time": 3}
+            0, {field: [block, (block, [slice(None), 1, slice(None)])]}, attributes={"time": 3}
         )
         if comm.rank == 0:
             (top / "inside").mkdir()
@@ -352,36 +353,46 @@ def case_a_moved_folder_and_one_plain_file(comm):
         for step in range(3):
             file = HDF5File(path)
             for there in range(step + 1):
-                check_read(comm, file, "u", there, whole, axis=0)
+                check_read(comm, file, field, there, whole, axis=0)
             if comm.rank == 0:
                 consolidate(path)
                 consolidate(path)  # a plain file stays as it is
                 with h5py.File(path) as plain:
-                    assert not plain["u/3D/0"].is_virtual
-                    assert plain["u/3D/0"].attrs["time"] == 3
-                    assert np.array_equal(plain["u/2D/slice_1_slice/0"], whole[:, 1], True)
+                    assert not plain[f"{field}/3D/0"].is_virtual
+                    assert plain[f"{field}/3D/0"].attrs["time"] == 3
+                    assert np.array_equal(plain[f"{field}/2D/slice_1_slice/0"], whole[:, 1], True)
                 assert not (top / "inside" / "other.h5.parts").exists()
             comm.Barrier()
-            file.write(step + 1, {"u": [block]})
+            file.write(step + 1, {field: [block]})
 
 
-def case_a_plain_file_of_others_is_continued(comm):
+@parameters(field=["u", "50%b %%u"])
+def case_a_plain_file_of_others_is_continued(comm, field):
     """As mpi4py-fft writes it; its data are referred to, not copied at each step."""
     whole = values((30, 40, 5), "f8")
     with shared_folder(comm) as folder:
         if comm.rank == 0:
             with h5py.File(folder / "u.h5", "w") as file:
-                file["u/3D/0"] = whole
-                file["u"].attrs["shape"], file["u"].attrs["rank"] = whole.shape, 0
-                file["u/domain/x0"] = [0.0, 1.0]
+                file[f"{field}/3D/0"] = whole
+                file[field].attrs["shape"], file[field].attrs["rank"] = whole.shape, 0
+                file[f"{field}/domain/x0"] = [0.0, 1.0]
+                file["again"], file["all"] = file[f"{field}/3D/0"], file["/"]
         comm.Barrier()
         for step in range(1, 4):
-            HDF5File(folder / "u.h5").write(step, {"u": [Blocks.part_of(comm, whole * step)]})
+            HDF5File(folder / "u.h5").write(step, {field: [Blocks.part_of(comm, whole * step)]})
             for there in range(step + 1):
-                check_read(comm, folder / "u.h5", "u", there, whole * max(1, there), axis=0)
+                check_read(comm, folder / "u.h5", field, there, whole * max(1, there), axis=0)
         assert (folder / "u.h5").stat().st_size < whole.nbytes
         with h5py.File(folder / "u.h5") as file:
-            assert list(file["u/domain/x0"]) == [0.0, 1.0]
+            assert list(file[f"{field}/domain/x0"]) == [0.0, 1.0]
+            assert file["again"] == file[f"all/{field}/3D/0"]
+            assert len(file["again"].virtual_sources()) == 1
+        comm.Barrier()
+        if comm.rank == 0:
+            consolidate(folder / "u.h5")
+            with h5py.File(folder / "u.h5") as file:
+                assert file["again"] == file[f"all/{field}/3D/0"]
+                assert np.array_equal(file["again"], whole, True)
 
 
 @parameters(rank=[0, 1, 2], forward=[False, True])
