@@ -31,7 +31,7 @@ from onesided.sparse.alike import (
 )
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
-from onesided.sparse.kernels.rows import add_product, compiled
+from onesided.sparse.kernels.rows import Csr, add_product, compiled
 from onesided.sparse.linear import Linear
 from onesided.sparse.moving import of_all
 from onesided.sparse.ordering import Ordering, same_ordering
@@ -105,7 +105,8 @@ class DistMatrix(Linear, Scoped):
         with agreed(comm, f"DistMatrix of partitions {crc32(starts.tobytes()):x}"):
             columns = split_columns(rows.indices, col_partition, comm.rank)
             data = np.ascontiguousarray(rows.data, self.dtype)
-            local = stored.by_columns(columns, rows.indptr, data)
+            indptr = rows.indptr.astype(columns.indices.dtype, copy=False)
+            local = Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
         self._lay_out(comm, row_partition, col_partition)
         self.version = 0
         self.nnz = int(comm.allreduce(len(data)))
