@@ -88,4 +88,4 @@ def report(matrix: Any) -> MatrixReport:
     everyone = of_all(matrix.comm, np.concatenate([numbers, sent]).astype(np.int64))
     columns = everyone.T[: len(numbers)].copy()
     words = matrix.shape, matrix.dtype.name, matrix.method, matrix.kernel_name
-    return MatrixReport(*words, *columns, sent=everyone[:, len(numbers) :].copy())
+    return MatrixReport(*words, *columns, everyone[:, len(numbers) :].copy())

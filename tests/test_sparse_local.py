@@ -134,14 +134,14 @@ def test_without_a_compiler_python_reads(monkeypatch):
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.05, 0.5])
 def test_aggregates_are_the_same_without_a_compiler(monkeypatch, index, density):
-    if amg._compiled is None:
+    if amg.loops is None:
         pytest.skip("sparse/preconditioners/loops.c is not compiled")
     half = sparse.random_array((200, 200), density=density, rng=7)
     graph = sparse.csr_array(half + half.T)
     strong = graph.data > 0.3
     places = graph.indptr.astype(index), graph.indices.astype(index)
     found = amg._around(*places, strong)
-    monkeypatch.setattr(amg, "_compiled", None)
+    monkeypatch.setattr(amg, "loops", None)
     assert found.tolist() == amg._around(*places, strong).tolist()
     assert set(found.tolist()) == set(range(found.max() + 1))
     sizes = np.bincount(found)
@@ -150,7 +150,7 @@ def test_aggregates_are_the_same_without_a_compiler(monkeypatch, index, density)
 
 @pytest.mark.parametrize("kind", ["f8", "c16"])
 def test_factors_on_the_pattern_are_the_same_without_a_compiler(monkeypatch, kind):
-    if blocks._compiled is None:
+    if blocks.loops is None:
         pytest.skip("sparse/preconditioners/loops.c is not compiled")
     whole = sparse.random_array((60, 60), density=0.1, rng=3).astype(kind)
     block = sparse.csr_array(whole + whole.conj().T + 10 * sparse.eye_array(60))
@@ -160,7 +160,7 @@ def test_factors_on_the_pattern_are_the_same_without_a_compiler(monkeypatch, kin
     rest = block @ made.solve(r) - r
     assert 0 < np.abs(rest).max() < 0.5 * np.abs(r).max()
     compiled = made.solve(r)
-    monkeypatch.setattr(blocks, "_compiled", None)
+    monkeypatch.setattr(blocks, "loops", None)
     assert np.allclose(blocks.PatternFactors(block, False).solve(r), compiled, rtol=1e-12)
     line = sparse.diags_array([-1.0, 4, -2], offsets=[-1, 0, 1], shape=(9, 9))
     exact = blocks.PatternFactors(sparse.csr_array(line), False)  # without fill L U is the matrix

@@ -74,7 +74,11 @@ def unwritable(path: str) -> str:
 
 def check_files(comm: MPI.Intracomm, options: Options) -> None:
     """Collective. :class:`CommandError` before the work where a file cannot be written."""
-    by_rank_0(comm, lambda: [_check(name, value) for name, value in vars(options).items()])
+    def check() -> None:
+        for name, value in vars(options).items():
+            _check(name, value)
+
+    by_rank_0(comm, check)
 
 
 def _check(name: str, value: object) -> None:

@@ -304,7 +304,7 @@ class Cycle:
             if grid is not None:
                 shape, h = tuple(n // 2 for n in shape), 2 * h
             finer, grid = grid, Grid(comm, shape, boundary="antireflect", ghosts="faces",
-                                     dims=grid and grid.dims, reorder=False)  # fmt: skip
+                                     dims=None if grid is None else grid.dims, reorder=False)
             self._made.callback(grid.Free)
             if finer is not None:
                 link = Ours(finer, grid, halved=True)

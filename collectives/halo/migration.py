@@ -249,9 +249,9 @@ class Migration(Scoped):
                     x[(x < edge[0]) | (x >= edge[-1])] = edge[0]  # what rounding has done
                 else:
                     lost |= (x < edge[0]) | (x > edge[-1])
-                at = np.searchsorted(edge, x, side="right") - 1
+                block = np.searchsorted(edge, x, side="right") - 1
                 last = max(0, int(np.searchsorted(edge, edge[-1])) - 1)  # that is not empty
-                places.append(np.clip(at, 0, last))
+                places.append(np.clip(block, 0, last))
         owner = np.ravel_multi_index(places, [len(edge) - 1 for edge in edges]).astype(np.int64)
         if len(self._order):
             owner = self._order[owner]

@@ -36,6 +36,7 @@ from onesided.pencilfft.io.selection import Box, Selection
 from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, step_number
 
 TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
+NUMBERS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 
 
 class NCFile(FileBase):
@@ -214,7 +215,7 @@ class _Variable:
             raise PatternError(f"{name}: a tensor of rank {group.rank} of {len(group.shape)} axes")
         if selection.result != tuple(group.shape[axis] for axis in selection.axes):
             raise UnsupportedError(f"{name}: NetCDF axes are kept whole or cut at an index")
-        if piece.dtype.kind not in "fiu" or piece.dtype.itemsize > 8:
+        if piece.dtype.str[1:] not in NUMBERS:
             raise PatternError(f"{name}: NetCDF has no {piece.dtype} numbers")
         letters = [*COMPONENTS[: group.rank], *(AXES[a] for a in selection.axes)]
         if field in (TIME, *letters):

@@ -157,7 +157,7 @@ def _type(file: TextFile, line: bytes) -> tuple[str, str]:
     match = _TYPE.match(line)
     if match is None:
         raise file.error(3, f"no type of a matrix: {quoted(line)}")
-    kind, symmetry, stored = match[0].decode().lower()
+    kind, symmetry, stored = list(match[0].decode().lower())
     if stored == "e":
         raise file.error(3, "a matrix of elements, not assembled")
     if kind == "q":

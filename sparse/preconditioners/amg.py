@@ -28,7 +28,7 @@ from onesided.sparse.alike import columns, vector_dtype
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import everywhere, lengths
 from onesided.sparse.partition import Partition
-from onesided.sparse.preconditioners.blocks import _compiled, checked_diagonal
+from onesided.sparse.preconditioners.blocks import checked_diagonal, loops
 from onesided.sparse.preconditioners.preconditioner import OfOneKind
 
 Vector = NDArray[Any]
@@ -388,8 +388,8 @@ def _around(
     that of the first of their neighbors that has one.
     """
     label = np.full(len(indptr) - 1, -1, np.int64)
-    if _compiled is not None:
-        _compiled.aggregate(indptr, indices, strong, label)
+    if loops is not None:
+        loops.aggregate(indptr, indices, strong, label)
         return label
     near = [indices[start:stop][strong[start:stop]] for start, stop in itertools.pairwise(indptr)]
     count = 0

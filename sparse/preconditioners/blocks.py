@@ -20,9 +20,9 @@ from onesided.sparse.partition import Integers
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, OfOneKind
 
 try:
-    from onesided.sparse.preconditioners import _loops as _compiled
+    from onesided.sparse.preconditioners import _loops as loops
 except ImportError:  # no compiler was present
-    _compiled = None  # type: ignore[assignment]
+    loops = None  # type: ignore[assignment]
 
 
 def checked_diagonal(A: DistMatrix) -> NDArray[Any]:
@@ -79,7 +79,7 @@ class PatternFactors:
         self._indptr, self._indices = block.indptr.astype(np.int64), block.indices.astype(np.int64)
         self._values, self._pivot = block.data.copy(), np.zeros(n, np.int64)
         limit = 100 * eps * np.max(np.abs(block.data), initial=0.0)
-        factor = _factored if _compiled is None else _compiled.factor
+        factor = _factored if loops is None else loops.factor
         place = np.zeros(n, np.int64)
         bad = factor(self._indptr, self._indices, self._values, self._pivot, place)
         if bad >= 0:
@@ -92,17 +92,17 @@ class PatternFactors:
             self._values[upper] *= signs[row[upper]]
         pivots = self._values[self._pivot]
         self.definite = bool(hermitian and np.all(pivots.real > 0))
-        if _compiled is None:
+        if loops is None:
             both = sparse.csr_array((self._values, self._indices, self._indptr), shape=(n, n))
             self._lower = _triangle(sparse.tril(both, -1) + sparse.eye_array(n))
             self._upper = _triangle(sparse.triu(both))
 
     def solve(self, r: NDArray[Any]) -> NDArray[Any]:
         """Local. A new array, for one of the dtype of the factors."""
-        if _compiled is None:
+        if loops is None:
             return np.asarray(self._upper.solve(self._lower.solve(r)))
         x = r.copy()
-        _compiled.solve(self._indptr, self._indices, self._values, self._pivot, x)
+        loops.solve(self._indptr, self._indices, self._values, self._pivot, x)
         return x
 
 

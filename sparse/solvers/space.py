@@ -109,7 +109,7 @@ class Space:
         """Collective. Scalar products of all columns of two blocks, (n, k) and (n, m), in double
         precision."""
         wide = self.wanted[1]
-        mine = np.zeros((one.shape[1], other.shape[1]), wide)
+        mine: Vector = np.zeros((one.shape[1], other.shape[1]), wide)
         for part in self.parts:
             left, right = (each[part].astype(wide, copy=False) for each in (one, other))
             mine += left.conj().T @ right

@@ -192,6 +192,7 @@ def case_netcdf_without_the_library(comm):
 
 WRONG_NETCDF = {
     "complex": (lambda b: {"w": [b.astype(complex)]}, {}, PatternError, "complex128"),
+    "half": (lambda b: {"w": [b.astype("f2")]}, {}, PatternError, "float16"),
     "axis": (lambda b: {"x": [b]}, {}, PatternError, "name of an axis"),
     "part": (lambda b: {"w": [(b, [slice(1, 2), 0, 0])]}, {}, UnsupportedError, "kept whole"),
     "read only": (lambda b: {"w": [b]}, {"mode": "r"}, PatternError, "to read only"),
