@@ -87,5 +87,8 @@ def report(matrix: Any) -> MatrixReport:
     numbers = [rows, nonzeros, len(pattern.ghosts), pattern.neighbors, moved]
     everyone = of_all(matrix.comm, np.concatenate([numbers, sent]).astype(np.int64))
     columns = everyone.T[: len(numbers)].copy()
-    words = matrix.shape, matrix.dtype.name, matrix.method, matrix.kernel_name
-    return MatrixReport(*words, *columns, everyone[:, len(numbers) :].copy())
+    return MatrixReport(
+        matrix.shape, matrix.dtype.name, matrix.method, matrix.kernel_name,
+        columns[0], columns[1], columns[2], columns[3], columns[4],
+        sent=everyone[:, len(numbers) :].copy(),
+    )  # fmt: skip

@@ -20,9 +20,10 @@ from onesided.sparse.partition import Integers
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, OfOneKind
 
 try:
-    from onesided.sparse.preconditioners import _loops as loops
-except ImportError:  # no compiler was present
-    loops = None  # type: ignore[assignment]
+    from onesided.sparse.preconditioners import _loops
+except ImportError:
+    _loops = None  # type: ignore[assignment]
+loops: Any = _loops
 
 
 def checked_diagonal(A: DistMatrix) -> NDArray[Any]:
