@@ -398,7 +398,7 @@ def _around(
             label[node] = label[others] = count
             count += 1
     first = label.copy()
-    for node in np.flatnonzero(first < 0):
+    for node in np.flatnonzero(first < 0).tolist():
         known = first[near[node]]
         label[node] = known[known >= 0][0]
     return label
