@@ -229,15 +229,16 @@ def _is_ours(folder: Path) -> bool:
 @contextmanager
 def every_core() -> Iterator[int]:
     """Local. Within, children may use all cores, as many as it yields, though we may be bound."""
-    chooses, before = sys.platform == "linux", usable_cores()
-    if chooses:
-        with suppress(OSError):
-            os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    before = usable_cores()
+    if sys.platform != "linux":
+        yield len(before)
+        return
+    with suppress(OSError):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
     try:
         yield len(usable_cores())
     finally:
-        if chooses:
-            os.sched_setaffinity(0, before)
+        os.sched_setaffinity(0, before)
 
 
 def finished(
