@@ -446,7 +446,7 @@ BAD |= {
     "hello": ("matrix", b"hello\n", NONE),
     "zeros": ("matrix", b"\0\0", NONE),
     "archive without": ("m.tar.gz", archive_of({"m/readme": b"words"}), "holds no NAME/NAME.mtx"),
-    "archive, empty member": ("m.tar.gz", archive_of({"m/m.mtx": b""}), "ends before the header"),
+    "archive, empty member": ("m.tar.gz", archive_of({"m/m.mtx": b""}), "it is empty"),
     "archive, cut inside": (
         "m.tar.gz", gzip.compress(gzip.decompress(archive_of({"m/m.mtx": LONG}))[:-20000]),
         "damaged archive somewhere after"),
