@@ -19,6 +19,7 @@ import contextlib
 import math
 import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
@@ -233,7 +234,7 @@ class Plans:
 
     def __init__(self) -> None:
         #: With their numbers, the same on all ranks; what was looked for last is the last one.
-        self._plans: dict[tuple[Wanted, Any], tuple[Any, int]] = {}
+        self._plans: OrderedDict[tuple[Wanted, Any], tuple[Any, int]] = OrderedDict()
         self._kept, self._warned = 0, False
 
     def __len__(self) -> int:
@@ -258,7 +259,7 @@ class Plans:
         if check is not None:
             check(number)
         if plan is not None:
-            self._plans[name] = self._plans.pop(name)
+            self._plans.move_to_end(name)
         return plan
 
     def keep(self, wanted: Wanted, fields: Sequence[Any], plan: Any) -> None:

@@ -266,8 +266,10 @@ class Grid(Decomposition, Scoped):
         self, fields: Sequence[Any], boundary: Any, ghosts: str | None, t: Any
     ) -> HaloExchange:
         """The request that updates these fields, with these conditions."""
-        make = partial(self.halo, *fields, boundary=boundary, ghosts=ghosts)
-        plan: HaloExchange = self._planned(("update", ghosts, kinds(boundary)), fields, make)
+        plan: HaloExchange = self._planned(
+            ("update", ghosts, kinds(boundary)), fields,
+            lambda: self.halo(*fields, boundary=boundary, ghosts=ghosts),
+        )  # fmt: skip
         if boundary is not None:
             plan.boundary.set(self._conditions(fields, boundary))
         plan.boundary.time = t
@@ -305,8 +307,9 @@ class Grid(Decomposition, Scoped):
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
         """
         wanted = ("accumulate", op, ghosts, kinds(boundary))
-        make = partial(self._backwards, fields, op, boundary, ghosts)
-        return self._planned(wanted, fields, make).exchange()
+        return self._planned(
+            wanted, fields, lambda: self._backwards(fields, op, boundary, ghosts)
+        ).exchange()
 
     # -- the whole field --------------------------------------------------------------------------
 
