@@ -49,7 +49,8 @@ def install(method: str = METHOD, info: Mapping[str, str] | None = None) -> Inst
 
     Rebinds ``mpi4py_fft.pencil.Transfer``, and the name in every loaded module that has imported
     it from there. Plans made from now on use it; call it on every rank, before they are made. A
-    second call, of this or of :func:`replace`, takes the place of the first.
+    second call, of this or of :func:`replace`, takes the place of the first; modules that were
+    imported in between keep that.
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ def replace(
     generate_xdmf in mpi4py-fft and in every loaded module that has imported them from there: for
     programs that are imported or run afterwards. ``Transform`` stays mpi4py-fft's, whose
     constructor programs call. A second call, of this or of :func:`install`, takes the place of the
-    first.
+    first; modules that were imported in between keep that.
 
     Parameters
     ----------

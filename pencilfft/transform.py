@@ -303,9 +303,10 @@ class Transform:
     def Wait(self) -> NDArray[Any]:
         """Collective, in the sense of MPI. Complete the transform that was begun; the output.
 
-        An error in its middle is raised on the rank where it occurred, and on all others by the
-        next transform of the plan. RequestError where none is under way, and where one was
-        broken off by an interrupt: the plan is of no use then.
+        Ranks may wait for several plans in different orders, but other collective calls come before
+        or after it on all ranks alike. An error in its middle is raised on the rank where it
+        occurred, and on all others by the next transform of the plan. RequestError where none is
+        under way, and where one was broken off by an interrupt: the plan is of no use then.
         """
         if not self._begun:
             raise RequestError(f"no {self.name} transform is under way")
