@@ -26,7 +26,7 @@ from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.netcdf import NCFile
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.pencil import Pencil, Subcomm, near
-from onesided.pencilfft.redistribution import METHOD, Transfer, between
+from onesided.pencilfft.redistribution import METHOD, Transfer, between, prepared
 
 
 class DistArray(np.ndarray[Any, np.dtype[Any]]):
@@ -256,33 +256,32 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         global array.
         """
         pencil = self._connected()
-        with agreed(pencil.comm, ("DistArray.redistribute", axis, out is None)):
-            if out is None and axis is None:
+        call = "DistArray.redistribute", axis, out is None
+        with prepared(pencil.comm, call) as each:
+            if out is not None:
+                _check_target(self, out)
+                if axis is not None and axis % self.dimensions != out.alignment:
+                    raise PatternError(f"axis is {axis}, but out is whole along {out.alignment}")
+            elif axis is None:
                 raise PatternError("redistribute() needs an axis or an array to write to")
-            if out is not None and not isinstance(out, DistArray):
-                raise PatternError(f"out is a {type(out).__name__}, not a DistArray")
-            if out is not None and axis is not None and axis % self.dimensions != out.alignment:
-                raise PatternError(f"axis is {axis}, but out is whole along {out.alignment}")
-            target = pencil if axis is None else pencil.pencil(axis)
-        return self._realigned(pencil, target) if out is None else redistribute(self, out)
-
-    def _realigned(self, pencil: Pencil, target: Pencil) -> DistArray:
+            else:
+                target = pencil.pencil(axis)
+                each.over = pencil.subcomm[target.axis]
+        if out is not None:
+            return _redistributed(self, out)
         if target.axis == pencil.axis:
             return self
-        if pencil.subcomm[target.axis].size == 1:  # whole along both
+        if each.over.size == 1:  # whole along both
             self._p0 = target
             return self
         out = DistArray.of(target, self.dtype, components=self.shape[: self._rank])
-        self._send(pencil.transfer(target, self.dtype), out)
-        return out
-
-    def _send(self, transfer: Transfer, out: DistArray) -> None:
-        source, target = np.asarray(self), np.asarray(out)
+        transfer = pencil.transfer(target, self.dtype)
         try:
-            for component in np.ndindex(source.shape[: self._rank]):
-                transfer.forward(source[component], target[component])
+            for component in np.ndindex(self.shape[: self._rank]):
+                transfer.forward(self.v[component], out.v[component])
         finally:
             transfer.destroy()
+        return out
 
     def get(self, gslice: Sequence[Any], root: int = 0) -> NDArray[Any] | None:
         """Collective. A part of the global array on one rank, None on the others.
@@ -325,7 +324,7 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
             npy.save(self, os.fspath(filename), global_slice)
         else:
             entry = self if global_slice is None else (self, global_slice)
-            _file(filename, self, domain, "a").write(step, {name: [entry]}, as_scalar=as_scalar)
+            _file(filename, domain, "a").write(step, {name: [entry]}, as_scalar=as_scalar)
 
     def read(self, filename: Any, name: str = "darray", step: int = 0) -> None:
         """Collective. Fill the array from an :class:`HDF5File`, a ".npy" file of the global array,
@@ -333,20 +332,19 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         if _is_npy(filename):
             npy.load(self, os.fspath(filename))
         else:
-            _file(filename, self, None, "r").read(self, name, step)
+            _file(filename, None, "r").read(self, name, step)
 
 
 def _is_npy(filename: Any) -> bool:
     return not isinstance(filename, FileBase) and os.fspath(filename).endswith(".npy")
 
 
-def _file(filename: Any, array: Any, domain: Sequence[Any] | None, mode: str) -> Any:
+def _file(filename: Any, domain: Sequence[Any] | None, mode: str) -> Any:
     """The file itself, or that of this name, whose ending tells its format."""
     if isinstance(filename, FileBase):
         return filename
     kind = HDF5File if os.fspath(filename).endswith((".h5", ".hdf5")) else NCFile
-    everyones = isinstance(array, DistArray) and array._p0 is None
-    return kind(filename, domain, mode, comm=MPI.COMM_WORLD if everyones else None)
+    return kind(filename, domain, mode)
 
 
 def redistribute(
@@ -369,21 +367,37 @@ def redistribute(
     >>> bool((redistribute(rows, columns) == 1).all())
     True
     """
-    comm = source.comm
-    with agreed(comm, "redistribute"):
-        if not isinstance(target, DistArray) or target.global_shape != source.global_shape:
-            raise PatternError(f"the target is no DistArray of global shape {source.global_shape}")
-        if MPI.Comm.Compare(comm, target.comm) not in (MPI.IDENT, MPI.CONGRUENT):
-            raise PatternError("source and target are on communicators of different ranks")
-        if target.dtype != source.dtype or not target.flags.writeable:
-            raise PatternError(
-                f"source has dtype {source.dtype}, the target {target.dtype}"
-                f"{'' if target.flags.writeable else ' and is read-only'}"
-            )
-        if source is not target and np.may_share_memory(source, target):
-            raise PatternError("source and target share memory")
+    with prepared(source.comm, "redistribute"):
+        _check_target(source, target)
+    return _redistributed(source, target, method, info)
+
+
+def _check_target(source: DistArray, target: Any) -> None:
+    """Local. PatternError where it cannot take the source."""
+    if not isinstance(target, DistArray) or target.global_shape != source.global_shape:
+        raise PatternError(
+            f"the target is a {type(target).__name__} of shape {np.shape(target)}, no DistArray of "
+            f"global shape {source.global_shape}"
+        )
+    if MPI.Comm.Compare(source.comm, target.comm) not in (MPI.IDENT, MPI.CONGRUENT):
+        raise PatternError("source and target are on communicators of different ranks")
+    if target.dtype != source.dtype or not target.flags.writeable:
+        raise PatternError(
+            f"source has dtype {source.dtype}, the target {target.dtype}"
+            f"{'' if target.flags.writeable else ' and is read-only'}"
+        )
+    if source is not target and np.may_share_memory(source, target):
+        raise PatternError("source and target share memory")
+
+
+def _redistributed(
+    source: DistArray,
+    target: DistArray,
+    method: str = METHOD,
+    info: Mapping[str, str] | None = None,
+) -> DistArray:
     here, there = source.local_slice(), target.local_slice()
-    _send(comm, source.v, target.v, here, there, method, info)
+    _send(source.comm, source.v, target.v, here, there, method, info)
     return target
 
 
@@ -436,7 +450,7 @@ def ifftshift(u: DistArray, axes: int | Sequence[int] | None = None) -> DistArra
 
 def _shifted(u: DistArray, axes: Any, back: bool) -> DistArray:
     comm, ndim = u.comm, u.dimensions
-    with agreed(comm, ("fftshift", axes, back)):
+    with prepared(comm, ("fftshift", axes, back)):
         chosen = list(range(ndim) if axes is None else axes if np.iterable(axes) else [axes])
         if not all(-ndim <= index(axis) < ndim for axis in chosen):
             raise PatternError(f"axes {axes!r} are not among the {ndim} of the array")

@@ -160,6 +160,31 @@ def test_writers_that_see_no_lock_do_not_lose_data(a_store, monkeypatch):
     assert np.array_equal(found, u)
 
 
+def test_a_main_file_that_is_renamed_before_its_journal_is_gone(a_store, monkeypatch):
+    """Its writer was killed in between: another store of the old name leaves it its data."""
+    path, u = a_store
+    writer = Store(path)
+    prefix = writer.begin(False)
+    part = Path(writer.path(prefix, 0))
+    part.write_text("data")
+
+    def killed(self):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "recover", killed)
+        with pytest.raises(KeyboardInterrupt):
+            writer.complete(prefix, lambda file: (), False)
+    del writer
+    path.rename(path.parent / "v.h5")
+    HDF5File(path).write(0, {"u": [2 * u]})
+    assert part.exists()
+    for name, expected in (("v.h5", u), ("u.h5", 2 * u)):
+        found = Blocks.new(MPI.COMM_SELF, (3, 4))
+        HDF5File(path.parent / name).read(found, "u")
+        assert np.array_equal(found, expected)
+
+
 def test_a_step_that_is_replaced_while_it_is_read(a_store, monkeypatch):
     path, u = a_store
     load = loading.load

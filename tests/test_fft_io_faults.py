@@ -38,11 +38,11 @@ class Alone:
     def Allreduce(self, send, receive, op):
         receive[...] = send
 
-    def Gather(self, send, receive):
-        receive[...] = send
+    def gather(self, value):
+        return [value]
 
-    def Scatter(self, send, receive):
-        receive[...] = send[0]
+    def scatter(self, values):
+        return values[0]
 
 
 @pytest.fixture

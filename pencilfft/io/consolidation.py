@@ -7,12 +7,10 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import h5py
-
 from onesided.pencilfft.io import loading
 from onesided.pencilfft.io.filebase import naming
 from onesided.pencilfft.io.selection import Box
-from onesided.pencilfft.io.store import JOINED, Store, copy_tree
+from onesided.pencilfft.io.store import JOINED, Store, copy_tree, sources_of
 
 SLAB = 1 << 26  # bytes that are copied at a time
 
@@ -38,7 +36,7 @@ def consolidate(filename: str | os.PathLike[str]) -> None:
     """
     store = Store(filename)
     with store.open() as file, naming(store.main):
-        if not _virtual(file):
+        if not store.referred(file):
             return
     try:
         prefix = store.begin(afresh=False)
@@ -54,17 +52,6 @@ def consolidate(filename: str | os.PathLike[str]) -> None:
     except Exception:
         store.abandon()
         raise
-
-
-def _virtual(file: Any) -> bool:
-    """Whether any dataset is virtual, wherever its data are."""
-    found: list[bool] = []
-
-    def visit(_: str, item: Any) -> None:
-        found.append(isinstance(item, h5py.Dataset) and item.is_virtual)
-
-    file.visititems(visit)
-    return any(found)
 
 
 def _copy(store: Store, file: Any, new: Any) -> None:
@@ -84,9 +71,8 @@ def _copy(store: Store, file: Any, new: Any) -> None:
 
 def _boxes(dataset: Any) -> Iterator[Box]:
     """The boxes that the files of a virtual dataset fill, in slabs of moderate size."""
-    for source in dataset.virtual_sources():
-        low, high = source.vspace.get_select_bounds()
-        box = [slice(int(a), int(b) + 1) for a, b in zip(low, high, strict=True)]
+    for source in sources_of(dataset):
+        box = source.box
         row = dataset.dtype.itemsize * math.prod(span.stop - span.start for span in box[1:])
         rows = max(1, SLAB // row)
         for start in range(box[0].start, box[0].stop, rows):

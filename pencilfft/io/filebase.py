@@ -55,7 +55,8 @@ class FileBase(ABC):
 
     ``mode`` is "r" to read only, "a" (or "r+", if the file must be there) to add steps, "w" to
     begin anew. ``comm`` is the communicator of those who read and write, by default that of the
-    arrays. Arrays of MPI.COMM_SELF, which all of them have, are written once.
+    arrays, MPI.COMM_WORLD where every rank has these whole, as one-dimensional ones. Arrays of
+    MPI.COMM_SELF, which all of them have, are written once.
 
     Examples
     --------
@@ -114,12 +115,15 @@ class FileBase(ABC):
 
     def _communicator(self, arrays: Iterable[Any]) -> MPI.Comm:
         """Local. The communicator given, or that of the arrays, those aside that all ranks have."""
-        found = [comm for comm in map(_comm_of, arrays) if comm is not None]
-        shared = [comm for comm in found if comm != MPI.COMM_SELF]
-        comm = self._comm if self._comm is not None else next(iter(shared + found), None)
-        if comm is None:
+        if self._comm is not None:
+            return self._comm
+        given = list(arrays)
+        found = [comm for comm in map(_comm_of, given) if comm is not None]
+        if not found:
             raise PatternError("the arrays have no communicator: give comm=")
-        return comm
+        if all(getattr(array, "_p0", array) is None for array in given):  # no block of a pencil
+            return MPI.COMM_WORLD
+        return next((comm for comm in found if comm != MPI.COMM_SELF), found[0])
 
 
 def _comm_of(array: Any) -> MPI.Comm | None:

@@ -17,7 +17,7 @@ from onesided.collectives.errors import PatternError
 from onesided.pencilfft.io.filebase import FileError, check_array, naming
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import dataset_path
-from onesided.pencilfft.io.store import Store
+from onesided.pencilfft.io.store import Source, Store, sources_of
 
 Index = tuple[int | slice, ...]
 
@@ -81,7 +81,20 @@ def _what_there_is(file: Any, path: str) -> str:
 def check_parts(store: Store, field: Any, index: Index) -> None:
     """Local. Raise unless every file that holds a part of ``index`` is there and whole."""
     for path, source in _parts(store, field, index):
-        _check_part(path, source, field, store.main)
+        if not os.path.exists(path):
+            raise FileError(
+                f"{path}: this file is missing; it holds a part of {store.main}:{field.name}"
+            )
+        extent = tuple(span.stop - span.start for span in source.box)
+        with naming(path), h5py.File(path, "r") as file:
+            part = file.get(source.dataset)
+            fits = part is not None and part.dtype == field.dtype
+            if not fits or (source.whole and part.shape != extent):
+                found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
+                raise FileError(
+                    f"{path}: at {source.dataset} there is {found}, not {field.dtype} of shape "
+                    f"{extent}, as {store.main} says"
+                )
 
 
 def check_still_there(store: Store, field: Any, index: Index) -> None:
@@ -92,32 +105,13 @@ def check_still_there(store: Store, field: Any, index: Index) -> None:
             raise FileError(f"{store.main}: {field.name} was replaced while it was read")
 
 
-def _parts(store: Store, field: Any, index: Index) -> Iterator[tuple[str, Any]]:
+def _parts(store: Store, field: Any, index: Index) -> Iterator[tuple[str, Source]]:
     """The files that hold a part of ``index``, and which part of the field each holds."""
-    if not field.is_virtual:
-        return
-    low = [part.start if isinstance(part, slice) else part for part in index]
-    high = [part.stop - 1 if isinstance(part, slice) else part for part in index]
-    for source in field.virtual_sources():
-        first, last = source.vspace.get_select_bounds()
-        if all(a <= d and c <= b for a, b, c, d in zip(first, last, low, high, strict=True)):
-            yield store.resolve(source.file_name), source
-
-
-def _check_part(path: str, source: Any, field: Any, main: str) -> None:
-    if not os.path.exists(path):
-        raise FileError(f"{path}: this file is missing; it holds a part of {main}:{field.name}")
-    first, last = source.vspace.get_select_bounds()
-    extent = tuple(int(t - f) + 1 for f, t in zip(first, last, strict=True))
-    with naming(path), h5py.File(path, "r") as file:
-        part = file.get(source.dset_name.replace("%%", "%"))
-        whole = source.src_space.get_select_type() == h5py.h5s.SEL_ALL
-        if part is None or part.dtype != field.dtype or (whole and part.shape != extent):
-            found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
-            raise FileError(
-                f"{path}: at {source.dset_name} there is {found}, not {field.dtype} of shape "
-                f"{extent}, as {main} says"
-            )
+    wanted = [part if isinstance(part, slice) else slice(part, part + 1) for part in index]
+    for source in sources_of(field):
+        spans = zip(source.box, wanted, strict=True)
+        if all(a.start < b.stop and b.start < a.stop for a, b in spans):
+            yield store.resolve(source.reference), source
 
 
 def load(array: Any, field: Any, index: Index) -> None:

@@ -5,8 +5,9 @@ components of tensors, and ``x``, ``y``, ``z``, ``r``, ``s``, ``t``, of which th
 with the coordinates. All fields of a file are of the same steps and shape.
 
 netCDF4 is seldom built with MPI. Rank 0 writes, what the others send it, one block at a time;
-every rank reads its own block. The file is changed in place: a run that is killed while it writes
-may leave it unreadable, which cannot happen to an :class:`~.hdf5.HDF5File`.
+every rank reads its own block. The file is changed in place: of a step that was not completed the
+time is missing, and reads refuse it; a run that is killed while it writes may leave the whole file
+unreadable, which cannot happen to an :class:`~.hdf5.HDF5File`.
 """
 
 from __future__ import annotations
@@ -107,10 +108,14 @@ class NCFile(FileBase):
                     variable.enter(file)
                 index = _index(file, step_number(step))  # when nothing is refused any more
 
-        def end() -> None:
+        def end(complete: bool) -> None:
             if file is not None:
                 with naming(self.filename):
-                    file.close()
+                    try:
+                        if complete:
+                            file.variables[TIME][index] = step_number(step)
+                    finally:
+                        file.close()
 
         try:
             at_root(comm, begin)
@@ -118,9 +123,9 @@ class NCFile(FileBase):
             for piece, variable in zip(snapshot.pieces, variables, strict=True):
                 self._collect(comm, piece, file, (variable.name, index))
         except Exception:  # agreed: all ranks are here
-            at_root(comm, end)
+            at_root(comm, lambda: end(False))
             raise
-        at_root(comm, end)
+        at_root(comm, lambda: end(True))
 
     def read(
         self, u: Any, name: str, step: int = 0, forward_output: bool | None = None
@@ -150,6 +155,8 @@ class NCFile(FileBase):
                     raise FileError(
                         f"{self.filename}: {name!r} of shape {field.shape} has no snapshot {step}"
                     )
+                if TIME in file.variables and np.ma.is_masked(file.variables[TIME][step]):
+                    raise FileError(f"{self.filename}: snapshot {step} was not written completely")
                 check_array(f"{self.filename}: {name!r}", field.shape[1:], field.dtype, u)
                 if u.size:
                     u.view(np.ndarray)[...] = field[(step, *u.local_slice())]
@@ -261,13 +268,14 @@ def _make_time(file: Any) -> None:
 
 
 def _index(file: Any, step: int) -> int:
-    """Local. Where a step lies along ``time``: where it is, or at the end."""
-    steps = np.asarray(file.variables[TIME][:])
+    """Local. Where a step lies along ``time``: where it is, or at the end, in the place of one that
+    was not completed. Its time is missing until it is complete."""
+    times = file.variables[TIME]
+    steps = np.ma.filled(times[:], np.nan)
     places = np.flatnonzero(steps == step)
-    if len(places):
-        return int(places[0])
-    file.variables[TIME][len(steps)] = step
-    return len(steps)
+    index = int(places[0]) if len(places) else len(steps) - int(np.isnan(steps[-1:]).sum())
+    times[index] = np.ma.masked
+    return index
 
 
 def _count(box: Box | None) -> int:

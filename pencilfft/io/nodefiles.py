@@ -8,7 +8,7 @@ where their boxes make one and their rows in it are long, else one for each rank
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -27,6 +27,9 @@ from onesided.pencilfft.io.store import Source, Store
 
 #: For each piece the datasets that hold it, where they are known: on rank 0.
 Sources = list[list[Source]]
+#: By piece what a rank has of it; and where it lies: the first byte of a dataset, and its box.
+Boxes = Sequence[Box | None]
+Place = tuple[int, Box] | None
 CALL_BYTES = 1 << 30  # that one call of the system writes at most
 ROW_BYTES = 1 << 12  # of the rows of a rank, in a dataset of several, at least
 
@@ -65,25 +68,22 @@ def write_node_files(
     these begin, and every rank writes its own bytes there.
     """
     node, ranks = _node(comm, ranks_per_node)
-    path, corners = store.path(prefix, ranks[0]), _corners([piece.box for piece in pieces], pieces)
-    theirs = _gathered(node, corners)
-    words = np.zeros((len(theirs), len(pieces) + len(corners)), np.int64)
+    path, boxes = store.path(prefix, ranks[0]), [piece.box for piece in pieces]
+    theirs, places = node.gather(boxes), None
     with agreed(comm):
-        if theirs.any():
-            _make(path, pieces, dict(zip(ranks, theirs.tolist(), strict=True)), words, options)
-    own = np.zeros(len(pieces) + len(corners), np.int64)
-    node.Scatter(words, own)
+        if theirs is not None:
+            places = _make(path, pieces, dict(zip(ranks, theirs, strict=True)), options)
+    own = node.scatter(places)
     with agreed(comm):
-        if own.any():
-            places, boxes = own[: len(pieces)].tolist(), own[len(pieces) :].tolist()
-            _fill(path, pieces, places, list(_boxes(pieces, boxes)))
+        if any(own):
+            _fill(path, pieces, own)
     sources: Sources = [[] for _ in pieces]
-    nodes: dict[int, dict[int, list[int]]] = {}
-    for rank, (*row, lowest) in enumerate(_gathered(comm, np.append(corners, ranks[0])).tolist()):
-        nodes.setdefault(lowest, {})[rank] = row
-    for lowest, rows in nodes.items():
+    nodes: dict[int, dict[int, Boxes]] = {}
+    for rank, (lowest, mine) in enumerate(comm.gather((ranks[0], boxes)) or ()):
+        nodes.setdefault(lowest, {})[rank] = mine
+    for lowest, by_rank in nodes.items():
         reference = store.relative(store.path(prefix, lowest))
-        for found, parts in zip(sources, _parts(pieces, rows), strict=True):
+        for found, parts in zip(sources, _parts(pieces, by_rank), strict=True):
             found += [Source(reference, part.name, part.box) for part in parts]
     return sources
 
@@ -126,38 +126,11 @@ def _node(comm: MPI.Comm, ranks_per_node: int | None) -> tuple[MPI.Comm, list[in
     return node.comm, node.ranks
 
 
-def _gathered(comm: MPI.Comm, words: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Collective. A row for each rank, on rank 0; no rows on others."""
-    rows = np.empty((comm.size if comm.rank == 0 else 0, len(words)), np.int64)
-    comm.Gather(words, rows)
-    return rows
-
-
-def _corners(boxes: Sequence[Box | None], pieces: Sequence[Piece]) -> NDArray[np.int64]:
-    """Local. Where the boxes of the pieces start and stop; zeros for nothing."""
-    ends: list[int] = []
-    for box, piece in zip(boxes, pieces, strict=True):
-        for span in box or [slice(0, 0)] * len(piece.shape):
-            ends += span.start, span.stop
-    return np.array(ends, np.int64)
-
-
-def _boxes(pieces: Sequence[Piece], corners: Sequence[int]) -> Iterator[Box | None]:
-    """Local. The boxes of the pieces of a rank from their corners."""
-    ends = iter(corners)
-    for piece in pieces:
-        box = tuple(slice(next(ends), next(ends)) for _ in piece.shape)
-        yield box if all(span.start < span.stop for span in box) else None
-
-
-def _parts(
-    pieces: Sequence[Piece], theirs: Mapping[int, Sequence[int]]
-) -> list[list[Part]]:
-    """Local. The datasets of a node, by piece, from the corners of its ranks."""
-    by_rank = {rank: list(_boxes(pieces, corners)) for rank, corners in theirs.items()}
+def _parts(pieces: Sequence[Piece], theirs: Mapping[int, Boxes]) -> list[list[Part]]:
+    """Local. The datasets of a node, by piece, from the boxes of its ranks."""
     found: list[list[Part]] = []
     for k, piece in enumerate(pieces):
-        boxes = {rank: box for rank, mine in by_rank.items() if (box := mine[k]) is not None}
+        boxes = {rank: box for rank, mine in theirs.items() if (box := mine[k]) is not None}
         whole = _joined(list(boxes.values()), piece.dtype.itemsize)
         if whole is None:
             found.append([Part(f"{piece.path}/{rank}", boxes[rank], [rank]) for rank in boxes])
@@ -194,40 +167,37 @@ def within(box: Box, whole: Box) -> Box:
 def _make(
     path: str,
     pieces: Sequence[Piece],
-    theirs: Mapping[int, Sequence[int]],
-    words: NDArray[np.int64],
+    theirs: Mapping[int, Boxes],
     options: dict[str, Any],
-) -> None:
-    """Local. Make the file of a node without its data; ``words``: by rank where the dataset of each
-    piece begins, and the boxes of these."""
-    layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-    layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    number = {rank: k for k, rank in enumerate(theirs)}
-    boxes: list[list[Box | None]] = [[None] * len(pieces) for _ in theirs]
-    with naming(path), written(path, afresh=True, **options) as file:
-        for k, parts in enumerate(_parts(pieces, theirs)):
-            for part in parts:
-                shape = tuple(span.stop - span.start for span in part.box)
-                made = file.create_dataset(part.name, shape, pieces[k].dtype, dcpl=layout)
-                for rank in part.ranks:
-                    words[number[rank], k] = made.id.get_offset()
-                    boxes[number[rank]][k] = part.box
-    for row, mine in zip(words, boxes, strict=True):
-        row[len(pieces) :] = _corners(mine, pieces)
+) -> list[list[Place]]:
+    """Local. Make the file of a node without its data, where there are any; by rank and piece
+    where the rank's dataset begins, and the box of that."""
+    places: dict[int, list[Place]] = {rank: [None] * len(pieces) for rank in theirs}
+    parts = _parts(pieces, theirs)
+    if any(parts):
+        layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        with naming(path), written(path, afresh=True, **options) as file:
+            for k, (piece, made) in enumerate(zip(pieces, parts, strict=True)):
+                for part in made:
+                    shape = tuple(span.stop - span.start for span in part.box)
+                    dataset = file.create_dataset(part.name, shape, piece.dtype, dcpl=layout)
+                    for rank in part.ranks:
+                        places[rank][k] = dataset.id.get_offset(), part.box
+    return list(places.values())
 
 
-def _fill(
-    path: str, pieces: Sequence[Piece], places: Sequence[int], boxes: Sequence[Box | None]
-) -> None:
+def _fill(path: str, pieces: Sequence[Piece], places: Sequence[Place]) -> None:
     """Local. Write the own data into the file of the node, and to the disk."""
     with naming(path):
         number = os.open(path, os.O_WRONLY)
         try:
-            for piece, place, box in zip(pieces, places, boxes, strict=True):
-                if piece.data is not None and piece.box is not None and box is not None:
+            for piece, place in zip(pieces, places, strict=True):
+                if piece.data is not None and piece.box is not None and place is not None:
+                    start, box = place
                     shape = [span.stop - span.start for span in box]
-                    write_box(number, place, shape, within(piece.box, box), piece.data)
+                    write_box(number, start, shape, within(piece.box, box), piece.data)
             os.fsync(number)
         finally:
             os.close(number)

@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,11 +37,13 @@ LOCK, NO_LOCKS = "lock", (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 class Source(NamedTuple):
-    """A dataset in a file, named as the main file refers to it, and the box that it fills."""
+    """A dataset in a file, named as the main file refers to it, and the box that it fills;
+    ``whole``: with all that it has."""
 
     reference: str
     dataset: str
     box: tuple[slice, ...]
+    whole: bool = True
 
 
 class Store:
@@ -145,7 +147,7 @@ class Store:
             dropped = dropped | set(change(file))
             file.attrs[IDENTITY], file.attrs[REVISION] = name, int(revision)
         to_disk(self.folder)
-        self._announce(prefix, sorted(dropped))
+        self._announce(prefix, sorted(dropped), ready=True)
         if self._found(careless=True) != self._before:
             raise FileError(f"{self.main}: somebody else has changed it meanwhile")
         os.replace(self.new, self.main)
@@ -173,18 +175,20 @@ class Store:
         """
         if not os.path.isdir(self.folder):
             return
-        remove([self.new, self._journal + ".new"])
         journal = self._announced()
-        if not journal:
-            return
-        prefix = journal["prefix"]
-        name, revision = prefix.split("-")[:2]
-        there, reached = self._found(careless)
-        if there == name and reached >= int(revision):  # completed
-            remove(os.path.join(self.folder, file) for file in journal["dropped"])
-        else:
-            remove(str(path) for path in Path(self.folder).glob(prefix + "-*"))
-        remove([self._journal])
+        if journal:
+            prefix = journal["prefix"]
+            name, revision = prefix.split("-")[:2]
+            there, reached = self._found(careless)
+            completed = there == name and reached >= int(revision)
+            if there != name:  # where that was the main file, it has another name by now
+                completed = journal["ready"] and not os.path.exists(self.new)
+            if completed:
+                remove(os.path.join(self.folder, file) for file in journal["dropped"])
+            else:
+                remove(str(path) for path in Path(self.folder).glob(prefix + "-*"))
+            remove([self._journal])
+        remove([self.new, self._journal + ".new"])
 
     def _found(self, careless: bool) -> tuple[str, int]:
         """The identity, that of no store where there is no main file; ``careless``: or one that
@@ -237,33 +241,37 @@ class Store:
 
     def sources(self, file: Any) -> set[str]:
         """Local. The files in the folder that the datasets of an open main file refer to."""
+        return self._parts(self.referred(file))
+
+    def parts_of(self, dataset: Any) -> set[str]:
+        """Local. The names of the files in the folder that hold a dataset."""
+        return self._parts(self.resolve(source.reference) for source in sources_of(dataset))
+
+    def referred(self, file: Any) -> set[str]:
+        """Local. All files that the datasets of an open main file refer to."""
         found: set[str] = set()
 
         def visit(_: str, item: Any) -> None:
             if isinstance(item, h5py.Dataset):
-                found.update(self.parts_of(item))
+                found.update(self.resolve(source.reference) for source in sources_of(item))
 
         file.visititems(visit)
         return found
 
-    def parts_of(self, dataset: Any) -> set[str]:
-        """Local. The names of the files in the folder that hold a dataset."""
-        if not dataset.is_virtual:
-            return set()
-        paths = (self.resolve(source.file_name) for source in dataset.virtual_sources())
-        return {os.path.basename(p) for p in paths if os.path.dirname(p) == self.folder}
+    def _parts(self, paths: Iterable[str]) -> set[str]:
+        return {os.path.basename(path) for path in paths if os.path.dirname(path) == self.folder}
 
     def resolve(self, reference: str) -> str:
         """Local. The file that a virtual dataset names; a dot is the main file itself."""
         if reference == ".":
             return self.main
-        folder = os.path.dirname(self.main)
-        return os.path.normpath(os.path.join(folder, reference.replace("%%", "%")))
+        return os.path.normpath(os.path.join(os.path.dirname(self.main), reference))
 
-    def _announce(self, prefix: str, dropped: list[str]) -> None:
-        """Write the journal. It is lost with the machine, at the price of files nobody needs."""
+    def _announce(self, prefix: str, dropped: list[str], ready: bool = False) -> None:
+        """Write the journal; ``ready``: the new main file is renamed next. It is lost with the
+        machine, at the price of files nobody needs."""
         with open(self._journal + ".new", "w", encoding="utf-8") as stream:
-            json.dump({"prefix": prefix, "dropped": dropped}, stream)
+            json.dump({"prefix": prefix, "dropped": dropped, "ready": ready}, stream)
         os.replace(self._journal + ".new", self._journal)
 
     def _announced(self) -> dict[str, Any]:
@@ -377,9 +385,18 @@ def create_virtual(
     elsewhere; :mod:`onesided.pencilfft.io.hdf5` refuses to read it.
     """
     layout = h5py.VirtualLayout(shape, dtype)
-    for reference, dataset, box in sources:
+    for reference, dataset, box, _ in sources:
         extent = tuple(span.stop - span.start for span in box)
         names = (name.replace("%", "%%") for name in (reference, dataset))
         layout[box] = h5py.VirtualSource(*names, extent)
     fill = {"f": float("nan"), "c": complex("nan+nanj")}.get(dtype.kind)
     return file.create_virtual_dataset(name, layout, fillvalue=fill)
+
+
+def sources_of(dataset: Any) -> Iterator[Source]:
+    """Local. What a virtual dataset consists of; nothing for another one."""
+    for source in dataset.virtual_sources() if dataset.is_virtual else ():
+        low, high = source.vspace.get_select_bounds()
+        box = tuple(slice(int(first), int(last) + 1) for first, last in zip(low, high, strict=True))
+        names = (name.replace("%%", "%") for name in (source.file_name, source.dset_name))
+        yield Source(*names, box, source.src_space.get_select_type() == h5py.h5s.SEL_ALL)

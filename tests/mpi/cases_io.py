@@ -122,6 +122,10 @@ def case_an_array_that_every_rank_has(comm, ending):
         if ending == "npy":
             return
         kind = HDF5File if ending == "h5" else NCFile
+        kind(folder / f"alone.{ending}").write(0, {"u": [u]})
+        found[:] = 0
+        kind(folder / f"alone.{ending}").read(found, "u")
+        assert found.tobytes() == u.tobytes()
         whole = values((5, 4), "f8")
         file, block = kind(folder / f"u.{ending}"), Blocks.part_of(comm, whole, axis=1)
         file.write(1, {"w": [block], "u": [u]})
@@ -136,6 +140,8 @@ def case_an_array_that_every_rank_has(comm, ending):
         u[2] = comm.rank
         if comm.size > 1:
             same_error(comm, lambda: file.write(2, {"w": [block], "u": [u]}), MismatchError)
+            alone = kind(folder / f"alone.{ending}")
+            same_error(comm, lambda: alone.write(1, {"u": [u]}), MismatchError)
 
 
 @parameters(plain=[False, True])

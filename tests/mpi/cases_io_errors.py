@@ -221,6 +221,37 @@ def case_wrong_netcdf(comm, mistake):
         same_error(comm, lambda: read(Blocks.new(comm, (6, 5)), target, "u"), PatternError)
 
 
+@parameters(step=[0, 1, 2])
+def case_a_netcdf_step_that_is_not_completed(comm, step):
+    """The first step, the next one, or one that is replaced: none is read by halves."""
+    need("netCDF4")
+    collect = NCFile._collect
+
+    def fails(file, comm, piece, *rest):
+        if piece.path.startswith("v"):
+            raise FileError("no room")
+        collect(file, comm, piece, *rest)
+
+    with a_file(comm) as (path, whole, block):
+        file, found = NCFile(path.parent / "u.nc"), Blocks.new(comm, SHAPE)
+        fields = {"u": [block], "v": [block]}
+        for before in range(min(step, 1) + (step == 2)):
+            file.write(before, fields)
+        failed = 1 if step == 2 else step
+        NCFile._collect = fails
+        try:
+            assert "no room" in same_error(comm, lambda: file.write(failed, fields), FileError)
+        finally:
+            NCFile._collect = collect
+        text = same_error(comm, lambda: file.read(found, "u", failed), FileError)
+        assert "not written completely" in text
+        file.write(failed, fields)
+        for name in fields:
+            for there in range(failed + 1):
+                check_read(comm, file, name, there, whole)
+            same_error(comm, lambda n=name: file.read(found, n, failed + 1), FileError)
+
+
 @parameters(place=["missing", "folder", "beside a file", "no file"])
 def case_where_nothing_can_be_written_or_read(comm, place):
     with a_file(comm) as (path, whole, block):
