@@ -122,21 +122,31 @@ def transpose_boxes(source: PencilGeometry, target: PencilGeometry) -> tuple[int
     grid_axis = source.layout[target.axis]
     if target != source.pencil(target.axis):
         raise PatternError(f"no single transpose leads from {source} to {target}")
-    send: Boxes = []
-    receive: Boxes = []
-    for peer in range(source.grid[grid_axis]):
-        to_peer = target.owned(source.axis, peer)
-        from_peer = source.owned(target.axis, peer)
-        send.append(_box(source, source.axis, to_peer))
-        receive.append(_box(target, target.axis, from_peer))
-    return grid_axis, send, receive
+    boxes = []
+    for mine, theirs in ((source, target), (target, source)):
+        places = [list(theirs.coords) for _ in range(theirs.grid[grid_axis])]
+        for peer, place in enumerate(places):
+            place[grid_axis] = peer
+        blocks = [replace(theirs, coords=tuple(place)).local_slice() for place in places]
+        boxes.append(boxes_between(mine.local_slice(), blocks)[0])
+    return grid_axis, *boxes
 
 
-def _box(pencil: PencilGeometry, axis: int, span: tuple[int, int]) -> tuple[slice, ...] | None:
-    """The whole block but for ``axis``, which is cut to ``span``."""
-    box = [slice(0, length) for length in pencil.subshape]
-    box[axis] = slice(*span)
-    return None if any(part.start == part.stop for part in box) else tuple(box)
+def boxes_between(
+    mine: tuple[slice, ...], others: Sequence[tuple[slice, ...]]
+) -> tuple[Boxes, tuple[int, ...]]:
+    """Local. What a block has in common with each of the others, in its own indices, and its shape.
+
+    Blocks are slices of the global array.
+    """
+    boxes: Boxes = []
+    for other in others:
+        box = [
+            slice(max(a.start, b.start) - a.start, min(a.stop, b.stop) - a.start)
+            for a, b in zip(mine, other, strict=True)
+        ]
+        boxes.append(tuple(box) if all(part.start < part.stop for part in box) else None)
+    return boxes, tuple(part.stop - part.start for part in mine)
 
 
 def memory_order(ndim: int, axes: Sequence[int]) -> tuple[int, ...]:

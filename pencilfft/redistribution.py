@@ -7,7 +7,8 @@ earlier one that did the same.
 *When they are freed.* Freeing is collective, dropping a transfer is not. A redistribution without
 users is freed by a later call that makes a new one, once there are too many: what is idle on
 every rank, least recently used first, as agreed by all ranks. All are freed with their
-communicator, and what is left before Finalize.
+communicator, and what is left before Finalize. One that an interrupt has left in its middle, on any
+rank, is given up by the next call (:class:`prepared`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any
+from types import TracebackType
+from typing import Any, ClassVar
 
 import numpy as np
 from mpi4py import MPI
@@ -26,7 +28,7 @@ from onesided.collectives import Alltoallw_init, alternate
 from onesided.collectives.agreement import agreed, largest, words_of_all
 from onesided.collectives.errors import PatternError, RequestError, ResourceError
 from onesided.pencilfft.commons import Commons, Piece
-from onesided.pencilfft.decomposition import Boxes, array_in, block, nbytes_of
+from onesided.pencilfft.decomposition import Boxes, array_in, block, boxes_between, nbytes_of
 
 #: The method where none is asked for. Not "auto": a transfer may be used only once, and measuring
 #: would cost more than it saves.
@@ -50,6 +52,9 @@ class Redistribution:
     up, else through a send array, and from the piece to the target. What a rank keeps goes from
     array to array.
     """
+
+    #: Those of this process that are under way, or were interrupted.
+    under_way: ClassVar[set[Redistribution]] = set()
 
     def __init__(
         self,
@@ -92,14 +97,22 @@ class Redistribution:
 
     def __call__(self, forward: bool, source: NDArray[Any], target: NDArray[Any]) -> None:
         """Collective. To the second decomposition, or back; the source is left as it is."""
+        self.under_way.add(self)
         self._ways[not forward](source, target)
+        self.under_way.discard(self)
 
     def free(self) -> None:
-        """Collective. Give back requests and memory."""
-        self.freed = True
+        """Collective. Give back requests and memory; not where data may be on their way to it, as a
+        rank was interrupted."""
+        self.freed, lost = True, False
         while self._ways:
-            self._ways.pop().request.Free()
-        self._piece.give()
+            try:
+                self._ways.pop().request.Free()
+            except RequestError:  # on all ranks
+                lost = True
+        if not lost:
+            self._piece.give()
+        self.under_way.discard(self)
 
 
 @dataclass
@@ -131,23 +144,6 @@ class _Way:
         request.Release()
 
 
-def boxes_between(
-    mine: tuple[slice, ...], others: Sequence[tuple[slice, ...]]
-) -> tuple[Boxes, tuple[int, ...]]:
-    """Local. What a block has in common with each of the others, in its own indices, and its shape.
-
-    Blocks are slices of the global array.
-    """
-    boxes: Boxes = []
-    for other in others:
-        box = [
-            slice(max(a.start, b.start) - a.start, min(a.stop, b.stop) - a.start)
-            for a, b in zip(mine, other, strict=True)
-        ]
-        boxes.append(tuple(box) if all(part.start < part.stop for part in box) else None)
-    return boxes, tuple(part.stop - part.start for part in mine)
-
-
 def _blocks(shape: tuple[int, ...], split: int, parts: int) -> list[tuple[slice, ...]]:
     """The blocks of all ranks of an array that is cut along one axis."""
     every = [tuple(slice(0, n) for n in shape)] * parts
@@ -174,9 +170,8 @@ class Redistributions:
 
     def destroy(self) -> None:
         """Collective. Free all."""
-        self._bytes.clear()
         for key in list(self._known):
-            self._known.pop(key).free()
+            self._drop(key)
 
     def find(
         self,
@@ -212,6 +207,17 @@ class Redistributions:
             found.users.add(user)
         return found
 
+    def give_up(self) -> None:
+        """Collective. Free those that are in their middle on any rank: nobody goes on with them."""
+        mine = [int(found in Redistribution.under_way) for found in self._known.values()]
+        broken = largest(self._comm, None, "give up redistributions", mine)
+        for key in [key for key, is_broken in zip(self._known, broken, strict=True) if is_broken]:
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        del self._bytes[key]
+        self._known.pop(key).free()
+
     def _free_idle(self, room: int | None) -> None:
         """Collective. Free what no rank uses, the oldest first, until ``room`` bytes more fit.
 
@@ -222,8 +228,28 @@ class Redistributions:
         for key, busy in zip(list(self._known), used, strict=True):
             full = room is None or sum(self._bytes.values()) + room > MOST_BYTES
             if not busy and (full or len(self._known) >= MOST):
-                del self._bytes[key]
-                self._known.pop(key).free()
+                self._drop(key)
+
+
+class prepared(agreed):
+    """Collective. As :class:`agreed`, before a redistribution among the ranks of ``over``: what
+    interrupts have left in its middle there, on any rank, is given up."""
+
+    def __init__(self, comm: MPI.Comm, what: object) -> None:
+        super().__init__(comm, what)
+        #: The communicator, or the one of its parts that this rank is in.
+        self.over = comm
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None or isinstance(error, Exception):
+            broken = len(Redistribution.under_way)
+            if largest(self._comm, error, self._what, [broken])[0]:
+                Redistributions.of(self.over).give_up()
 
 
 def between(
@@ -394,7 +420,7 @@ def transpose(
     >>> bool((columns == 1).all())
     True
     """
-    with agreed(comm, "transpose"):
+    with prepared(comm, "transpose"):
         for array in (source, target):
             if not isinstance(array, np.ndarray):
                 raise PatternError(f"transpose() of a {type(array).__name__}, not a NumPy array")

@@ -18,7 +18,8 @@ from onesided.collectives import (
     UnsupportedError,
     sums,
 )
-from onesided.pencilfft import PFFT, DistArray, Subcomm, newDistArray
+from onesided.pencilfft import PFFT, DistArray, Subcomm, newDistArray, transpose
+from onesided.pencilfft.redistribution import Redistributions
 
 METHOD = "rma-notify"
 WRONG = {
@@ -249,3 +250,50 @@ def case_an_interrupt_breaks_one_plan(comm, where):
     for each in (other, PFFT(comm, (6, 8, 10), grid=(-1,), method=METHOD)):
         np.testing.assert_allclose(each.backward(each.forward(u)), u, atol=1e-12)
         each.destroy()
+
+
+class Interrupt:
+    """What an interrupt meets, once, in the middle of a redistribution."""
+
+    def __init__(self, parts):
+        self._parts, self._came = parts, False
+
+    def __iter__(self):
+        if not self._came:
+            self._came = True
+            raise KeyboardInterrupt
+        return iter(self._parts)
+
+
+@ranks(at_least=2)
+@parameters(call=["out", "axis", "transpose"], where=["kept", "incoming"])
+def case_an_interrupted_redistribution_is_made_anew(comm, call, where):
+    """Of the last rank, before it has waited or before it has read; the others are complete."""
+    grids = [Subcomm(comm, dims, reorder=False) for dims in ([0, 1], [1, 0])]
+    u, v = (DistArray((3 * comm.size, 2 * comm.size), grid, val=-1.0) for grid in grids)
+    u[...] = np.arange(u.size).reshape(u.shape) + 100 * comm.rank
+    v[...] = 0
+    over = grids[0][0]
+    calls = {
+        "out": (comm, lambda: u.redistribute(out=v)),
+        "axis": (over, lambda: u.redistribute(0)),
+        "transpose": (comm, lambda: (transpose(comm, u.v, v.v, (1, 0)), v)[1]),
+    }
+    over, do = calls[call]
+    expected = np.array(do())
+    last = comm.rank == comm.size - 1
+    if last:
+        (found,) = Redistributions.of(over)._known.values()
+        for way in found._ways:
+            setattr(way, where, Interrupt(getattr(way, where)))
+    try:
+        do()
+    except KeyboardInterrupt:
+        assert last
+    else:
+        assert not last
+    for _ in range(3):
+        v[...] = 0
+        np.testing.assert_array_equal(do(), expected)
+    for grid in grids:
+        grid.destroy()
