@@ -43,7 +43,7 @@ class Leg:
     ``source`` is the transpose that filled ``reads``; its memory is released after the pass.
     ``follows``: what the leg before has written to the user's output is read. ``stays``: the
     result takes the place of what is read. ``before`` changes what is read, in place. ``scripts``
-    are those of arrays that have been there, by their layouts.
+    are those of arrays that have been there, by their layouts, and by what of these matters here.
     """
 
     local: Pass
@@ -87,9 +87,16 @@ class Leg:
         """Local. What runs for arrays of these layouts, by this route where others take it."""
         key = flight.layouts if route == DIRECT else (route, flight.layouts)
         if key not in self.scripts:
-            (reads, _), (writes, _) = self.ends(flight)
-            to = None if self.transpose is None else route
-            self.scripts[key] = self.local.script(reads, writes, flight.scale, to, flight.fields)
+            (reads, here), (writes, there) = self.ends(flight)
+            form = route, flight.scale, flight.fields, reads.strides, here % KERNEL_ALIGNMENT
+            to: str | None = route
+            if self.transpose is None:  # else it does not matter where the user's output is
+                to, form = None, (*form, writes.strides, there % KERNEL_ALIGNMENT, writes is reads)
+            if form not in self.scripts:
+                self.scripts[form] = self.local.script(
+                    reads, writes, flight.scale, to, flight.fields
+                )
+            self.scripts[key] = self.scripts[form]
         return self.scripts[key]
 
     def ends(self, flight: Flight) -> tuple[End, End]:

@@ -153,6 +153,20 @@ def case_nothing_is_lost_with_nan(comm):
         there_and_back(plan, values, spectrum(values), "d")
 
 
+@ranks(at_least=2)
+def case_another_input_changes_the_first_leg_alone(comm):
+    """What does not read it is not compiled anew for its layout."""
+    with PFFT(comm, (6, 8, 10), grid=(-1,), method=METHOD) as plan:
+        legs = plan._execution.engine.legs(True)
+        u, u_hat = newDistArray(plan, False, val=1), newDistArray(plan)
+        expected, compiled = plan.forward(u, u_hat).copy(), []
+        for given in (u, np.asfortranarray(u)):
+            assert np.array_equal(plan.forward(given, u_hat), expected)
+            compiled.append([len({id(s) for s in leg.scripts.values()}) for leg in legs])
+        before, after = compiled
+        assert (before[0] + 1, before[-1]) == (after[0], after[-1])
+
+
 @parameters(axes=[(0, 2), (0, 1, 2), (1, 2, 0)], char="dF", overwrite=[False, True])
 def case_one_memory_for_input_and_output(comm, axes, char, overwrite, seed):
     """Real lines with room for their spectrum, as FFTW has them; also where nothing is
