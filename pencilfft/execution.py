@@ -182,12 +182,12 @@ class Execution:
 
     def _keep(self, selection: Selection) -> None:
         """Collective. What has been measured, by any rank, into the file of rank 0."""
-        comm = self._comm
-        mine = selection.news()
+        comm, wisdom = self._comm, selection.wisdom
+        mine = wisdom.news()
         if largest(comm, None, "news", [len(mine)])[0]:
             news = comm.gather(mine)
             # a warning may have been made an error
-            from_root(comm, lambda: selection.keep(news or []))
+            from_root(comm, lambda: wisdom.keep(news or []))
 
     # -- the end ---------------------------------------------------------------------------------
 

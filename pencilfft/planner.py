@@ -28,7 +28,7 @@ from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import array_in, choose_grid, factorizations
 from onesided.pencilfft.engine import Engine, PencilEngine
-from onesided.pencilfft.kernels.selection import ESTIMATE, MEASURE, Selection
+from onesided.pencilfft.kernels.selection import EFFORTS, ESTIMATE, MEASURE, Selection
 from onesided.pencilfft.kernels.wisdom import with_lengths
 from onesided.pencilfft.legs import Flight
 from onesided.pencilfft.line import LineEngine
@@ -103,9 +103,10 @@ class Planner:
         settings = self._settings
         if settings.effort == ESTIMATE:
             return self._usual(sizes, [])
-        wanted, selection = with_lengths(self._words(sizes), settings.lengths), self._selection
+        wanted, wisdom = with_lengths(self._words(sizes), settings.lengths), self._selection.wisdom
+        backend = settings.backend
         # a warning may have been made an error
-        recalled = from_root(self._comm, lambda: selection.recall(wanted))
+        recalled = from_root(self._comm, lambda: wisdom.recall(backend, wanted, EFFORTS))
         known = self._served(recalled, sizes)
         if settings.effort != MEASURE:
             return self._usual(sizes, [] if known is None else [known])
@@ -116,7 +117,7 @@ class Planner:
                 pass
         best = self._measured(sizes)
         if self._comm.rank == 0:
-            selection.learn(wanted, json.dumps(asdict(best)))
+            wisdom.learn(backend, wanted, json.dumps(asdict(best)), MEASURE)
         return best, self.make(best)
 
     def _served(self, text: str | None, sizes: tuple[int, ...] | None) -> Choice | None:

@@ -113,7 +113,7 @@ def test_what_was_measured_with_as_much_effort_is_known(
     task = task_on(array, axis=2)
     first = Selection("auto", recorded, Wisdom(path))
     first.run_for(task)
-    first.keep([first.news()])
+    first.wisdom.keep([first.wisdom.news()])
     seen = []
     measure = selection.measure
     monkeypatch.setattr(selection, "measure", lambda *a: seen.append(1) or measure(*a))
@@ -128,7 +128,7 @@ def test_a_decision_is_made_anew_when_it_is_old(array, path, monkeypatch, age):
     task = str(task_on(array))
     memory = Wisdom(path)
     memory.learn("auto", with_lengths(task, [5]), "scipy: direct", "measure")
-    memory.save()
+    memory.keep()
     now = wisdom.time.time() + age * wisdom.MOST_AGE
     monkeypatch.setattr(wisdom.time, "time", lambda: now)
     expected = "scipy: direct" if age < 1 else None
@@ -356,7 +356,7 @@ def test_what_was_measured_is_known_to_the_next_run(fakes, array, path, monkeypa
     first = Selection("auto", "measure", Wisdom(path))
     first.run_for(task)
     assert not path.exists()
-    first.keep([first.news()])
+    first.wisdom.keep([first.wisdom.news()])
     monkeypatch.setattr(selection, "measure", no_measuring)
     second = Selection("auto", "measure", Wisdom(path))
     second.run_for(task)
@@ -366,7 +366,7 @@ def test_what_was_measured_is_known_to_the_next_run(fakes, array, path, monkeypa
     with pytest.raises(AssertionError, match="measured"):
         Selection("auto", "measure", False).run_for(task)
     stamp = path.stat().st_mtime_ns, path.stat().st_ino
-    second.keep([second.news()])
+    second.wisdom.keep([second.wisdom.news()])
     assert (path.stat().st_mtime_ns, path.stat().st_ino) == stamp, "nothing new was written"
 
 
@@ -386,12 +386,12 @@ def test_decisions_of_other_machines_and_versions_are_kept_apart(array, path, mo
     task = str(task_on(array))
     memory = Wisdom(path)
     memory.learn("auto", task, "scipy: direct", "measure")
-    memory.save()
+    memory.keep()
     monkeypatch.setattr(wisdom, "_machine", lambda: "another processor; scipy 99")
     assert Wisdom(path).recall("auto", task, ["measure"]) is None
     other = Wisdom(path)
     other.learn("auto", task, "ducc0: direct", "measure")
-    other.save()
+    other.keep()
     assert sorted(len(section) for section in Wisdom(path).decisions().values()) == [1, 1]
 
 
@@ -419,7 +419,7 @@ def test_other_files_are_ignored_with_a_warning(content, array, path):
         wisdom.import_wisdom(path)
     memory.learn("auto", task, "scipy: direct", "measure")
     with pytest.warns(RuntimeWarning, match="wisdom is ignored"):
-        memory.save()
+        memory.keep()
     assert Wisdom(path).recall("auto", task, ["measure"]) == "scipy: direct"
 
 
@@ -428,7 +428,7 @@ def test_a_place_that_cannot_be_written_is_a_warning(array, tmp_path):
     memory, task = Wisdom(tmp_path / "file" / "wisdom.json"), str(task_on(array))
     memory.learn("auto", task, "scipy: direct", "measure")
     with pytest.warns(RuntimeWarning, match="wisdom is not kept"):
-        memory.save()
+        memory.keep()
     assert memory.recall("auto", task, ["measure"]) == "scipy: direct"
 
 
@@ -440,7 +440,7 @@ def test_saves_at_the_same_time_leave_a_whole_file(path):
         for array in arrays[writer::4]:
             memory = Wisdom(path)
             memory.learn("auto", str(task_on(array, kind="dct2")), f"writer {writer}", "measure")
-            memory.save()
+            memory.keep()
             content = json.loads(path.read_text())
             assert content["format"] == wisdom.FORMAT
             assert content["decisions"]
@@ -483,14 +483,14 @@ def test_files_are_pruned_and_open_to_others(path, monkeypatch):
     mine = open_wisdom()
     for k in (1, 2, 3, 4, 2):
         mine.learn("auto", f"task {k}", f"answer {k}", "measure")
-        mine.save()
+        mine.keep()
     kept = wisdom.read_decisions(path)
     assert next(iter(kept)) == "machine 3"
     assert list(kept.popitem()[1]) == ["auto task 3", "auto task 4", "auto task 2"]
     mask = os.umask(0o022)
     try:
         mine.learn("auto", "task 5", "answer", "measure")
-        mine.save()
+        mine.keep()
     finally:
         os.umask(mask)
     assert path.stat().st_mode & 0o777 == 0o644
@@ -501,9 +501,9 @@ def test_where_wisdom_is(path, tmp_path, monkeypatch):
     assert open_wisdom(True) is open_wisdom() is open_wisdom(path)
     assert open_wisdom(open_wisdom()) is open_wisdom()
     assert open_wisdom(tmp_path / "mine.json").path == tmp_path / "mine.json"
-    assert open_wisdom(False) is None
+    assert open_wisdom(False).path is None
     monkeypatch.setenv(wisdom.VARIABLE, "off")
-    assert open_wisdom() is None
+    assert open_wisdom().path is None
     assert open_wisdom(tmp_path / "mine.json") is not None
     monkeypatch.delenv(wisdom.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,12 +27,7 @@ from onesided.pencilfft.kernels.registry import (
     resolve_backend,
 )
 from onesided.pencilfft.kernels.ways import WAYS
-from onesided.pencilfft.kernels.wisdom import (
-    Decisions,
-    WisdomName,
-    open_wisdom,
-    with_lengths,
-)
+from onesided.pencilfft.kernels.wisdom import WisdomName, open_wisdom, with_lengths
 
 ESTIMATE, BRIEF, MEASURE = EFFORTS = ("estimate", "brief", "measure")
 #: Lines whose elements lie whole pages apart share few places in the caches.
@@ -70,7 +65,8 @@ class Selection:
         if effort not in EFFORTS:
             raise PatternError(f"no effort {effort!r}; there are {', '.join(EFFORTS)}")
         self._backend, self._effort = resolve_backend(backend), effort
-        self._wisdom = None if effort == ESTIMATE else open_wisdom(wisdom)
+        #: What was measured before, and is now.
+        self.wisdom = open_wisdom(False if effort == ESTIMATE else wisdom)
         if self._backend == "auto":
             self._names = installed()
         else:
@@ -109,26 +105,6 @@ class Selection:
         """Local. The plan is made: from now on nothing is measured while a transform waits."""
         self._left = 0.0
 
-    def recall(self, plan: str) -> str | None:
-        """Local. What :meth:`learn` was told of such a plan, in this run or an earlier one."""
-        return None if self._wisdom is None else self._wisdom.recall(self._backend, plan, EFFORTS)
-
-    def learn(self, plan: str, choice: str) -> None:
-        """Local. Remember a decision about a whole plan; nothing without wisdom."""
-        if self._wisdom is not None:
-            self._wisdom.learn(self._backend, plan, choice, self._effort)
-
-    def news(self) -> Decisions:
-        """Local. What has been measured since this was asked before; nothing without wisdom."""
-        return {} if self._wisdom is None else self._wisdom.news()
-
-    def keep(self, news: Iterable[Decisions]) -> None:
-        """Local. Keep what ranks have measured for later runs; nothing without wisdom."""
-        if self._wisdom is not None:
-            for decisions in news:
-                self._wisdom.add(decisions)
-            self._wisdom.save()
-
     def _choose(self, task: Task) -> Run:
         if task.empty:
             return _nothing
@@ -163,8 +139,9 @@ class Selection:
     def _remembered(self, task: Task, family: str) -> tuple[str, Run] | None:
         """What was measured for a task like this, or wisdom says, if it can still be done."""
         choice = self._decisions.get(family)
-        if choice is None and self._wisdom is not None:
-            choice = self._wisdom.recall(self._backend, family, self._enough)
+        if choice is None:
+            enough = EFFORTS[EFFORTS.index(self._effort) :]  # others are measured anew
+            choice = self.wisdom.recall(self._backend, family, enough)
         return None if choice is None else self._planned(choice, task)
 
     def _measured(self, task: Task, family: str) -> tuple[str, Run]:
@@ -194,8 +171,7 @@ class Selection:
         found = (choice, runs[choice]) if tried == task else self._planned(choice, task)
         if found is None:
             return self._preferred(task)
-        if self._wisdom is not None:
-            self._wisdom.learn(self._backend, family, choice, self._effort)
+        self.wisdom.learn(self._backend, family, choice, self._effort)
         return found
 
     def _calls(
@@ -243,11 +219,6 @@ class Selection:
         if self._backend == "auto" or self._effort != MEASURE:
             return BRIEF
         return MEASURE
-
-    @property
-    def _enough(self) -> Sequence[str]:
-        """The efforts of measurements that this one need not repeat."""
-        return EFFORTS[EFFORTS.index(self._effort) :]
 
 
 def family_of(task: Task) -> str:

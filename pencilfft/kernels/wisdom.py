@@ -10,7 +10,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,15 +43,15 @@ Decisions = dict[str, dict[str, Decision]]
 
 
 class Wisdom:
-    """Local. The decisions of one file, read when first asked for.
+    """Local. The decisions of one file, read when first asked for; None is no file, and none.
 
     Several processes may use the file at the same time: each replaces it as a whole, so that a
     reader never sees half of it. What another one learnt at the same moment may be lost and is
     then measured again.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self.path = None if path is None else Path(path)
         self._decisions: Decisions | None = None
         self._learnt: Decisions = {}
 
@@ -69,9 +69,10 @@ class Wisdom:
         return None
 
     def learn(self, backend: str, task: str, choice: str, effort: str) -> None:
-        """Local. Remember a decision, until :meth:`save` in this process only."""
-        decision = Decision(choice, effort, time.time())
-        self._learnt.setdefault(_machine(), {})[f"{backend} {task}"] = decision
+        """Local. Remember a decision, until :meth:`keep` in this process only."""
+        if self.path is not None:
+            decision = Decision(choice, effort, time.time())
+            self._learnt.setdefault(_machine(), {})[f"{backend} {task}"] = decision
 
     def news(self) -> Decisions:
         """Local. What was learnt and is not in the file; from now on it counts as if it were."""
@@ -79,20 +80,19 @@ class Wisdom:
         self._decisions = _merge(self._known(), learnt)
         return learnt
 
-    def add(self, decisions: Decisions) -> None:
-        """Local. Remember the decisions of another file."""
-        _merge(self._learnt, decisions)
-
     def decisions(self) -> Decisions:
         """Local. All decisions, by machine and task."""
         return _merge(_merge({}, self._known()), self._learnt)
 
-    def save(self) -> None:
-        """Local. Write what is new, beside what is in the file by now; nothing new, no writing.
+    def keep(self, news: Iterable[Decisions] = ()) -> None:
+        """Local. Write what is new, here and elsewhere, beside what is in the file by now; nothing
+        new, no writing.
 
         A file that cannot be written is a warning, and the decisions stay in this process.
         """
-        if not self._learnt:
+        for decisions in news:
+            _merge(self._learnt, decisions)
+        if not self._learnt or self.path is None:
             return
         merged = _pruned(_merge(self._read(), self._learnt))
         try:
@@ -105,7 +105,8 @@ class Wisdom:
     def forget(self) -> None:
         """Local. Drop all decisions and remove the file."""
         self._decisions, self._learnt = {}, {}
-        self.path.unlink(missing_ok=True)
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
 
     def _known(self) -> Decisions:
         if self._decisions is None:
@@ -115,7 +116,7 @@ class Wisdom:
     def _read(self) -> Decisions:
         """The decisions of the file; none, with a warning, where it is something else."""
         try:
-            return read_decisions(self.path)
+            return {} if self.path is None else read_decisions(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, PatternError) as error:
@@ -127,18 +128,17 @@ class Wisdom:
 WisdomName = Wisdom | str | os.PathLike[str] | bool | None
 
 
-def open_wisdom(wisdom: WisdomName = None) -> Wisdom | None:
+def open_wisdom(wisdom: WisdomName = None) -> Wisdom:
     """Local. The wisdom of a plan: itself, a path, False for none, None for the default file.
 
     The default is the file that the environment variable ``ONESIDED_WISDOM`` names, none where
     that is "off", else ``onesided/wisdom.json`` in the user's cache directory.
     """
-    if wisdom is False or isinstance(wisdom, Wisdom):
-        return wisdom or None
-    if wisdom is not None and wisdom is not True:
-        return _wisdom_at(Path(wisdom).absolute())
-    path = kept_file(VARIABLE, "wisdom.json")
-    return None if path is None else _wisdom_at(path)
+    if isinstance(wisdom, Wisdom):
+        return wisdom
+    if wisdom is None or wisdom is True:
+        return _wisdom_at(kept_file(VARIABLE, "wisdom.json"))
+    return _wisdom_at(Path(wisdom).absolute() if wisdom else None)
 
 
 def with_lengths(words: str, lengths: Sequence[int]) -> str:
@@ -176,8 +176,7 @@ def import_wisdom(path: str | os.PathLike[str]) -> None:
     ...     import_wisdom(f"{folder}/wisdom.json")
     """
     wisdom = _default()
-    wisdom.add(read_decisions(Path(path)))
-    wisdom.save()
+    wisdom.keep([read_decisions(Path(path))])
 
 
 def forget_wisdom() -> None:
@@ -187,9 +186,7 @@ def forget_wisdom() -> None:
     --------
     >>> forget_wisdom()
     """
-    wisdom = open_wisdom()
-    if wisdom is not None:
-        wisdom.forget()
+    open_wisdom().forget()
 
 
 def read_decisions(path: Path) -> Decisions:
@@ -244,15 +241,13 @@ def _pruned(decisions: Decisions) -> Decisions:
 
 def _default() -> Wisdom:
     wisdom = open_wisdom()
-    if wisdom is None:
+    if wisdom.path is None:
         raise UnsupportedError(f"wisdom is off: {VARIABLE}, or there is no home directory")
     return wisdom
 
 
-@cache
-def _wisdom_at(path: Path) -> Wisdom:
-    """The wisdom of a file, one for all plans of the process."""
-    return Wisdom(path)
+#: The wisdom of a file, or of none, one for all plans of the process.
+_wisdom_at = cache(Wisdom)
 
 
 @cache
