@@ -10,7 +10,7 @@ one more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -216,7 +216,8 @@ def choose_grid(
         free = [max(0, int(part)) for part in grid] + [1] * (ndim - len(grid))
     sizes = balanced(size, free)
     if grid is None and any(part > extent for part, extent in zip(sizes, shape, strict=True)):
-        sizes = _busiest(size, shape, [axis for axis in range(ndim) if free[axis] == 0])
+        # the grid that gives data to most ranks; of several the most even one
+        sizes = min(grids(size, free), key=lambda g: (-_busy(g, shape), _evenness(g), g))
     for axis in whole:
         if sizes[axis] != 1:
             raise PatternError(
@@ -235,27 +236,25 @@ def on_nodes(sizes: Sequence[int], shape: Sequence[int], near: int) -> tuple[int
     best = tuple(sizes)
     if len(split) < 2 or near < 2 or near % best[split[-1]] == 0:
         return best
-    busy = prod(min(part, extent) for part, extent in zip(sizes, shape, strict=True))
-    found = []
-    for parts in factorizations(prod(sizes), len(split)):
-        given = dict(zip(split, parts, strict=True))
-        grid = tuple(given.get(axis, 1) for axis in range(len(sizes)))
-        kept = prod(min(part, extent) for part, extent in zip(grid, shape, strict=True))
-        if min(parts) > 1 and near % parts[-1] == 0 and kept >= busy:
-            found.append(grid)
-    return min(found, key=lambda grid: sorted(grid, reverse=True), default=best)
+    busy = _busy(best, shape)
+    found = [
+        grid
+        for grid in grids(prod(sizes), [int(part <= 1) for part in sizes])
+        if min(grid[axis] for axis in split) > 1
+        and near % grid[split[-1]] == 0
+        and _busy(grid, shape) >= busy
+    ]
+    return min(found, key=_evenness, default=best)
 
 
-def _busiest(size: int, shape: Sequence[int], free: Sequence[int]) -> tuple[int, ...]:
-    """The grid that gives data to most ranks; of several the most even one."""
+def _busy(grid: Sequence[int], shape: Sequence[int]) -> int:
+    """How many ranks have data."""
+    return prod(min(part, extent) for part, extent in zip(grid, shape, strict=True))
 
-    def spread(grid: Iterable[int]) -> tuple[int, list[int], tuple[int, ...]]:
-        parts = tuple(grid)
-        busy = prod(min(part, shape[axis]) for part, axis in zip(parts, free, strict=True))
-        return -busy, sorted(parts, reverse=True), parts
 
-    best = dict(zip(free, min(factorizations(size, len(free)), key=spread), strict=True))
-    return tuple(best.get(axis, 1) for axis in range(len(shape)))
+def _evenness(grid: Sequence[int]) -> list[int]:
+    """Less where a grid of as many ranks is more even."""
+    return sorted(grid, reverse=True)
 
 
 def _slab_grid(size: int, ndim: int, whole: Sequence[int], axis: int) -> tuple[int, ...]:
@@ -271,20 +270,23 @@ def balanced(size: int, free: Sequence[int]) -> tuple[int, ...]:
 
     Larger factors come first, as in MPI.Compute_dims.
     """
-    fixed = 1
-    for part in free:
-        fixed *= part or 1
+    return min(grids(size, free), key=_evenness)
+
+
+def grids(size: int, free: Sequence[int]) -> list[tuple[int, ...]]:
+    """Local. All process grids for ``size`` ranks that fill the zeros of ``free``; of the same
+    factors those with larger ones first come first."""
     places = [i for i, part in enumerate(free) if part == 0]
-    if size % fixed or (not places and fixed != size):
+    rest, more = divmod(size, prod(part or 1 for part in free))
+    if more or (not places and rest != 1):
         raise PatternError(f"a process grid of {tuple(free)} does not fit {size} ranks")
-    if not places:
-        return tuple(free)
-    even = (f for f in factorizations(size // fixed, len(places)) if list(f) == sorted(f)[::-1])
-    best = min(even)
-    sizes = list(free)
-    for place, factor in zip(places, best, strict=True):
-        sizes[place] = factor
-    return tuple(sizes)
+    found = []
+    for factors in factorizations(rest, len(places)) if places else [()]:
+        grid = list(free)
+        for place, factor in zip(places, factors, strict=True):
+            grid[place] = factor
+        found.append(tuple(grid))
+    return found
 
 
 def factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:

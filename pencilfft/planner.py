@@ -26,7 +26,7 @@ from onesided.collectives.registry import EXCHANGE, overruled
 from onesided.collectives.tuning.situations import FAR_ONLY, usual_order
 from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
-from onesided.pencilfft.decomposition import array_in, choose_grid, factorizations
+from onesided.pencilfft.decomposition import array_in, choose_grid, grids
 from onesided.pencilfft.engine import Engine, PencilEngine
 from onesided.pencilfft.kernels.selection import EFFORTS, ESTIMATE, MEASURE, Selection
 from onesided.pencilfft.kernels.wisdom import with_lengths
@@ -181,12 +181,9 @@ class Planner:
 
     def _measured(self, sizes: tuple[int, ...] | None) -> Choice:
         settings, comm = self._settings, self._comm
-        if sizes is None:
-            grids = candidate_grids(comm.size, settings.shape, settings.axes[-1])
-        else:
-            grids = [sizes]
-        usual = self._usual_blocking
-        choices = [Choice(grid, name, usual) for grid in grids for name in self._names()]
+        open_grids = candidate_grids(comm.size, settings.shape, settings.axes[-1])
+        usual, tried = self._usual_blocking, open_grids if sizes is None else [sizes]
+        choices = [Choice(grid, name, usual) for grid in tried for name in self._names()]
         best = fastest(comm, choices, self.make, self._nbytes)
         for candidates in (candidate_ways, candidate_sizes):
             ways = candidates(best.blocking, self._nbytes)
@@ -225,21 +222,16 @@ def candidate_grids(size: int, shape: Sequence[int], whole: Iterable[int]) -> li
     Grids that keep every rank busy come first, among them those that split fewer axes, which
     need fewer transposes, and then the most even ones.
     """
-    free = [axis for axis in range(len(shape)) if axis not in set(whole)]
-    if not free:
-        return [(1,) * len(shape)]
-    grids = []
-    for parts in factorizations(size, len(free)):
-        grid = [1] * len(shape)
-        for axis, part in zip(free, parts, strict=True):
-            grid[axis] = part
-        grids.append(tuple(grid))
+    kept = set(whole)
+    free = [int(axis in kept) for axis in range(len(shape))]
+    if 0 not in free:
+        return [tuple(free)]
 
     def rank(grid: tuple[int, ...]) -> tuple[int, int, int]:
         idle = sum(part > length for part, length in zip(grid, shape, strict=True))
         return idle, sum(part > 1 for part in grid), max(grid)
 
-    return sorted(grids, key=rank)[:MOST_GRIDS]
+    return sorted(grids(size, free), key=rank)[:MOST_GRIDS]
 
 
 def candidate_ways(best: Blocking, size: int) -> list[Blocking]:
