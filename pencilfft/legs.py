@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,13 +15,8 @@ from numpy.typing import NDArray
 from onesided.collectives.errors import RequestError
 from onesided.collectives.program import address
 from onesided.collectives.scripts import ALIGNMENT as KERNEL_ALIGNMENT
-from onesided.pencilfft.blocking import Blocking
-from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.operations import Operation, chains
-from onesided.pencilfft.passes import Pass, Scratch, Script
-from onesided.pencilfft.stages import Stage
+from onesided.pencilfft.passes import Pass, Script
 from onesided.pencilfft.transpose import DIRECT, STAGED, Transpose
-from onesided.pencilfft.workspace import Workspace
 
 #: An array that a pass reads or writes, and where it begins.
 End = tuple[NDArray[Any], int]
@@ -256,119 +251,3 @@ class Flight:
                 self.error = problem
         self.source = self.target = NOTHING  # they are the caller's alone from now on
         self.layouts, self._result = (), None
-
-
-@dataclass
-class Builder:
-    """Makes the legs of a plan; ``batch`` is the number of leading axes left alone.
-
-    ``overwrites``: the user's input may be written to.
-    """
-
-    stages: Sequence[Stage]
-    workspace: Workspace
-    selection: Selection
-    batch: int
-    blocking: Blocking
-    overwrites: bool
-
-    def __post_init__(self) -> None:
-        #: The memory of blocks that are worked on.
-        self.scratch = Scratch()
-        self._passes: dict[bool, list[Pass]] = {True: [], False: []}
-
-    def passes(self, least: Sequence[int]) -> None:
-        """Local. The passes of both directions, before there is memory; ``least``: bytes of a chunk
-        by which each transpose is fed."""
-        last = len(self.stages) - 1
-        for forward, made in self._passes.items() if last else ():
-            steps = list(chains(self.stages, forward))
-            for k, stage in enumerate(self.stages):
-                side, end = (stage.before, stage.after) if forward else (stage.after, stage.before)
-                ends = k == (last if forward else 0)
-                made.append(Pass(
-                    self.selection, steps[k if forward else last - k], side.subshape,
-                    self.scratch, self.blocking, uncut=None if ends else end.axis,
-                    consumes=self.overwrites or k != (0 if forward else last),
-                    least=0 if ends else least[k if forward else k - 1],
-                ))  # fmt: skip
-
-    def chunks(self, k: int, forward: bool) -> tuple[int, Sequence[int]]:
-        """Local. How the source of transpose k is cut."""
-        local = self._passes[forward][k if forward else k + 1]
-        return local.axis, local.stops
-
-    def legs(self, forward: bool) -> list[Leg]:
-        """Local. The legs of one direction, when there are transposes between the passes."""
-        passes = self._passes[forward]
-        if not passes:
-            return self._local_legs(forward)
-        legs: list[Leg] = []
-        source: Transpose | None = None
-        reads: End | None = None
-        for local in passes if forward else reversed(passes):
-            k = len(legs) if forward else len(passes) - 2 - len(legs)  # of what follows
-            transpose = None
-            if len(legs) < len(passes) - 1:
-                transpose = self.workspace.transpose(k, forward)
-                routes = transpose.routes()
-                local.add_route(DIRECT, routes[DIRECT], transpose.marks())
-                local.add_route(STAGED, routes[STAGED])
-            legs.append(Leg(local, reads, None, source, transpose))
-            if transpose is not None:
-                reads, source = end_of(self.workspace.received(k, forward)), transpose
-        return legs
-
-    def _local_legs(self, forward: bool) -> list[Leg]:
-        """Without a transpose: in groups of axes that leave one to form blocks along.
-
-        Source and target may be one array here, so no step goes from one to the other.
-        """
-        blocking = replace(self.blocking, in_target=False)
-        stage = self.stages[0]
-        (steps,) = chains(self.stages, forward)
-        shape = (stage.before if forward else stage.after).subshape
-        last = (stage.after if forward else stage.before).subshape
-        end = stage.dtypes[1] if forward else stage.dtypes[0]
-        groups = _groups(steps, len(shape), self.batch)
-        if len(groups) == 1:
-            return [self._local_leg(steps, shape, blocking, self.overwrites)]
-        legs: list[Leg] = []
-        reads: End | None = None
-        ours, follows, dtype = self.overwrites, False, steps[0].dtypes[0]
-        for k, group in enumerate(groups):
-            leg = self._local_leg(group, shape, blocking, ours)
-            leg.reads, leg.follows = reads, follows
-            legs.append(leg)
-            before, (shape, dtype) = (shape, dtype), (leg.local.shape, group[-1].dtypes[1])
-            if k < len(groups) - 1 and (shape, dtype) != (last, end):
-                leg.stays = ours and (shape, dtype) == before
-                if leg.stays:
-                    continue
-                leg.writes = end_of(self.workspace.intermediate(shape, dtype))
-            reads, ours, follows = leg.writes, True, leg.writes is None
-        return legs
-
-    def _local_leg(
-        self, steps: Sequence[Operation], shape: Sequence[int], blocking: Blocking, ours: bool
-    ) -> Leg:
-        return Leg(
-            Pass(self.selection, steps, shape, self.scratch, blocking, consumes=ours)
-        )
-
-
-def _groups(steps: Sequence[Operation], ndim: int, batch: int) -> list[list[Operation]]:
-    """The steps cut into groups that leave an axis free, not the last one where that can be."""
-    axes = {step.axis for step in steps}
-    if set(range(batch, ndim)) - axes:
-        return [list(steps)]
-    groups: list[list[Operation]] = [[]]
-    inside: set[int] = set()
-    for step in steps:
-        joined = inside | {step.axis}
-        if groups[-1] and not set(range(batch, ndim - 1)) - joined and step.axis not in inside:
-            groups.append([])
-            joined = {step.axis}
-        groups[-1].append(step)
-        inside = joined
-    return groups

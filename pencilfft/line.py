@@ -14,7 +14,7 @@ Source: D. H. Bailey, FFTs in external or hierarchical memory, J. Supercomputing
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isqrt, prod
 from typing import Any
@@ -25,10 +25,8 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.decomposition import PencilGeometry
-from onesided.pencilfft.engine import Engine, Form
-from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.engine import Course
 from onesided.pencilfft.settings import Settings
 from onesided.pencilfft.stages import COMPLEX, AxisTransform, Stage
 
@@ -101,6 +99,11 @@ class LineEnd:
     first: int
     length: int
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return 0 if self.work is None else self.work.nbytes
+
     def load(self, array: NDArray[Any]) -> NDArray[Any]:
         """Local. The matrix with the numbers of the array."""
         work = self.work
@@ -135,78 +138,42 @@ class LineEnd:
         return rows.swapaxes(-1, -2) if self.turned else rows
 
 
-class LineEngine(Engine):
-    """The stages of a line over the ranks of ``comm``. One rank has one stage, of one row."""
-
-    def __init__(
-        self,
-        comm: MPI.Intracomm,
-        settings: Settings,
-        selection: Selection,
-        method: str,
-        info: Mapping[str, str] | None,
-        blocking: Blocking,
-    ) -> None:
-        """Collective. Errors are agreed; what they leave behind is given back."""
-        batch, n = settings.batch, settings.shape[0]
-        if comm.size == 1:
-            n1, n2 = 1, n
-            stages = [_whole(settings)]
-        else:
-            n1, n2 = factors(n, comm.size)
-            stages = _four_stages(settings, (n1, n2), comm.size, comm.rank)
-        lead = len(batch)
-        count = n // 2 + 1 if settings.dtype.kind == "f" else n
-        dtypes = settings.dtype, settings.spectral_dtype
-        pencils, ends, forms = [], [], []
-        for side, (stage, lengths, dtype) in enumerate(
-            zip((stages[0].before, stages[-1].after), (n, count), dtypes, strict=True)
-        ):
-            turned = bool(side) and comm.size > 1
-            split = lead + (1 if turned else 0)
-            rows, width = stage.ranges[split], n1 if turned else stage.shape[-1]
-            pencil = LinePencil(lengths, width, rows, comm)
-            pencils.append(pencil)
-            shape = (*batch, rows[1] - rows[0], width)
-            forms.append(((*batch, *pencil.subshape), dtype, tuple(range(lead + 1))))
-            work = None
-            if comm.size > 1 and settings.dtype.kind == "f":
-                with agreed(comm):
-                    work = np.empty((*batch, prod(shape[lead:])), dtypes[1])
-            ends.append(LineEnd(shape, turned, work, pencil.substart[0], n))
-        self.pencils = pencils
-        self._forms: tuple[Form, Form] = (forms[0], forms[1])
-        self.ends: tuple[LineEnd, LineEnd] = (ends[0], ends[1])
-        self._tables = 0
-        every = [MPI.COMM_SELF] * lead + [comm, MPI.COMM_SELF]
-        super().__init__(comm, every, stages, settings, selection, method, info, blocking)
-        if comm.size > 1:
-            after, before = stages[1].after, stages[2].before
-            kind = stages[1].dtypes[1]
-            try:
-                with agreed(comm):
-                    self._twist(True, 2, twiddles(range(*before.ranges[lead]), range(n2), n, kind))
-                    table = twiddles(range(n1), range(*after.ranges[lead + 1]), n, kind)
-                    self._twist(False, 2, np.conjugate(table, out=table))
-            except Exception:  # that of all ranks
-                self.free()
-                raise
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory on this rank, roots of unity among them."""
-        work = sum(end.work.nbytes for end in self.ends if end.work is not None)
-        return super().nbytes + work + self._tables
-
-    def _twist(self, forward: bool, leg: int, table: NDArray[Any]) -> None:
-        """Multiply what a leg has received by a table before it goes on."""
-
-        def times(received: NDArray[Any]) -> None:
-            with np.errstate(all="ignore"):  # infinities and NaN pass
-                np.multiply(received, table, out=received)
-
-        self._legs[forward][leg].before = times
-        self._tables += table.nbytes
+def line_course(comm: MPI.Intracomm, settings: Settings) -> Course:
+    """Collective. That of a line over the ranks of ``comm``. One rank has one stage, of one row."""
+    batch, n = settings.batch, settings.shape[0]
+    if comm.size == 1:
+        n1, n2 = 1, n
+        stages = [_whole(settings)]
+    else:
+        n1, n2 = factors(n, comm.size)
+        stages = _four_stages(settings, (n1, n2), comm.size, comm.rank)
+    lead = len(batch)
+    count = n // 2 + 1 if settings.dtype.kind == "f" else n
+    dtypes = settings.dtype, settings.spectral_dtype
+    pencils, ends, forms = [], [], []
+    for side, (stage, lengths, dtype) in enumerate(
+        zip((stages[0].before, stages[-1].after), (n, count), dtypes, strict=True)
+    ):
+        turned = bool(side) and comm.size > 1
+        split = lead + (1 if turned else 0)
+        rows, width = stage.ranges[split], n1 if turned else stage.shape[-1]
+        pencil = LinePencil(lengths, width, rows, comm)
+        pencils.append(pencil)
+        shape = (*batch, rows[1] - rows[0], width)
+        forms.append(((*batch, *pencil.subshape), dtype, tuple(range(lead + 1))))
+        work = None
+        if comm.size > 1 and settings.dtype.kind == "f":
+            with agreed(comm):
+                work = np.empty((*batch, prod(shape[lead:])), dtypes[1])
+        ends.append(LineEnd(shape, turned, work, pencil.substart[0], n))
+    tables: dict[tuple[bool, int], Callable[[], NDArray[Any]]] = {}
+    if comm.size > 1:
+        after, before = stages[1].after.ranges[lead + 1], stages[2].before.ranges[lead]
+        kind = stages[1].dtypes[1]
+        tables[True, 2] = lambda: twiddles(range(*before), range(n2), n, kind)
+        tables[False, 2] = lambda: twiddles(range(n1), range(*after), n, kind).conjugate()
+    every = [MPI.COMM_SELF] * lead + [comm, MPI.COMM_SELF]
+    return Course(every, stages, pencils, forms, (ends[0], ends[1]), tables)
 
 
 def _whole(settings: Settings) -> Stage:

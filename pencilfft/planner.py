@@ -27,11 +27,11 @@ from onesided.collectives.tuning.situations import FAR_ONLY, usual_order
 from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import array_in, choose_grid, grids
-from onesided.pencilfft.engine import Engine, PencilEngine
+from onesided.pencilfft.engine import Course, Engine
 from onesided.pencilfft.kernels.selection import EFFORTS, ESTIMATE, MEASURE, Selection
 from onesided.pencilfft.kernels.wisdom import with_lengths
 from onesided.pencilfft.legs import Flight
-from onesided.pencilfft.line import LineEngine
+from onesided.pencilfft.line import line_course
 from onesided.pencilfft.pencil import Subcomm
 from onesided.pencilfft.settings import Settings
 
@@ -194,16 +194,18 @@ class Planner:
     def make(self, choice: Choice) -> Engine:
         """Collective. What carries out the plan, on the given communicators or those of the grid,
         which plans share."""
-        settings = self._settings
-        words = settings, self._selection, choice.method, self._info, choice.blocking
+        comm, settings = self._comm, self._settings
         if len(settings.shape) == 1:
-            return LineEngine(self._comm, *words)
-        comms = self._given
-        if comms is None:
-            comms = Commons.of(self._comm).once(
-                ("grid", choice.grid), lambda: Subcomm(self._comm, choice.grid, reorder=False)
-            )
-        return PencilEngine(self._comm, comms, *words)
+            course = line_course(comm, settings)
+        else:
+            comms = self._given
+            if comms is None:
+                comms = Commons.of(comm).once(
+                    ("grid", choice.grid), lambda: Subcomm(comm, choice.grid, reorder=False)
+                )
+            course = Course.of(settings, comms)
+        words = settings, self._selection, choice.method, self._info, choice.blocking
+        return Engine(comm, course, *words)
 
 
 def _require_line(settings: Settings) -> None:
