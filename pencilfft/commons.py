@@ -10,7 +10,7 @@ the next collective call of this package on the communicator.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from mpi4py import MPI
@@ -22,13 +22,6 @@ from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import RequestError, ResourceError
 from onesided.collectives.memory import warn_of_plain_memory
 from onesided.pencilfft.decomposition import array_in
-
-
-class Freeable(Protocol):
-    """What a dropped plan leaves behind."""
-
-    def free(self) -> None:
-        """Collective. Give everything back."""
 
 
 class Piece:
@@ -80,7 +73,7 @@ class Commons:
         self._all[context.number] = self
         self._made: dict[Any, Any] = {}
         self._plans = 0
-        self._dropped: dict[int, Freeable] = {}
+        self._dropped: dict[int, Callable[[], None]] = {}
 
     @classmethod
     def of(cls, comm: MPI.Comm) -> Commons:
@@ -107,9 +100,10 @@ class Commons:
         self._plans += 1
         return self._plans
 
-    def drop(self, number: int, left: Freeable) -> None:
-        """Local. Plan ``number`` is gone on this rank, and leaves this behind."""
-        self._dropped[number] = left
+    def drop(self, number: int, free: Callable[[], None]) -> None:
+        """Local. Plan ``number`` is gone on this rank; what it leaves is freed by this, which is
+        Collective."""
+        self._dropped[number] = free
 
     def collect(self) -> None:
         """Collective. Free what plans have left behind that are gone on every rank."""
@@ -119,7 +113,7 @@ class Commons:
             return
         everyone = agree(comm, what="collect plans", value=mine)
         for number in sorted(set(everyone[0]).intersection(*everyone[1:])):
-            self._dropped.pop(number).free()
+            self._dropped.pop(number)()
 
     def detach(self) -> None:
         """Collective. Give back what all ranks have."""

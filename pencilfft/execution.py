@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,33 +19,22 @@ from onesided.pencilfft.legs import Flight
 from onesided.pencilfft.planner import Planner
 
 
-@dataclass
-class Remains:
-    """What a plan has to give back: its engine, the sums by which its ranks agree, and before that
-    the transform that is under way on this rank."""
+def give_back(comm: MPI.Intracomm, engine: Any, sums: Sums | None, flight: Flight | None) -> None:
+    """Collective. Complete the transform that is under way, where it is not broken on any rank;
+    free the engine of a plan, and the sums by which its ranks agree.
 
-    comm: MPI.Intracomm
-    engine: Any
-    sums: Sums | None
-    flight: Flight | None
-
-    def free(self) -> None:
-        """Collective. Complete what is under way, where it is not broken on any rank; free all.
-
-        What cannot be given up, as a peer that was interrupted will not come, stays until MPI's
-        end.
-        """
-        flight = self.flight
-        broken = flight is not None and flight.broken is not None
-        if largest(self.comm, None, "free a plan", [int(broken)])[0]:
-            if flight is not None and not broken:
-                flight.break_off(RequestError("another rank was interrupted"))
-        elif flight is not None:
-            flight.wait()
-        self.engine.free()
-        if self.sums is not None:
-            with contextlib.suppress(RequestError):
-                self.sums.request.Free()
+    What cannot be given up, as a peer that was interrupted will not come, stays until MPI's end.
+    """
+    broken = flight is not None and flight.broken is not None
+    if largest(comm, None, "free a plan", [int(broken)])[0]:
+        if flight is not None and not broken:
+            flight.break_off(RequestError("another rank was interrupted"))
+    elif flight is not None:
+        flight.wait()
+    engine.free()
+    if sums is not None:
+        with contextlib.suppress(RequestError):
+            sums.request.Free()
 
 
 class Execution:
@@ -201,15 +190,13 @@ class Execution:
             if any_begun and not any_broken:
                 raise RequestError("a plan cannot be destroyed while a transform is under way")
             self.alive = False
-            self._remains().free()
+            give_back(self._comm, self.engine, self._sums, self.flight)
             self._commons.collect()
-
-    def _remains(self) -> Remains:
-        return Remains(self._comm, self.engine, self._sums, self.flight)
 
     def __del__(self) -> None:
         if getattr(self, "alive", False):
-            self._commons.drop(self._number, self._remains())
+            what = self._comm, self.engine, self._sums, self.flight
+            self._commons.drop(self._number, partial(give_back, *what))
             warnings.warn(
                 "a plan was dropped without destroy(); its memory and communicators wait for the "
                 "next plan on its communicator", ResourceWarning, source=self, stacklevel=2,

@@ -7,6 +7,7 @@ The names, arguments and attributes are those of mpi4py-fft; the arithmetic is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 from operator import index
 from typing import Any, Self
 
@@ -44,9 +45,7 @@ class Communicators(tuple[MPI.Comm, ...]):
                 return whole
         if len(split) < 2:
             return split[0] if split else MPI.COMM_SELF  # type: ignore[return-value]
-        size = 1
-        for comm in split:
-            size *= comm.size
+        size = prod(comm.size for comm in split)
         if size != MPI.COMM_WORLD.size:
             raise UnsupportedError(
                 f"no communicator of all {size} ranks is known for a process grid of "
@@ -142,18 +141,15 @@ def _grid(comm: MPI.Intracomm, dims: int | Sequence[int] | None) -> tuple[int, .
             raise PatternError("the Cartesian communicator has no axis")
         return sizes
     try:
-        free = [0] if dims is None else _free(dims)
+        if dims is None or not isinstance(dims, Iterable):
+            free = [0] * (1 if dims is None else index(dims))
+        else:
+            free = [max(0, index(part)) for part in dims]
     except TypeError as error:
         raise PatternError(f"dims {dims!r} is neither an integer nor a sequence of them") from error
     if not free:
         raise PatternError(f"dims {dims!r} hold no axis")
     return balanced(comm.size, free)
-
-
-def _free(dims: int | Sequence[int]) -> list[int]:
-    if isinstance(dims, Iterable):
-        return [max(0, index(part)) for part in dims]
-    return [0] * index(dims)
 
 
 class Pencil:

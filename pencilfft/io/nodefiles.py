@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Context
 from onesided.pencilfft.io.filebase import naming
-from onesided.pencilfft.io.quietfile import written
+from onesided.pencilfft.io.quietfile import to_disk, written
 from onesided.pencilfft.io.selection import Box
 from onesided.pencilfft.io.store import Source, Store
 
@@ -74,9 +74,9 @@ def write_node_files(
         if theirs is not None:
             places = _make(path, pieces, dict(zip(ranks, theirs, strict=True)), options)
     own = node.scatter(places)
-    with agreed(comm):
+    with agreed(comm), naming(path):
         if any(own):
-            _fill(path, pieces, own)
+            to_disk(path, lambda number: _fill(number, pieces, own))
     sources: Sources = [[] for _ in pieces]
     nodes: dict[int, dict[int, Boxes]] = {}
     for rank, (lowest, mine) in enumerate(comm.gather((ranks[0], boxes)) or ()):
@@ -188,16 +188,10 @@ def _make(
     return list(places.values())
 
 
-def _fill(path: str, pieces: Sequence[Piece], places: Sequence[Place]) -> None:
-    """Local. Write the own data into the file of the node, and to the disk."""
-    with naming(path):
-        number = os.open(path, os.O_WRONLY)
-        try:
-            for piece, place in zip(pieces, places, strict=True):
-                if piece.data is not None and piece.box is not None and place is not None:
-                    start, box = place
-                    shape = [span.stop - span.start for span in box]
-                    write_box(number, start, shape, within(piece.box, box), piece.data)
-            os.fsync(number)
-        finally:
-            os.close(number)
+def _fill(number: int, pieces: Sequence[Piece], places: Sequence[Place]) -> None:
+    """Local. Write the own data into the file of the node."""
+    for piece, place in zip(pieces, places, strict=True):
+        if piece.data is not None and piece.box is not None and place is not None:
+            start, box = place
+            shape = [span.stop - span.start for span in box]
+            write_box(number, start, shape, within(piece.box, box), piece.data)

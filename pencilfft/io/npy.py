@@ -48,13 +48,9 @@ def save(array: Any, filename: str, global_slice: Any = None) -> None:
 
     try:
         start = at_root(comm, begin)
+        box, data = array.local_slice(), array.view(np.ndarray)
         with agreed(comm), naming(new):
-            number = os.open(new, os.O_WRONLY)
-            try:
-                write_box(number, start, shape, array.local_slice(), array.view(np.ndarray))
-                os.fsync(number)
-            finally:
-                os.close(number)
+            to_disk(new, lambda number: write_box(number, start, shape, box, data))
         at_root(comm, end)
     except Exception:  # agreed: nobody writes any more
         if comm.rank == 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -103,13 +103,16 @@ def written(path: str, afresh: bool, **options: Any) -> Iterator[Any]:
     quiet.close()
 
 
-def to_disk(path: str) -> None:
-    """Local. Return when what was written to a file, or the names in a folder, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+def to_disk(path: str, fill: Callable[[int], object] | None = None) -> None:
+    """Local. Return when what was written to a file, or the names in a folder, are on the disk;
+    ``fill`` writes to the file before, whose number it gets."""
+    number = os.open(path, os.O_RDONLY if fill is None else os.O_WRONLY)
     try:
-        os.fsync(descriptor)
+        if fill is not None:
+            fill(number)
+        os.fsync(number)
     finally:
-        os.close(descriptor)
+        os.close(number)
 
 
 def remove(paths: Iterable[str]) -> None:
