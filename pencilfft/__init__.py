@@ -23,7 +23,7 @@ from onesided.pencilfft.pencil import Pencil, Subcomm
 from onesided.pencilfft.plan import PFFT
 from onesided.pencilfft.redistribution import Transfer, transpose
 from onesided.pencilfft.transform import Transform
-from onesided.pencilfft.transpose import Transpose
+from onesided.pencilfft.workspace import Transpose
 
 __all__ = [
     "PFFT",

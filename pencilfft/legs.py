@@ -16,7 +16,7 @@ from onesided.collectives.errors import RequestError
 from onesided.collectives.program import address
 from onesided.collectives.scripts import ALIGNMENT as KERNEL_ALIGNMENT
 from onesided.pencilfft.passes import Pass, Script
-from onesided.pencilfft.transpose import DIRECT, STAGED, Transpose
+from onesided.pencilfft.workspace import DIRECT, STAGED, Transpose
 
 #: An array that a pass reads or writes, and where it begins.
 End = tuple[NDArray[Any], int]

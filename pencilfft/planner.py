@@ -24,7 +24,6 @@ from onesided.collectives.errors import MPIError, ResourceError, UnsupportedErro
 from onesided.collectives.hints import Hints
 from onesided.collectives.registry import EXCHANGE, overruled
 from onesided.collectives.tuning.situations import FAR_ONLY, usual_order
-from onesided.pencilfft.blocking import CACHE_BYTES, Blocking
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import array_in, choose_grid, grids
 from onesided.pencilfft.engine import Course, Engine
@@ -32,6 +31,7 @@ from onesided.pencilfft.kernels.selection import EFFORTS, ESTIMATE, MEASURE, Sel
 from onesided.pencilfft.kernels.wisdom import with_lengths
 from onesided.pencilfft.legs import Flight
 from onesided.pencilfft.line import line_course
+from onesided.pencilfft.passes import CACHE_BYTES, Blocking
 from onesided.pencilfft.pencil import Subcomm
 from onesided.pencilfft.settings import Settings
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.blocking import chunks
 from onesided.pencilfft.decomposition import (
     PencilGeometry,
     balanced,
@@ -21,7 +20,7 @@ from onesided.pencilfft.decomposition import (
     transpose_boxes,
 )
 from onesided.pencilfft.operations import chains
-from onesided.pencilfft.passes import Scratch
+from onesided.pencilfft.passes import Scratch, chunks
 from onesided.pencilfft.stages import AxisTransform, inverse_of, plan_stages
 
 

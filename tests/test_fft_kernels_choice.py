@@ -15,7 +15,7 @@ import scipy.fft
 from fake_kernels import SLOW, Fake, task_on
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.pencilfft.kernels import measurement, registry, selection, wisdom
+from onesided.pencilfft.kernels import registry, selection, wisdom
 from onesided.pencilfft.kernels.protocol import Layout
 from onesided.pencilfft.kernels.selection import Selection, family_of
 from onesided.pencilfft.kernels.wisdom import Wisdom, open_wisdom, with_lengths
@@ -164,7 +164,7 @@ def timed(monkeypatch):
     """Makes calls that take so long, of the processor's time and waiting; and a list of them."""
     clocks = {"thread_time": 0.0, "perf_counter": 0.0}
     for name in clocks:
-        monkeypatch.setattr(measurement, name, lambda name=name: clocks[name])
+        monkeypatch.setattr(selection, name, lambda name=name: clocks[name])
     called = []
 
     def calls(**costs):
@@ -186,7 +186,7 @@ def test_what_waits_for_its_threads_is_not_fast(array, timed, threads):
     """By the processor time of the calling thread alone it would be."""
     runs, _ = timed(waits=(1.0, 4.0), works=(2.0, 0.0))
     task = replace(task_on(array, axis=1), threads=threads)
-    times = measurement.measure(runs, task, budget=30.0)
+    times = selection.measure(runs, task, budget=30.0)
     assert min(times, key=times.get) == ("waits" if threads == 1 else "works")
 
 
@@ -219,7 +219,7 @@ def test_without_measuring_the_first_kernel_is_taken(fakes, array):
 
 def test_hopeless_kernels_are_not_run_again(array, timed):
     runs, called = timed(slow=(4.0, 0.0), fast=(1.0, 0.0), fair=(1.5, 0.0))
-    times = measurement.measure(runs, task_on(array, axis=1), budget=20.0)
+    times = selection.measure(runs, task_on(array, axis=1), budget=20.0)
     assert times == {"fast": 1.0, "fair": 1.5}
     assert Counter(called) == {"slow": 2, "fast": 8, "fair": 8}
 
@@ -234,7 +234,7 @@ def test_measuring_makes_no_large_numbers(array):
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        measurement.measure({"one": run, "two": run}, task_on(array))
+        selection.measure({"one": run, "two": run}, task_on(array))
     assert len(seen) >= 4  # both twice, then as often as there is time
     assert max(seen) == 0
 
@@ -310,14 +310,14 @@ def test_large_tasks_are_measured_in_little_memory(fakes, monkeypatch):
     block = whole[:, :2, :2]
     task = task_on(block)
     assert task.source.span > 60 * 64 * 64 * 16
-    monkeypatch.setattr(measurement, "MEMORY", 1 << 16)
-    tried = measurement.trial(task)
+    monkeypatch.setattr(selection, "MEMORY", 1 << 16)
+    tried = selection.trial(task)
     assert tried.source.span == block.nbytes
     Selection("auto", "measure").run_for(task)
     assert {planned.source.shape for planned, _ in only.planned} == {block.shape}
     only.planned.clear()
-    monkeypatch.setattr(measurement, "MEMORY", 16)
-    assert measurement.trial(task) is None
+    monkeypatch.setattr(selection, "MEMORY", 16)
+    assert selection.trial(task) is None
     Selection("auto", "measure").run_for(task)
     assert only.planned == [(task, "estimate")]
 

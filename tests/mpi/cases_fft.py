@@ -24,7 +24,7 @@ from onesided.pencilfft import (
     planner,
     workspace,
 )
-from onesided.pencilfft.blocking import Blocking
+from onesided.pencilfft.passes import Blocking
 from onesided.pencilfft.pencil import near
 
 METHOD = "rma-notify"  # of the cases that are not about methods

@@ -14,7 +14,7 @@ from scipy.signal import resample
 
 from onesided.collectives import PatternError
 from onesided.pencilfft import PFFT, newDistArray, planner
-from onesided.pencilfft.blocking import Blocking
+from onesided.pencilfft.passes import Blocking
 
 METHOD = "rma-notify"
 OPTIONS = {"method": METHOD, "effort": "estimate"}

@@ -14,8 +14,8 @@ from fft_data import block, close, whole
 from hypothesis import strategies as st
 
 from onesided.pencilfft import PFFT, newDistArray
-from onesided.pencilfft.blocking import Blocking
 from onesided.pencilfft.decomposition import factorizations
+from onesided.pencilfft.passes import Blocking
 
 REAL = [f"{family}{number}" for family in ("dct", "dst") for number in (1, 2, 3, 4)]
 WAYS = [(a, b, c) for a in (False, True) for b in (False, True) for c in (False, True) if not a * c]
