@@ -70,14 +70,13 @@ class PencilGeometry:
         """Local. Over how many ranks an array axis is split."""
         return self.grid[self.layout[axis]]
 
-    def owned(self, axis: int, index: int) -> tuple[int, int]:
-        """Local. The range along ``axis`` of the ranks with this coordinate on its grid axis."""
-        return block(self.shape[axis], self.parts(axis), index)
-
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """This rank's half-open ranges of global indices, one per axis."""
-        return tuple(self.owned(i, self.coords[g]) for i, g in enumerate(self.layout))
+        return tuple(
+            block(length, self.grid[g], self.coords[g])
+            for length, g in zip(self.shape, self.layout, strict=True)
+        )
 
     @property
     def substart(self) -> tuple[int, ...]:
@@ -111,6 +110,12 @@ class PencilGeometry:
         """Local. The pencil of an array with another global length along ``axis``."""
         shape = tuple(length if i == axis else n for i, n in enumerate(self.shape))
         return replace(self, shape=shape)
+
+
+def block_of(pencil: Any) -> tuple[slice, ...]:
+    """Local. The block of a pencil, of whoever made it, as slices of the global array."""
+    ends = zip(pencil.substart, pencil.subshape, strict=True)
+    return tuple(slice(start, start + length) for start, length in ends)
 
 
 def transpose_boxes(source: PencilGeometry, target: PencilGeometry) -> tuple[int, Boxes, Boxes]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Number
 from operator import index
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
@@ -17,6 +17,7 @@ from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.decomposition import (
     PencilGeometry,
+    block_of,
     choose_grid,
     on_nodes,
 )
@@ -235,11 +236,7 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         """Local. The block as slices of the global array."""
         if self._p0 is None:
             return tuple(slice(0, n) for n in self.shape)
-        blocks = tuple(
-            slice(start, start + n)
-            for start, n in zip(self.pencil.substart, self.pencil.subshape, strict=True)
-        )
-        return tuple(slice(0, n) for n in self.shape[: self._rank]) + blocks
+        return tuple(slice(0, n) for n in self.shape[: self._rank]) + block_of(self.pencil)
 
     def get_pencil_and_transfer(self, axis: int) -> tuple[Pencil, Transfer]:
         """Local. The pencil along ``axis``, and the transfer from this array's pencil to it."""
@@ -500,31 +497,15 @@ def _world(dims: tuple[int, ...]) -> Subcomm:
     return Subcomm(MPI.COMM_WORLD, dims, reorder=False)
 
 
-class Plan(Protocol):
-    """What an array is made for: a :class:`~onesided.pencilfft.PFFT`."""
-
-    @property
-    def pencil(self) -> Sequence[Pencil]:
-        """Local. Of the input of ``forward``, and of its output."""
-        ...
-
-    def dtype(self, forward_output: bool = False) -> np.dtype[Any]:
-        """Local. Of the output of ``forward``, or of its input."""
-        ...
-
-    def memory_order(self, forward_output: bool = True) -> tuple[int, ...] | None:
-        """Local. The order of the axes in memory, outermost first."""
-        ...
-
-
 def newDistArray(
-    pfft: Plan,
+    pfft: Any,
     forward_output: bool = True,
     val: Any = 0,
     rank: int = 0,
     view: bool = False,
 ) -> Any:
-    """Local. A new array for the output of ``pfft.forward``, or for its input.
+    """Local. A new array for the output of ``pfft.forward``, or for its input, of a plan
+    (:class:`~onesided.pencilfft.PFFT`).
 
     Arguments as in mpi4py-fft: filled with ``val``; ``rank`` is the tensor rank, each of whose
     axes has as many components as the array dimensions; ``view`` asks for a plain ndarray instead

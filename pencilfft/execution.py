@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import warnings
 from functools import partial
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -14,12 +13,15 @@ from onesided.collectives import Sums
 from onesided.collectives.agreement import agree, from_root, largest
 from onesided.collectives.errors import PatternError, RequestError
 from onesided.pencilfft.commons import Commons
+from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import Flight
-from onesided.pencilfft.planner import Planner
+from onesided.pencilfft.planner import Choice
 
 
-def give_back(comm: MPI.Intracomm, engine: Any, sums: Sums | None, flight: Flight | None) -> None:
+def give_back(
+    comm: MPI.Intracomm, engine: Engine, sums: Sums | None, flight: Flight | None
+) -> None:
     """Collective. Complete the transform that is under way, where it is not broken on any rank;
     free the engine of a plan, and the sums by which its ranks agree.
 
@@ -45,17 +47,13 @@ class Execution:
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        planner: Planner,
-        selection: Selection,
-        sizes: tuple[int, ...] | None,
+        self, comm: MPI.Intracomm, choice: Choice, engine: Engine, selection: Selection
     ) -> None:
         """Collective. Errors are agreed."""
         self._commons = Commons.of(comm)
         self._comm = self._commons.context.comm
         #: What was decided, and what carries it out.
-        self.choice, self.engine = planner.plan(sizes)
+        self.choice, self.engine = choice, engine
         #: Whether data travel between ranks.
         self.transposes = bool(self.engine.exchanges(True))
         self._number = self._commons.count()

@@ -14,7 +14,7 @@ from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
 from onesided.pencilfft.commons import Commons
-from onesided.pencilfft.decomposition import choose_grid, on_nodes
+from onesided.pencilfft.decomposition import block_of, choose_grid, on_nodes
 from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.execution import Execution
 from onesided.pencilfft.kernels.registry import resolve_backend
@@ -211,7 +211,7 @@ class PFFT:
         self.batch = settings.batch
         Commons.of(whole).collect()
         planner = Planner(whole, settings, selection, method, info, hints, given)
-        self._execution = execution = Execution(whole, planner, selection, sizes)
+        self._execution = execution = Execution(whole, *planner.plan(sizes), selection)
         engine, self._selection = execution.engine, selection
         #: The sub-communicators over which the axes of the input are split.
         self.subcomm = Communicators(engine.pencils[0].subcomm)
@@ -317,11 +317,7 @@ class PFFT:
 
     def local_slice(self, forward_output: bool = True) -> tuple[slice, ...]:
         """Local. This rank's block as slices of the global array."""
-        pencil = self._pencil(forward_output)
-        block = (
-            slice(start, start + length)
-            for start, length in zip(pencil.substart, pencil.subshape, strict=True)
-        )
+        block = block_of(self._pencil(forward_output))
         return (*(slice(0, extent) for extent in self.batch), *block)
 
     def global_shape(self, forward_output: bool = False) -> tuple[int, ...]:

@@ -98,8 +98,6 @@ class Transpose:
         )
         #: Name of the method in use; for "auto" the one that was chosen.
         self.method: str = request.method
-        #: Seconds that the request took to be set up.
-        self.setup_time: float = request.setup_time
         self.open, self.start, self.ready = request.Open, request.Start, request.Ready
         self.wait, self.test, self.release = request.Wait, request.Test, request.Release
         self._source, self._send, self._chunks = source, send, chunks

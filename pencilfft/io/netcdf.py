@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from math import prod
 from typing import Any
@@ -203,13 +204,14 @@ class NCFile(FileBase):
         agree(comm, error)
 
 
+@dataclass(frozen=True)
 class _Variable:
     """Local. A variable of the file: its name, its axes with their extents, its numbers."""
 
-    def __init__(
-        self, name: str, axes: dict[str, int], dtype: np.dtype[Any], domain: Domain | None
-    ) -> None:
-        self.name, self._axes, self._dtype, self._domain = name, axes, dtype, domain
+    name: str
+    axes: dict[str, int]
+    dtype: np.dtype[Any]
+    domain: Domain | None
 
     @classmethod
     def of(cls, piece: Piece, groups: Mapping[str, Group]) -> _Variable:
@@ -232,7 +234,7 @@ class _Variable:
 
     def enter(self, file: Any) -> None:
         """Local. Make what the file has not of it yet."""
-        for letter, extent in self._axes.items():
+        for letter, extent in self.axes.items():
             if letter not in file.dimensions:
                 file.createDimension(letter, extent)
                 file.createVariable(letter, float, (letter,))[:] = self._points(letter, extent)
@@ -241,9 +243,9 @@ class _Variable:
                     f"{self.name}: axis {letter} has {extent} points, in the file "
                     f"{file.dimensions[letter].size}"
                 )
-        axes = (TIME, *self._axes)
+        axes = (TIME, *self.axes)
         if self.name not in file.variables:
-            file.createVariable(self.name, self._dtype, axes)
+            file.createVariable(self.name, self.dtype, axes)
         found = file.variables[self.name]
         if found.dimensions != axes:
             raise PatternError(f"{self.name}: has axes {axes}, in the file {found.dimensions}")
@@ -251,10 +253,10 @@ class _Variable:
     def _points(self, letter: str, extent: int) -> Any:
         if letter in COMPONENTS:
             return np.arange(extent)
-        if self._domain is None:
+        if self.domain is None:
             return np.linspace(0, 2 * np.pi, extent)
-        given: Any = self._domain.arrays[AXES.index(letter)]
-        if self._domain.word == "mesh":
+        given: Any = self.domain.arrays[AXES.index(letter)]
+        if self.domain.word == "mesh":
             return given[:extent]
         first, last = given
         return np.linspace(first, last, extent)

@@ -164,10 +164,7 @@ class FftwRun:
     def __init__(self, task: Task, effort: str, precision: _Precision) -> None:
         self._task, self._effort, self._precision = task, effort, precision
         self._plans: dict[bool, tuple[Any, int] | None] = {}
-        self._factor: Any = None
-        if task.scale:
-            factor = np.longdouble(task.logical_length * task.others) ** (-0.5 * task.scale)
-            self._factor = np.dtype(task.target.char.lower()).type(factor)
+        self._factor: Any = task.factor if task.scale else None
 
     def __call__(self, source: NDArray[Any], target: NDArray[Any]) -> None:
         execute, plan = self._plan_for(source, target)

@@ -165,7 +165,7 @@ class MklKernel:
         descriptor.set(OUTPUT_DISTANCE, distances[1] // sizes[1])
         descriptor.set(THREAD_LIMIT, 1)
         forward = task.kind == "r2c" or (task.kind == "c2c" and task.forward)
-        descriptor.set(FORWARD_SCALE if forward else BACKWARD_SCALE, task.factor)
+        descriptor.set(FORWARD_SCALE if forward else BACKWARD_SCALE, float(task.factor))
         return MklRun(descriptor, forward, loops) if descriptor.commit() else None
 
 

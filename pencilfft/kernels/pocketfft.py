@@ -45,8 +45,7 @@ def complex_call(library: Any, task: Task) -> Run:
 
 def scaled(run: Run, task: Task) -> Run:
     """Local. An unscaled call, and then the factor of a task."""
-    real = np.dtype(task.target.char.lower()).type
-    factor = real(task.logical_length * task.others) ** real(-0.5 * task.scale)
+    factor = task.factor
 
     def both(source: NDArray[Any], target: NDArray[Any]) -> None:
         run(source, target)

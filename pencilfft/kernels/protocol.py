@@ -111,10 +111,10 @@ class Task:
         return {"dct1": 2 * (n - 1), "dst1": 2 * (n + 1)}.get(self.kind, 2 * n)
 
     @property
-    def factor(self) -> float:
-        """Local. What the result of the plain sums is multiplied by."""
-        factor: float = float(self.logical_length * self.others) ** (-0.5 * self.scale)
-        return factor
+    def factor(self) -> Any:
+        """Local. What the result of the plain sums is multiplied by, in its precision."""
+        exact = np.longdouble(self.logical_length * self.others) ** (-0.5 * self.scale)
+        return np.dtype(self.target.char.lower()).type(exact)
 
     @property
     def sine(self) -> bool:

@@ -59,17 +59,15 @@ def in_scratch(kernel: Kernel, task: Task, effort: str) -> Run | None:
     if scratch is None:
         return None
     form = Layout.of(scratch)
-    if task.kind in ("r2c", "c2r"):  # source and target have different forms
-        onward = kernel.plan(replace(task, source=form), effort)
-        if onward is None:
-            return None
-        return Chain([(copy_array, SOURCE, scratch), (onward, scratch, TARGET)])
-    inner = kernel.plan(replace(task, source=form, target=form, in_place=True), effort)
+    onward, then = replace(task, source=form), list[Between]()
+    if task.kind not in ("r2c", "c2r"):  # source and target have one form
+        onward = replace(onward, target=form, in_place=True)
+        then.append((copy_array, scratch, TARGET))
+    inner = kernel.plan(onward, effort)
     if inner is None:
         return None
-
-    steps: list[Between] = [(copy_array, SOURCE, scratch), (inner, scratch, scratch)]
-    return Chain([*steps, (copy_array, scratch, TARGET)])
+    to = scratch if then else TARGET
+    return Chain([(copy_array, SOURCE, scratch), (inner, scratch, to), *then])
 
 
 def through_scratch(kernel: Kernel, task: Task, effort: str) -> Run | None:
@@ -81,7 +79,6 @@ def through_scratch(kernel: Kernel, task: Task, effort: str) -> Run | None:
     inner = kernel.plan(replace(task, target=form, in_place=False), effort)
     if inner is None:
         return None
-
     return Chain([(inner, SOURCE, scratch), (copy_array, scratch, TARGET)])
 
 

@@ -64,8 +64,9 @@ class Wisdom:
         section, key = _machine(), f"{backend} {task}"
         for decisions in (self._learnt, self._known()):
             found = decisions.get(section, {}).get(key)
-            if found is not None and found.effort in efforts and _is_fresh(found):
-                return found.choice
+            if found is not None and found.effort in efforts:
+                if time.time() - found.seconds < MOST_AGE:
+                    return found.choice
         return None
 
     def learn(self, backend: str, task: str, choice: str, effort: str) -> None:
@@ -217,10 +218,6 @@ def _decision(choice: Any, effort: Any, seconds: Any) -> Decision:
     if not isinstance(choice, str) or not isinstance(effort, str):
         raise TypeError(f"{choice!r} or {effort!r} is no text")
     return Decision(choice, effort, float(seconds))
-
-
-def _is_fresh(decision: Decision) -> bool:
-    return time.time() - decision.seconds < MOST_AGE
 
 
 def _merge(into: Decisions, more: Decisions) -> Decisions:
