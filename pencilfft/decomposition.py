@@ -127,14 +127,14 @@ def transpose_boxes(source: PencilGeometry, target: PencilGeometry) -> tuple[int
     grid_axis = source.layout[target.axis]
     if target != source.pencil(target.axis):
         raise PatternError(f"no single transpose leads from {source} to {target}")
-    boxes = []
+    boxes: list[Boxes] = []
     for mine, theirs in ((source, target), (target, source)):
         places = [list(theirs.coords) for _ in range(theirs.grid[grid_axis])]
         for peer, place in enumerate(places):
             place[grid_axis] = peer
         blocks = [replace(theirs, coords=tuple(place)).local_slice() for place in places]
         boxes.append(boxes_between(mine.local_slice(), blocks)[0])
-    return grid_axis, *boxes
+    return grid_axis, boxes[0], boxes[1]
 
 
 def boxes_between(

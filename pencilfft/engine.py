@@ -132,7 +132,7 @@ class Engine:
     @property
     def nbytes(self) -> int:
         """Bytes of memory on this rank: between the stages, of blocks, of tables and of ends."""
-        ends = sum(end.nbytes for end in self.ends or ())
+        ends: int = sum(end.nbytes for end in self.ends or ())
         return self._workspace.nbytes + self._scratch.nbytes + self._tables + ends
 
     def free(self) -> None:

@@ -83,10 +83,11 @@ class Leg:
         key = flight.layouts if route == DIRECT else (route, flight.layouts)
         if key not in self.scripts:
             (reads, here), (writes, there) = self.ends(flight)
-            form = route, flight.scale, flight.fields, reads.strides, here % KERNEL_ALIGNMENT
+            words = flight.scale, flight.fields, reads.strides, here % KERNEL_ALIGNMENT
             to: str | None = route
+            form: tuple[Any, ...] = route, *words
             if self.transpose is None:  # else it does not matter where the user's output is
-                to, form = None, (*form, writes.strides, there % KERNEL_ALIGNMENT, writes is reads)
+                to, form = None, (*words, writes.strides, there % KERNEL_ALIGNMENT, writes is reads)
             if form not in self.scripts:
                 self.scripts[form] = self.local.script(
                     reads, writes, flight.scale, to, flight.fields

@@ -398,5 +398,5 @@ def sources_of(dataset: Any) -> Iterator[Source]:
     for source in dataset.virtual_sources() if dataset.is_virtual else ():
         low, high = source.vspace.get_select_bounds()
         box = tuple(slice(int(first), int(last) + 1) for first, last in zip(low, high, strict=True))
-        names = (name.replace("%%", "%") for name in (source.file_name, source.dset_name))
-        yield Source(*names, box, source.src_space.get_select_type() == h5py.h5s.SEL_ALL)
+        file, name = (word.replace("%%", "%") for word in (source.file_name, source.dset_name))
+        yield Source(file, name, box, source.src_space.get_select_type() == h5py.h5s.SEL_ALL)
