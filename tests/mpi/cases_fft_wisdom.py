@@ -15,7 +15,7 @@ from io_data import same_error
 
 from onesided.collectives import UnsupportedError
 from onesided.collectives.tuning.race import Race
-from onesided.pencilfft import PFFT, legs, newDistArray, planner
+from onesided.pencilfft import PFFT, engine, legs, newDistArray, planner
 from onesided.pencilfft.kernels import selection
 from onesided.pencilfft.kernels.wisdom import Wisdom
 
@@ -235,7 +235,7 @@ def case_the_default_measures_kernels_only_and_the_next_plan_knows_them(comm):
 
 @parameters(what=["Pass", "prepare"])
 def case_a_failure_on_one_rank_is_every_ranks(comm, what):
-    place = legs if what == "Pass" else legs.Leg
+    place = engine if what == "Pass" else legs.Leg
     kept = getattr(place, what)
 
     def fail(*arguments, **words):
