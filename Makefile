@@ -89,9 +89,9 @@ lint: $(LINT)/ready
 		$(foreach package,$(PACKAGES),-p onesided.$(package))
 	cd $(LINT)/elsewhere && ../bin/mypy --config-file= --strict ../../tests/programs/typed.py
 
-# without network: what the pages refer to in other projects stands in docs/objects.txt
+# without network: what the pages refer to in other projects stands in docs/inventories
 docs: $(DOCS)/ready
-	$(DOCS)/bin/python docs/_ext/drawings.py
+	$(DOCS)/bin/python docs/_ext/speed.py
 	$(DOCS)/bin/python docs/_ext/pages.py
 	$(DOCS)/bin/python -m sphinx -W --keep-going -q -E docs docs/_build/html
 
@@ -118,7 +118,7 @@ results:
 	$(MAKE) MPI=openmpi .venv-bench-openmpi/ready
 	.venv-bench-mpich/bin/python docs/_ext/results.py bench-results/tables \
 		.venv-bench-mpich/bin/onesided .venv-bench-openmpi/bin/onesided
-	.venv-bench-mpich/bin/python docs/_ext/drawings.py
+	.venv-bench-mpich/bin/python docs/_ext/speed.py
 	.venv-bench-mpich/bin/python docs/_ext/pages.py
 
 clean:

@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from importlib.metadata import version as installed
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -12,7 +13,7 @@ import pages  # noqa: E402
 project = "Onesided"
 author = "The Onesided developers"
 copyright = author
-version = release = pages.project()["version"]
+version = release = installed("onesided")
 
 extensions = [
     "myst_parser",
@@ -43,4 +44,10 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 napoleon_google_docstring = False
 
-intersphinx_mapping = pages.inventories(HERE / "_build" / "inventories")
+# of what the pages and docstrings refer to in other projects
+intersphinx_mapping = {
+    "mpi4py": ("https://mpi4py.readthedocs.io/en/stable/", "inventories/mpi4py.inv"),
+    "numpy": ("https://numpy.org/doc/stable/", "inventories/numpy.inv"),
+    "scipy": ("https://docs.scipy.org/doc/scipy/", "inventories/scipy.inv"),
+    "python": ("https://docs.python.org/3/", "inventories/python.inv"),
+}

@@ -7,14 +7,13 @@ Each node has a host name, a network address, process numbers and a /dev/shm of 
 nothing but TCP connects two of them; the file system is shared. The nodes live inside the
 namespaces of a head, on which mpiexec runs, and the head ends with this program: then the kernel
 takes back all processes, links and mounts. Needs root, or a kernel that lets users make user
-namespaces, and iproute2 and util-linux. ``--delay`` and ``--rate`` need a kernel with netem.
+namespaces, and iproute2 and util-linux. ``--delay`` and ``--rate`` need a kernel with netem, or one
+that lets this program shape the wire itself.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import ctypes
 import functools
 import os
 import shlex
@@ -24,15 +23,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
+import mpi_harness
 import wire
 
-NEW_NS, NEW_UTS, NEW_IPC = 0x00020000, 0x04000000, 0x08000000
-NEW_USER, NEW_PID, NEW_NET = 0x10000000, 0x20000000, 0x40000000
-NODE_SPACES = NEW_NS | NEW_UTS | NEW_IPC | NEW_PID | NEW_NET
-PR_SET_PDEATHSIG = 1
+UNSHARE = ["unshare", "--mount", "--uts", "--ipc", "--pid", "--net", "--fork", "--kill-child"]
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 SUBNET = "10.88.0"
 HEAD = 254
@@ -41,9 +37,10 @@ REMOTE_SHELL = """#!/bin/sh
 # ssh for virtual nodes: [OPTIONS] NODE WORDS... runs the words inside the node
 while [ "${1#-}" != "$1" ]; do shift; done
 node=$1; shift
-target=$(cat FOLDER/$node.pid) || exit 255
+at=$(cat FOLDER/$node.pid) || exit 255
 here=$(pwd)
-exec nsenter -t "$target" -m -u -i -n -p -- /bin/sh -c "cd '$here' && $*"
+exec nsenter -t "$at" -m -u -i -n --pid=/proc/$at/ns/pid_for_children -- \\
+    /bin/sh -c "cd '$here' && $*"
 """
 
 
@@ -59,104 +56,42 @@ def shell(script: str) -> None:
         raise ClusterError(words[-1] if words else f"{script!r} failed")
 
 
-def spawn(body: Callable[[], int], spaces: int, pid_file: Path, log: Path) -> int:
-    """Fork a keeper, and from it ``body`` as the first process of new namespaces.
-
-    Returns the keeper. The body ends with the keeper and the keeper with its parent; ``pid_file``
-    gets the number of the body, ``log`` why it could not begin.
-    """
-    keeper = os.fork()
-    if keeper:
-        return keeper
-    status = 1
-    try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
-        libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        uid, gid = os.getuid(), os.getgid()
-        if libc.unshare(spaces):
-            raise ClusterError(f"no new namespaces: {os.strerror(ctypes.get_errno())}")
-        if spaces & NEW_USER:
-            Path("/proc/self/setgroups").write_text("deny")
-            Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
-            Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
-        ready, go = os.pipe()
-        first = os.fork()
-        if first == 0:
-            os.close(go)
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            for number in STOPPING:
-                signal.signal(number, signal.SIG_DFL)
-            if os.read(ready, 1):  # else the keeper is gone already
-                status = body()
-        else:
-            pid_file.with_suffix(".new").write_text(str(first))
-            pid_file.with_suffix(".new").rename(pid_file)
-            os.write(go, b"!")
-            _, code = os.waitpid(first, 0)
-            status = os.waitstatus_to_exitcode(code)
-            status = 128 - status if status < 0 else status
-    except (ClusterError, OSError) as error:
-        log.write_text(str(error))
-    finally:
-        sys.stdout.flush()
-        os._exit(status)
-    return 0
+def apart(*words: str) -> subprocess.Popen[bytes]:
+    """A program as the first process of new namespaces, which end with it, and it with us."""
+    user = ["--map-root-user"] if os.geteuid() else []
+    die = functools.partial(mpi_harness.die_with_parent, signal.SIGKILL)  # it passes over others
+    return subprocess.Popen([*UNSHARE, *user, *words], preexec_fn=die)
 
 
-def furnish(name: str, folder: Path) -> None:
-    """Make a machine of the new namespaces this process is in: name, mounts, loopback."""
-    private = folder / "private"
-    shell(f"""
-        mount --make-rprivate /
+def furnished(name: str, folder: Path) -> str:
+    """Shell that makes a machine of new namespaces: name, mounts, loopback."""
+    return f"""
         mount -t proc proc /proc
         mount -t sysfs sysfs /sys
         mount -t tmpfs -o size=1g,mode=1777 tmpfs /dev/shm
-        mount -t tmpfs tmpfs {private}
+        mount -t tmpfs tmpfs {folder}/private
         mount --bind {folder}/hosts /etc/hosts
         hostname {name} 2>/dev/null || echo {name} > /proc/sys/kernel/hostname
         ip link set lo up
-    """)
-    for setting, value in (
-        ("net/ipv6/conf/all/disable_ipv6", "1"),
-        ("net/ipv4/tcp_congestion_control", "reno"),
-    ):
-        try:
-            Path("/proc/sys", setting).write_text(value)
-        except OSError:
-            continue  # a matter of speed alone
-
-
-def node(name: str, folder: Path) -> int:
-    """The first process of a node: furnish it, then bury its orphans for as long as it lives."""
-    furnish(name, folder)
-    (folder / f"{name}.up").touch()
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            time.sleep(0.1)
+        # a matter of speed alone
+        {{ echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; }} 2>/dev/null || true
+        {{ echo reno > /proc/sys/net/ipv4/tcp_congestion_control; }} 2>/dev/null || true
+    """
 
 
 def start_nodes(count: int, folder: Path) -> list[int]:
-    """Start the nodes; the numbers, seen from here, of their first processes."""
-    names = [f"node{index}" for index in range(count)]
-    for name in names:
-        spawn(
-            lambda name=name: node(name, folder),  # type: ignore[misc]
-            NODE_SPACES,
-            folder / f"{name}.pid",
-            folder / "log",
-        )
+    """Start the nodes; each is a shell that buries its orphans. The processes in their networks."""
+    nodes = {}
+    for name in (f"node{index}" for index in range(count)):
+        script = f"{furnished(name, folder)}\ntouch {folder}/{name}.up\nwhile :; do sleep 1; done"
+        nodes[name] = apart("sh", "-ec", script)
+        (folder / f"{name}.pid").write_text(str(nodes[name].pid))
     limit = time.monotonic() + 20
-    while not all((folder / f"{name}.up").exists() for name in names):
-        log = folder / "log"
-        if log.exists() and log.read_text():
-            raise ClusterError(log.read_text())
-        if time.monotonic() > limit:
+    while not all((folder / f"{name}.up").exists() for name in nodes):
+        if time.monotonic() > limit or any(node.poll() is not None for node in nodes.values()):
             raise ClusterError("a virtual node does not come up")
         time.sleep(0.01)
-    return [int((folder / f"{name}.pid").read_text()) for name in names]
+    return [node.pid for node in nodes.values()]
 
 
 def lay_wires(pids: list[int], delay: str, rate: str) -> None:
@@ -239,8 +174,9 @@ def job(arguments: argparse.Namespace, folder: Path) -> list[str]:
     return [launcher, "--allow-run-as-root", *remote, *place, *total, *words]
 
 
-def head(arguments: argparse.Namespace, folder: Path) -> int:
+def head(arguments: argparse.Namespace) -> int:
     """The first process of the head: build the cluster, run the job, give its exit code."""
+    folder = Path(arguments.folder)
     lines = ["127.0.0.1 localhost", f"{SUBNET}.{HEAD} head"]
     lines += [f"{SUBNET}.{index + 1} node{index}" for index in range(arguments.nodes)]
     (folder / "hosts").write_text("\n".join(lines) + "\n")
@@ -248,7 +184,7 @@ def head(arguments: argparse.Namespace, folder: Path) -> int:
     remote = folder / "ssh"
     remote.write_text(REMOTE_SHELL.replace("FOLDER", shlex.quote(str(folder))))
     remote.chmod(0o755)
-    furnish("head", folder)
+    shell(furnished("head", folder))
     os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
     lay_wires(start_nodes(arguments.nodes, folder), arguments.delay, arguments.rate)
     code = subprocess.call(job(arguments, folder))
@@ -257,7 +193,7 @@ def head(arguments: argparse.Namespace, folder: Path) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one job on virtual nodes; 124 when its time is over."""
-    missing = [tool for tool in ("ip", "nsenter", "mount") if not shutil.which(tool)]
+    missing = [tool for tool in ("ip", "nsenter", "mount", "unshare") if not shutil.which(tool)]
     if missing:
         raise ClusterError(f"not installed: {', '.join(missing)}")
 
@@ -267,36 +203,41 @@ def run(arguments: argparse.Namespace) -> int:
     for number in STOPPING:
         signal.signal(number, stop)
     signal.setitimer(signal.ITIMER_REAL, arguments.timeout)
-    folder = Path(tempfile.mkdtemp(prefix="onesided-nodes-", dir=arguments.folder))
-    spaces = NODE_SPACES | (0 if os.geteuid() == 0 else NEW_USER)
-    keeper = 0
+    folder = tempfile.mkdtemp(prefix="onesided-nodes-", dir=arguments.folder)
+    words = [sys.executable, __file__, "head", "--folder", folder]
+    for name in ("nodes", "ppn", "delay", "rate"):
+        words += [f"--{name}", str(getattr(arguments, name))]
+    words += [*(["--plain"] if arguments.plain else []), "--", *arguments.command]
+    inside = None
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # until the keeper is known
-        keeper = spawn(lambda: head(arguments, folder), spaces, folder / "head.pid", folder / "log")
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
-        _, status = os.waitpid(keeper, 0)
-        keeper = 0
-        log = folder / "log"
-        if log.exists():
-            raise ClusterError(log.read_text())
-        return os.waitstatus_to_exitcode(status)
+        inside = apart(*words)
+        return inside.wait()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        if keeper:
-            end(keeper, folder / "head.pid")
+        if inside is not None:
+            end(inside)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def end(keeper: int, pid_file: Path) -> None:
+def end(inside: subprocess.Popen[bytes]) -> None:
     """Kill the head, and with it everything inside; return when it is gone."""
+    try:
+        children = Path(f"/proc/{inside.pid}/task/{inside.pid}/children").read_text().split()
+    except OSError:  # it has ended by itself
+        children = []
+    inside.kill()
+    inside.wait()
     limit = time.monotonic() + 5
-    while not pid_file.exists() and time.monotonic() < limit:
-        if os.waitpid(keeper, os.WNOHANG)[0]:
-            return  # it ended before it had a head
+    while any(map(runs, children)) and time.monotonic() < limit:
         time.sleep(0.01)
-    with contextlib.suppress(OSError, ValueError):
-        os.kill(int(pid_file.read_text()), signal.SIGKILL)
-    os.waitpid(keeper, 0)  # the keeper waits for the head, and the head for all inside
+
+
+def runs(pid: str) -> bool:
+    """Whether a process is there, and not only its exit code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
 
 
 @functools.cache
@@ -311,18 +252,18 @@ def available() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="cluster.py", description=__doc__)
-    actions = parser.add_subparsers(dest="action", required=True)
-    action = actions.add_parser("run", help="run a job on virtual nodes")
-    action.add_argument("--nodes", type=int, default=2)
-    action.add_argument("--ppn", type=int, default=1, help="ranks on each node")
-    action.add_argument("--delay", default="", help="of a node's link, as tc writes it: 100us")
-    action.add_argument("--rate", default="", help="of a node's link, as tc writes it: 1gbit")
-    action.add_argument("--timeout", type=float, default=300.0, help="seconds; then 124")
-    action.add_argument("--plain", action="store_true", help="run on the head, without mpiexec")
-    action.add_argument("--folder", default=None, help="where to keep small files meanwhile")
-    action.add_argument("command", nargs="+")
+    parser.add_argument("action", choices=["run", "head"], help="run a job; head is its inside")
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--ppn", type=int, default=1, help="ranks on each node")
+    parser.add_argument("--delay", default="", help="of a node's link, as tc writes it: 100us")
+    parser.add_argument("--rate", default="", help="of a node's link, as tc writes it: 1gbit")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds; then 124")
+    parser.add_argument("--plain", action="store_true", help="run on the head, without mpiexec")
+    parser.add_argument("--folder", default=None, help="where to keep small files meanwhile")
+    parser.add_argument("command", nargs="+")
     try:
-        return run(parser.parse_args())
+        arguments = parser.parse_args()
+        return run(arguments) if arguments.action == "run" else head(arguments)
     except ClusterError as error:
         print(f"cluster: {error}", file=sys.stderr)
         return 125

@@ -10,17 +10,14 @@ import contextlib
 import gc
 import json
 import os
-import subprocess
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import jsonschema
 import mpi_harness
-import processes
 import serve
 import servers
 
@@ -67,7 +64,7 @@ def onesided(
 
 def _finished(*words: str, ranks: int | None, timeout: float, fresh: bool) -> Finished:
     if fresh or (ranks is None and "--ranks" in words):
-        return python("-m", "onesided.apps", *words, ranks=ranks, timeout=timeout)
+        return python("-m onesided.apps", *words, ranks=ranks, timeout=timeout)
     with tempfile.TemporaryDirectory(prefix="onesided-command-") as name:
         if ranks is None:
             return _here(Path(name), *words)
@@ -108,39 +105,12 @@ def _into(path: Path, name: str, number: int) -> Iterator[None]:
             os.close(copy)
 
 
-def python(*words: str, ranks: int | None = None, timeout: float = 100.0) -> Finished:
-    """Python without ``-m mpi4py``; nothing of the job is left running."""
-    token = uuid.uuid4().hex
-    segments = processes.segments()
-    with tempfile.TemporaryDirectory(prefix="onesided-command-") as name:
-        folder = Path(name)
-        line = [sys.executable, *words]
-        env = clean_environment() | {"ONESIDED_TOKEN": token}
-        if ranks is not None:
-            line = [*mpi_harness.command(ranks, 1, timeout, name), *line]
-            env = mpi_harness.environment({"ONESIDED_TOKEN": token}, name)
-        with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
-            job = subprocess.Popen(
-                line,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=env,
-                start_new_session=True,
-                cwd=folder,
-            )
-            hung = False
-            try:
-                job.wait(timeout)
-            except subprocess.TimeoutExpired:
-                hung = True
-            finally:
-                processes.end(token, job.pid)
-                job.wait()
-        texts = [(folder / stream).read_text(errors="replace") for stream in ("out", "err")]
-    if job.returncode != 0:
-        processes.remove_segments(segments)
-    return Finished(job.returncode, *texts, hung)
+def python(program: str, *words: str, ranks: int | None = None, timeout: float = 100.0) -> Finished:
+    """A file, or ``-m NAME``, without ``-m mpi4py``; nothing of the job is left running."""
+    base = clean_environment() if ranks is None else os.environ
+    job = mpi_harness.Job(program, ranks or 0, *words, base=base, plain=True)
+    outcome = job.end(timeout)
+    return Finished(outcome.returncode, outcome.stdout, outcome.stderr, outcome.kind == "hang")
 
 
 def clean_environment() -> Mapping[str, str]:

@@ -98,19 +98,14 @@ CLIQUES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1"}
 
 
 def two_nodes(
-    select: str | Iterable[str] = (),
-    env: Mapping[str, str] | None = None,
-    options: Mapping[str, str] | None = None,
-    **more: bool,
+    select: str | Iterable[str] = (), env: Mapping[str, str] | None = None, **more: object
 ) -> list[Job]:
     """Two nodes of two ranks: virtual ones, or cliques where those cannot be made; in full both."""
-    chosen = (select,) if isinstance(select, str) else tuple(select)
-    pairs, extra = tuple((env or {}).items()), tuple((options or {}).items())
+    cliques = CLIQUES | dict(env or {})
     return [
-        Job(4, "two-nodes", 2, pairs, extra, chosen, needs="virtual", **more),
-        Job(4, "cliques", 1, (*CLIQUES.items(), *pairs), extra, chosen, needs="cliques",
-            mpi="mpich", **more),
-    ]  # fmt: skip
+        *on(4, name="two-nodes", nodes=2, env=env, select=select, needs="virtual", **more),  # type: ignore[arg-type]
+        *on(4, name="cliques", env=cliques, select=select, needs="cliques", mpi="mpich", **more),  # type: ignore[arg-type]
+    ]
 
 
 def without_single_copy(*ranks: int, **more: object) -> list[Job]:
@@ -148,7 +143,7 @@ MORE = {"examples": "100"}
 HARNESS = {
     "harness_items": [*on(2, 3, options={"colour": "red=ish"})],
     "cases_nodes": [
-        *two_nodes(["groups", "put_across"]),
+        *two_nodes("groups"),
         Job(4, "private", 2, select=("private",), needs="virtual"),
     ],
 }
@@ -278,18 +273,19 @@ COLLECTIVES = {
 # -- pencilfft ------------------------------------------------------------------------------------
 
 FFT = [*on(1), *on(2, 3, 4, alike=True, thin=True), *full(2, 3, 4, 6, 7, env=ALL_FFT)]
+CALLS = [*on(1, thin=True), *FFT[1:]]  # one rank has no exchange that could go wrong
 PENCILFFT = {
     "cases_fft": [
         *FFT, *on(6, select=("case_delayed_ranks", "case_one_of_two"), thin=True)
     ],
-    "cases_fft_errors": FFT,
+    "cases_fft_errors": CALLS,
     "cases_fft_kinds": FFT,
     "cases_fft_random": FFT,
     "cases_fft_wisdom": FFT,
     "cases_fft_dropin": [*on(1, 2), *full(4)],
     "cases_fft_line": [*FFT, *on(7, select="case_lines[char=D", thin=True)],
     "cases_fluidfft": on(1, 2, 3),
-    "cases_fft_nonblocking": FFT,
+    "cases_fft_nonblocking": CALLS,
     "cases_io": [*on(3, thin=True), *full(1, 2, 4, 6),
                  Job(4, "disk", 2, (("ONESIDED_IO_DISK", "1"),), full=True, needs="virtual")],
     "cases_io_errors": [*on(2, thin=True), *full(1, 4, 6)],

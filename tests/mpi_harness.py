@@ -21,7 +21,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,6 @@ class Outcome:
     stderr: str
     seconds: float
     command: tuple[str, ...]
-    removed: list[str] = field(default_factory=list)
 
     @property
     def cases(self) -> list[dict[str, Any]]:
@@ -118,7 +117,8 @@ def command(ranks: int, nodes: int, timeout: float, folder: str) -> list[str]:
 class Job:
     """A program on the ranks of an MPI job, from its start to its end.
 
-    ``program`` is a Python file, or a module given as ``-m NAME``.
+    ``program`` is a Python file, or a module given as ``-m NAME``. One that is ``plain`` runs as a
+    person starts it: without ``-m mpi4py``, in the folder of the job, and by itself on 0 ranks.
     """
 
     def __init__(
@@ -130,6 +130,7 @@ class Job:
         nodes: int = 1,
         limit: float = 3600.0,
         base: Mapping[str, str] = os.environ,
+        plain: bool = False,
     ) -> None:
         self.ranks, self.token = ranks, uuid.uuid4().hex
         self._before, self._clock, self._began = processes.segments(), time.time(), time.monotonic()
@@ -138,18 +139,20 @@ class Job:
         self.folder = Path(self._temporary.name)
         self.prepare()
         words = str(program).split() if str(program).startswith("-m ") else [str(program)]
-        python = [sys.executable, "-m", "mpi4py", str(TESTS / "run_program.py")]
-        launcher = command(ranks, nodes, limit, self._temporary.name)
-        self.command = (*launcher, *python, *words, *arguments)
+        runner = [] if plain else ["-m", "mpi4py", str(TESTS / "run_program.py")]
+        launcher = command(ranks, nodes, limit, self._temporary.name) if ranks else []
+        self.command = (*launcher, sys.executable, *runner, *words, *arguments)
         settings = {"ONESIDED_TOKEN": self.token, "ONESIDED_FOLDER": str(self.folder)}
         settings |= env or {}
+        whole = environment(settings, self._temporary.name, base) if ranks else {**base, **settings}
         with open(self.folder / "stdout", "wb") as out, open(self.folder / "stderr", "wb") as err:
             self.launcher = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env=environment(settings, self._temporary.name, base),
+                env=whole,
+                cwd=self.folder if plain else None,
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
@@ -174,11 +177,10 @@ class Job:
         self._temporary.cleanup()
         code = self.launcher.returncode
         kind, reason = classify(code, hung, self.ranks, self.token, stdout, stderr)
-        removed = []
         if kind != "pass":
-            removed = processes.remove_segments(self._before)
-            removed += processes.remove_topology(self._clock)
-        return Outcome(kind, code, reason, stdout, stderr, seconds, self.command, removed)
+            processes.remove_segments(self._before)
+            processes.remove_topology(self._clock)
+        return Outcome(kind, code, reason, stdout, stderr, seconds, self.command)
 
     def streams(self) -> list[str]:
         """What the ranks have written to stdout and to stderr."""
@@ -218,12 +220,13 @@ def _tail(path: Path, start: int) -> str:
     with open(path, "rb") as file:
         file.seek(start)
         text = file.read().decode(errors="replace")
-    return "\n".join(line for line in text.splitlines() if not HARMLESS.search(line))[-TAIL:]
+    lines = text.splitlines(keepends=True)
+    return "".join(line for line in lines if not HARMLESS.search(line))[-TAIL:]
 
 
-def die_with_parent() -> None:
-    """In a new process: end when the one that started it does."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """In a new process: end, by this signal, when the one that started it does."""
+    ctypes.CDLL(None).prctl(1, number, 0, 0, 0)
 
 
 def classify(

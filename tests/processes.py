@@ -63,28 +63,22 @@ def write_stacks(token: str, folder: Path, patience: float = 5.0) -> None:
     time.sleep(0.2)
 
 
-def end(token: str, launcher: int, patience: float = 2.0) -> int:
-    """End all processes of the run: the launcher politely, then whatever is left.
-
-    Returns how many had to be killed.
-    """
+def end(token: str, launcher: int, patience: float = 2.0) -> None:
+    """End all processes of the run: the launcher politely, then whatever is left."""
     if launcher in marked(token):
         send([launcher], signal.SIGTERM)
         limit = time.monotonic() + patience
         while len(marked(token)) and time.monotonic() < limit:
             time.sleep(0.05)
-    killed = 0
     for _ in range(20):
         left = marked(token)
         if not left:
             break
-        killed += len(left)
         send(left, signal.SIGKILL)
         time.sleep(0.05)
-    return killed
 
 
-def remove_topology(since: float) -> list[str]:
+def remove_topology(since: float) -> None:
     """Remove the machine descriptions that MPICH's launcher wrote after this time and left.
 
     Nothing is removed while another job is starting or running: they could be its own.
@@ -92,14 +86,11 @@ def remove_topology(since: float) -> list[str]:
     for folder in PROC.iterdir():
         with contextlib.suppress(OSError):
             if folder.name.isdigit() and "hydra_" in (folder / "comm").read_text():
-                return []
-    removed = []
+                return
     for path in TOPOLOGY.parent.glob(TOPOLOGY.name):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime >= since:
                 path.unlink()
-                removed.append(path.name)
-    return removed
 
 
 def segments() -> set[Path]:
@@ -108,31 +99,25 @@ def segments() -> set[Path]:
 
 
 def _mapped() -> str:
-    texts = []
-    for folder in PROC.iterdir():
-        if folder.name.isdigit():
-            try:
-                texts.append((folder / "maps").read_text(errors="replace"))
-            except OSError:
-                continue
-    return "\n".join(line for text in texts for line in text.splitlines() if "/dev/shm/" in line)
+    found = []
+    for path in PROC.glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            lines = path.read_text(errors="replace").splitlines()
+            found += [line for line in lines if "/dev/shm/" in line]
+    return "\n".join(found)
 
 
-def remove_segments(before: set[Path]) -> list[str]:
+def remove_segments(before: set[Path]) -> None:
     """Remove the segments that are new, older than a second and mapped by nobody."""
     new = segments() - before
     if not new:
-        return []
+        return
     time.sleep(1.0)
-    maps, removed = _mapped(), []
-    for path in sorted(new):
-        try:
+    maps = _mapped()
+    for path in new:
+        with contextlib.suppress(OSError):
             if str(path) not in maps and time.time() - path.stat().st_ctime >= 1.0:
                 path.unlink()
-                removed.append(path.name)
-        except OSError:
-            continue
-    return removed
 
 
 @functools.cache

@@ -2,7 +2,6 @@
 
     python tests/sanitize.py address        (addresses, undefined behavior)
     python tests/sanitize.py thread         (data races)
-    python tests/sanitize.py address --build-only DIRECTORY
 
 The extension modules of ``pyproject.toml`` are built by gcc into a folder of their own; a fresh
 Python, the ordinary one, is started with the sanitizer's library in front, and this file as a
@@ -109,12 +108,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=list(FLAGS))
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "sanitize")
     parser.add_argument("words", nargs="*", help="further words for pytest, after --")
     options = parser.parse_args()
     if shutil.which("gcc") is None:
         raise SystemExit("the sanitizers are gcc's; gcc is not installed")
-    folder = options.folder / options.kind
+    folder = ROOT / "build" / "sanitize" / options.kind
     build(options.kind, folder)
     # MPI is not started; UCX below it puts hooks around calls of the C library, in threads that
     # the sanitizer does not know any more. Python's own allocator would hide where its blocks end.

@@ -11,7 +11,6 @@ import pytest
 from onesided.collectives import methods
 
 ROOT = mpi_harness.TESTS.parent
-PROGRAM = mpi_harness.TESTS / "programs" / "container.py"
 MATRIX = ROOT / "apps" / "data" / "bcsstk13.mtx.gz"
 README = dict(re.findall(
     r"^```python\n# (\w+\.py):[^\n]*\n(.*?)^```$", (ROOT / "README.md").read_text(),
@@ -44,18 +43,13 @@ def test_the_readme_has_programs():
     assert len(README) >= 3
 
 
-@pytest.mark.parametrize(("n", "ranks", "names"), [
-    (64, 4, ()), (128, 4, ()), (256, 2, ("auto", "p2p"))])
-def test_transforms(n, ranks, names):
-    said = passes(PROGRAM, ranks, "transforms", str(n), *names)
-    assert re.findall(r"@method (\S+)", said) == [*(names or methods())]
-
-
-def test_products():
-    assert re.findall(r"@method (\S+)", passes(PROGRAM, 4, "products")) == [*methods()]
-
-
-def test_heat():
-    words = ["--shape", "1024", "1024", "--steps", "4", "--repeats", "1", "--verify"]
-    said = passes("-m onesided.apps", 4, "heat", *words)
-    assert all(method in said for method in ("two-sided", "grid", "halo", "rma-fence")), said
+@pytest.mark.parametrize(("ranks", "words", "said"), [
+    (4, "fft --shape 128 128 128 --dtype complex128 --comm all --iterations 1", methods()),
+    (2, "fft --shape 256 256 256 --dtype complex128 --comm auto,p2p --iterations 1", ["p2p"]),
+    (4, f"spmv {MATRIX} --comm all --iterations 3", methods()),
+    (4, "heat --shape 1024 1024 --steps 4 --repeats 1",
+     ["two-sided", "grid", "halo", "rma-fence"]),
+], ids=["transforms", "large", "products", "heat"])  # fmt: skip
+def test_commands_that_verify(ranks, words, said):
+    out = passes("-m onesided.apps", ranks, *words.split(), "--verify")
+    assert all(name in out for name in said), out

@@ -22,7 +22,7 @@ ROOT = mpi_harness.TESTS.parent
 DOCS = ROOT / "docs"
 MATRIX = ROOT / "apps" / "data" / "bcsstk13.mtx.gz"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```([^`\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 GENERATED = re.compile(r"^<!-- generate: (\w+) ?(.*?) -->$", re.MULTILINE)
 PAGES = {
@@ -219,10 +219,10 @@ def test_numbers_in_sentences_are_those_of_the_results(page, words, files, rows,
     assert quoted == (min(cells, key=float), max(cells, key=float))
 
 
-def test_pictures_in_files_are_what_is_drawn(pages):
-    for name, draw in pages.drawings.FILES.items():
-        text = (DOCS / "pictures" / name).read_text(encoding="utf-8")
-        assert text == draw() + "\n", f"{name}: run docs/_ext/drawings.py"
+def test_the_picture_of_speed_is_what_is_drawn(pages):
+    drawn = import_module("speed")
+    text = drawn.PICTURE.read_text(encoding="utf-8")
+    assert text == drawn.speed(), "run docs/_ext/speed.py"
 
 
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.full)])

@@ -66,20 +66,6 @@ def test_selections_are_numpys(drawn):
     assert np.array_equal(result[result >= 0], expected[result >= 0])
 
 
-@given(selections(), st.data())
-def test_blocks_of_a_selection_are_found_in_the_whole(drawn, data):
-    shape, chosen, _ = drawn
-    whole = np.arange(np.prod(shape)).reshape(shape)
-    expected = whole[tuple(chosen)]
-    if not expected.size:
-        return
-    spans = [
-        sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n)))) for n in expected.shape
-    ]
-    block = tuple(slice(*span) for span in spans)
-    assert np.array_equal(whole[Selection.of(shape, chosen).source(block)], expected[block])
-
-
 SHAPE = (4, 5, 6)
 UNIFORM = [(0.0, 2.0), (10.0, 5.0), (100.0, 12.0)]
 MESH = [np.array([0.0, 1, 3, 7]), np.array([10.0, 11, 13, 17, 30]), np.arange(100.0, 112, 2)]
@@ -264,22 +250,6 @@ def test_xdmf_refuses(folder):
     HDF5File(f"{folder}/u.h5").write(0, {"u": [field(SHAPE)]})
     with pytest.raises(PatternError, match="2 entries"):
         generate_xdmf(f"{folder}/u.h5", [True, False])
-
-
-def test_xdmf_as_vtk_reads_it(folder):
-    """ParaView's reader, where VTK is installed."""
-    reader = pytest.importorskip("vtkmodules.vtkIOXdmf2").vtkXdmfReader()
-    numpy_support = pytest.importorskip("vtkmodules.util.numpy_support")
-    u, v = field(SHAPE), field(SHAPE, (2,))
-    HDF5File(f"{folder}/u.h5", domain=MESH).write(0, {"u": [u], "v": [v]})
-    reader.SetFileName(generate_xdmf(f"{folder}/u.h5")[0])
-    reader.Update()
-    grid = reader.GetOutputDataObject(0)
-    assert grid.GetDimensions() == SHAPE[::-1]
-    assert grid.GetBounds() == (100, 110, 10, 30, 0, 7)
-    for name, whole in (("u", u), ("v0", v[0]), ("v1", v[1])):
-        values = numpy_support.vtk_to_numpy(grid.GetPointData().GetArray(name))
-        assert np.array_equal(values.reshape(SHAPE), whole)
 
 
 def test_mpi4py_fft_finds_the_same(folder):

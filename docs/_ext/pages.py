@@ -1,9 +1,9 @@
-"""What the pages do not say themselves: tables of results, methods, commands, claims, drawings.
+"""What the pages do not say themselves: tables of results, methods, commands, claims.
 
-A line ``<!-- generate: NAME WORDS... -->`` of a page is replaced by Markdown when the site is
-built, and a block of the language ``sequence`` by its drawing. Tables that shall be seen without
-the site stand below ``<!-- table: NAME WORDS... -->``, up to ``<!-- end -->``;
-``python docs/_ext/pages.py`` writes them. Nothing here needs Sphinx but :func:`setup`.
+A line ``<!-- generate: NAME -->`` of a page is replaced by Markdown when the site is built. Tables
+that shall be seen without the site stand below ``<!-- table: NAME WORDS... -->``, up to
+``<!-- end -->``; ``python docs/_ext/pages.py`` writes them. Nothing here needs Sphinx but
+:func:`setup`.
 """
 
 from __future__ import annotations
@@ -14,30 +14,16 @@ import html
 import inspect
 import json
 import re
-import tomllib
-import zlib
 from collections.abc import Callable
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import drawings
-
 DOCS = Path(__file__).resolve().parent.parent
-ROOT = DOCS.parent
 RESULTS = DOCS / "results"
-CLAIMS = "onesided.apps.report.claims"  # the module that has the claims
 MARK = re.compile(r"^<!-- generate: (\w+) ?(.*?) -->$", re.MULTILINE)
 TABLE = re.compile(r"^(<!-- table: (\w+) (.*?) -->)\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
-SEQUENCE = re.compile(r"^```sequence\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def project() -> dict[str, Any]:
-    """What pyproject.toml tells about the package."""
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        found: dict[str, Any] = tomllib.load(file)["project"]
-    return found
 
 
 # -- results --------------------------------------------------------------------------------------
@@ -129,9 +115,10 @@ def option(action: argparse.Action) -> str:
 
 def commands(_: str) -> str:
     """Every command with its options, from the parsers that read them."""
-    main = project()["scripts"]["onesided"].partition(":")[0]
+    from onesided.apps.cli.main import parsers
+
     text = []
-    for parser in import_module(main).parsers():
+    for parser in parsers():
         text += [f"## {parser.prog}", "", parser.description or "", ""]
         text += ["| option | what it says |", "| --- | --- |"]
         for action in parser._actions:
@@ -160,11 +147,13 @@ def verdicts() -> dict[tuple[str, str], dict[str, dict[str, list[str]]]]:
 
 def claims(_: str) -> str:
     """What the papers claim, where in them, and what was found out about it here."""
+    from onesided.apps.report.claims import CLAIMS
+
     found = verdicts()
     places = sorted({place for every in found.values() for place in every})
     lines = [f"| {' | '.join(['paper', 'where', 'claim', *places])} |"]
     lines.append("|" + " --- |" * (3 + len(places)))
-    for claim in import_module(CLAIMS).CLAIMS:
+    for claim in CLAIMS:
         words = html.escape(claim.words, quote=False).replace("|", "\\|")
         here = found.get((claim.where, claim.words), {})
         cells = [_cell(here.get(place, {})) for place in places]
@@ -179,18 +168,6 @@ def _cell(said: dict[str, list[str]]) -> str:
     return "<br>".join(f"**{verdict}**: {'; '.join(about)}" for verdict, about in said.items())
 
 
-def drawing(words: str) -> str:
-    """A drawing by name, and what is written below it."""
-    name, _, caption = words.partition(" ")
-    return figure(getattr(drawings, name)(), caption)
-
-
-def figure(svg: str, caption: str = "") -> str:
-    """In a page; what is drawn takes the colour of its text."""
-    below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
-    return f'<figure class="drawing">{svg}{below}</figure>'
-
-
 GENERATED: dict[str, Callable[[str], str]] = {
     "results": results,
     "targets": targets,
@@ -198,13 +175,11 @@ GENERATED: dict[str, Callable[[str], str]] = {
     "methods": methods,
     "commands": commands,
     "claims": claims,
-    "drawing": drawing,
 }
 
 
 def fill(text: str) -> str:
     """A page with all that is generated."""
-    text = SEQUENCE.sub(lambda m: figure(drawings.sequence(m[1])), text)
     return MARK.sub(lambda m: GENERATED[m[1]](m[2]), text)
 
 
@@ -214,28 +189,6 @@ def tables(text: str) -> str:
 
 
 # -- Sphinx ---------------------------------------------------------------------------------------
-
-
-def inventories(folder: Path) -> dict[str, tuple[str, str]]:
-    """Sphinx's inventories of other projects, of what objects.txt lists: no network is needed."""
-    where: dict[str, str] = {}
-    entries: dict[str, list[str]] = {}
-    for line in (DOCS / "objects.txt").read_text(encoding="utf-8").splitlines():
-        words = line.split()
-        if line.startswith("#"):
-            continue
-        if len(words) == 2:
-            where[words[0]] = words[1]
-        else:
-            project, kind, name, place = words
-            entries.setdefault(project, []).append(f"{name} py:{kind} 1 {place} -\n")
-    folder.mkdir(parents=True, exist_ok=True)
-    for project, lines in entries.items():
-        head = f"# Sphinx inventory version 2\n# Project: {project}\n# Version: \n"
-        head += "# The remainder of this file is compressed using zlib.\n"
-        packed = zlib.compress("".join(lines).encode())
-        (folder / f"{project}.inv").write_bytes(head.encode() + packed)
-    return {project: (url, str(folder / f"{project}.inv")) for project, url in where.items()}
 
 
 #: Members by which modules of the package know each other; no user calls them.

@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from cases import parameters, ranks, skip_if_known
-from fft_data import block, close, spectrum, whole
+from cases import parameters, ranks
+from fft_data import block, close, planned, spectrum, there_and_back, whole
 from mpi4py import MPI
 
-from onesided.collectives import PatternError, UnsupportedError, methods
+from onesided.collectives import PatternError, methods
 from onesided.collectives.context import Context
 from onesided.collectives.memory import find_region
 from onesided.pencilfft import (
@@ -27,31 +27,7 @@ from onesided.pencilfft import (
 from onesided.pencilfft.passes import Blocking
 from onesided.pencilfft.pencil import near
 
-METHOD = "rma-notify"  # of the cases that are not about methods
 GRIDS = {"pencil": None, "slab": (-1,), "second axis": (1, -1), "auto": "auto"}
-
-
-def planned(comm, shape, method=METHOD, **options):
-    """A plan, or the case is skipped where this MPI does not support the method."""
-    try:
-        return PFFT(comm, shape, method=method, **options)
-    except UnsupportedError as error:
-        skip_if_known(error, method)
-
-
-def there_and_back(plan, values, expected, char, stays=True):
-    """Forward and backward on this rank's blocks; inputs must stay what they were."""
-    u = block(plan, values)
-    kept = u.copy()
-    u_hat = plan.forward(u)
-    assert u_hat.dtype == plan.dtype(True)
-    close(u_hat, expected[plan.local_slice()], char)
-    kept_hat = u_hat.copy()
-    close(plan.backward(u_hat.copy()), kept, char)
-    if stays:
-        np.testing.assert_array_equal(u, kept)
-        plan.backward(u_hat)
-        np.testing.assert_array_equal(u_hat, kept_hat)
 
 
 def count_opened(plan):
@@ -71,8 +47,9 @@ def count_opened(plan):
 @ranks(at_least=2)
 @parameters(method=lambda: list(methods()), grid=["pencil", "slab"])
 def case_delayed_ranks(comm, method, grid, seed):
-    """One rank after the other is late: nobody may write into a stage that is still in use, and
-    none is late for the next transform, as ranks agree at the end of each."""
+    """One rank after the other is late, each direction several times in a row: nobody may write
+    into a stage that is still in use, and none is late for the next transform, as ranks agree at
+    the end of each."""
     shape = (8, 9, 10)
     inputs = [whole(shape, "D", seed + k) for k in range(3)]
     spectra = [spectrum(values) for values in inputs]
@@ -82,17 +59,17 @@ def case_delayed_ranks(comm, method, grid, seed):
         opened = count_opened(plan)
         for late in range(comm.size):
             found = []
-            for k, values in enumerate(inputs):
-                u = values[mine]
-                if comm.rank == late:
-                    time.sleep(0.01)
-                u_hat = plan.forward(u)
-                if comm.rank == late and k == 1:
-                    time.sleep(0.01)
-                found.append((u_hat.copy(), plan.backward(u_hat).copy()))
-            for (u_hat, u), values, expected in zip(found, inputs, spectra, strict=True):
-                close(u_hat, expected[plan.local_slice()], "d")
-                close(u, values[mine], "d")
+            for transform, blocks in (
+                (plan.forward, [values[mine] for values in inputs]),
+                (plan.backward, [values[plan.local_slice()] for values in spectra]),
+            ):
+                for k, block_of in enumerate(blocks):
+                    if comm.rank == late and k != 1:
+                        time.sleep(0.01)
+                    found.append(transform(block_of).copy())
+            for k in range(3):
+                close(found[k], spectra[k][plan.local_slice()], "d")
+                close(found[3 + k], inputs[k][mine], "d")
         assert all(opened) or not plan.transposes[0].request.direct
         assert opened
 
@@ -106,27 +83,6 @@ def case_stages_lie_in_window_memory_of_their_transpose(comm, grid):
             region = find_region(transpose.receive)
             assert region is not None
             assert region.context.comm.size == transpose.comm.size > 1
-
-
-@parameters(order=["forwards", "backwards", "mixed"])
-def case_one_direction_many_times(comm, order, seed):
-    """Neither direction needs the other in between; ranks run at different speeds."""
-    shape = (8, 6, 10)
-    values = whole(shape, "d", seed)
-    expected = spectrum(values)
-    calls = {"forwards": "ffffff", "backwards": "bbbbbb", "mixed": "fbbffb"}[order]
-    with planned(comm, shape) as plan:
-        u, u_hat = newDistArray(plan, False), newDistArray(plan)
-        for k, call in enumerate(calls):
-            factor = k + 1.0
-            if (k + comm.rank) % 3 == 0:
-                time.sleep(0.002)
-            if call == "f":
-                plan.forward(factor * values[plan.local_slice(False)], u_hat)
-                close(u_hat, factor * expected[plan.local_slice()], "d")
-            else:
-                plan.backward(factor * expected[plan.local_slice()], u)
-                close(u, factor * values[plan.local_slice(False)], "d")
 
 
 @parameters(norm=["forward", "ortho", "backward", None], char="fD")
@@ -156,7 +112,7 @@ def case_nothing_is_lost_with_nan(comm):
 @ranks(at_least=2)
 def case_another_input_changes_the_first_leg_alone(comm):
     """What does not read it is not compiled anew for its layout."""
-    with PFFT(comm, (6, 8, 10), grid=(-1,), method=METHOD) as plan:
+    with PFFT(comm, (6, 8, 10), grid=(-1,), method="rma-notify") as plan:
         legs = plan._execution.engine.legs(True)
         u, u_hat = newDistArray(plan, False, val=1), newDistArray(plan)
         expected, compiled = plan.forward(u, u_hat).copy(), []
@@ -165,59 +121,6 @@ def case_another_input_changes_the_first_leg_alone(comm):
             compiled.append([len({id(s) for s in leg.scripts.values()}) for leg in legs])
         before, after = compiled
         assert (before[0] + 1, before[-1]) == (after[0], after[-1])
-
-
-@parameters(axes=[(0, 2), (0, 1, 2), (1, 2, 0)], char="dF", overwrite=[False, True])
-def case_one_memory_for_input_and_output(comm, axes, char, overwrite, seed):
-    """Real lines with room for their spectrum, as FFTW has them; also where nothing is
-    transposed."""
-    size = 2 * comm.size
-    shape = (size, 6, size)
-    values = whole(shape, char, seed)
-    options = {"axes": axes, "dtype": char, "grid": (-1,) if axes[-1] == 2 else (1, -1)}
-    with planned(comm, shape, overwrite_input=overwrite, **options) as plan:
-        last = axes[-1]
-        order = [*(axis for axis in range(3) if axis != last), last]
-        room = max(plan.shape(side)[last] * plan.dtype(side).itemsize for side in (False, True))
-        memory = np.zeros(1 << 14, np.uint8)
-
-        def lines(side):
-            extents, dtype = [plan.shape(side)[axis] for axis in order], plan.dtype(side)
-            strides = extents[1] * room, room, dtype.itemsize
-            return np.ndarray(extents, dtype, memory, 0, strides).transpose(np.argsort(order))
-
-        u, u_hat = lines(False), lines(True)
-        for _ in range(2):
-            u[...] = values[plan.local_slice(False)]
-            plan.forward(u, u_hat)
-            close(u_hat, spectrum(values, axes)[plan.local_slice()], char)
-            plan.backward(u_hat, u)
-            close(u, values[plan.local_slice(False)], char)
-
-
-@parameters(axes=[(0, 2), (0, 1, 2), (1, 2, 0)], char="dFf", order=["C", "plan"],
-            start=[False, True])
-def case_plans_of_one_memory(comm, axes, char, order, start, seed):
-    """What is in it becomes its spectrum, and itself again."""
-    shape = (5, 6, 8)
-    values = whole(shape, char, seed)
-    options = {"axes": axes, "dtype": char, "grid": (-1,) if axes[-1] == 2 else (1, -1)}
-    with planned(comm, shape, in_place=True, order=order, **options) as plan:
-        u, u_hat = plan.forward.input_array, plan.forward.output_array
-        assert not u.size or not u_hat.size or np.shares_memory(u, u_hat)
-
-        def call(transform):
-            if start:
-                transform.Start()
-            return transform.Wait() if start else transform()
-
-        for _ in range(2):
-            u[...] = values[plan.local_slice(False)]
-            assert call(plan.forward) is u_hat
-            close(u_hat, spectrum(values, axes)[plan.local_slice()], char)
-            assert call(plan.backward) is u
-            close(u, values[plan.local_slice(False)], char)
-        there_and_back(plan, values, spectrum(values, axes), char, stays=False)
 
 
 @parameters(grid=["pencil", "slab"], char="dD", padding=[False, (1, 1.5, 1)])

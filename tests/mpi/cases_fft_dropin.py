@@ -154,24 +154,20 @@ def case_one_call_without_an_output_costs_nothing_later(comm):
         plan.forward(u, kept)  # the plan's own, given
         assert plan.forward.output_array is kept
         close(3 * kept, u_hat)
-    with PFFT(comm, SHAPE, batch=(2,), **OPTIONS) as plan:  # somebody has a part of it
-        u, out = whole(plan.shape(False), "d", comm.rank), newDistArray(plan)
-        part = plan.forward.output_array[1]
-        plan.forward(u, out)
-        assert np.array_equal(part, out[1])
-        part *= 2
-        close(plan.backward()[1], 2 * u[1])
 
 
 @parameters(in_place=[False, True], seen=["itself", "plain", "part"])
 def case_what_somebody_keeps_of_a_plans_array_is_the_last_result(comm, in_place, seen):
-    with PFFT(comm, SHAPE, in_place=in_place, **OPTIONS) as plan:
+    """And the next transform takes what is made of it."""
+    with PFFT(comm, SHAPE, batch=(2,), in_place=in_place, **OPTIONS) as plan:
         u, out = whole(plan.shape(False), "d", comm.rank), newDistArray(plan)
         kept = plan.forward.output_array
         kept = {"itself": kept, "plain": np.asarray(kept), "part": kept[:1]}[seen]
         plan.forward(u, out)
         assert out.any()
         assert np.array_equal(kept, out[: len(kept)])
+        kept *= 2
+        close(plan.backward()[0], 2 * u[0])
 
 
 @parameters(in_place=[False, True], where=["input_array", "output_array"])
@@ -377,36 +373,6 @@ def case_words_for_fftw(comm, effort, overwrite):
     )  # fmt: skip
     for words in wrong:
         same_error(comm, lambda words=words: PFFT(comm, SHAPE, **words), PatternError)
-
-
-def case_meshes_of_wavenumbers(comm):
-    """The recipe of mpi4py-fft's documentation, and a derivative with it."""
-    lengths = np.array([2 * np.pi, 4 * np.pi, 4 * np.pi])
-    with PFFT(comm, (12, 14, 16), **OPTIONS) as fft:
-        X = np.ogrid[fft.local_slice(False)]
-        N = fft.global_shape()
-        X = [x * length / n for x, length, n in zip(X, lengths, N, strict=True)]
-        X = [np.broadcast_to(x, fft.shape(False)) for x in X]
-        s = fft.local_slice()
-        k = [np.fft.fftfreq(n, 1.0 / n).astype(int) for n in N[:-1]]
-        k.append(np.fft.rfftfreq(N[-1], 1.0 / N[-1]).astype(int))
-        K = [ki[si] for ki, si in zip(k, s, strict=True)]
-        Ks = np.meshgrid(*K, indexing="ij", sparse=True)
-        Ks = [(k * 2 * np.pi / length).astype(float) for k, length in zip(Ks, lengths, strict=True)]
-        K = [np.broadcast_to(k, fft.shape(True)) for k in Ks]
-        u = newDistArray(fft, False)
-        u[:] = np.sin(X[0]) * np.cos(X[1] / 2) + np.cos(X[2])
-        u_hat = newDistArray(fft, True)
-        u_hat = fft.forward(u, u_hat)
-        gradient = newDistArray(fft, False, rank=1)
-        for i in range(3):
-            gradient[i] = fft.backward(1j * K[i] * u_hat, gradient[i])
-        close(gradient.v[0], np.cos(X[0]) * np.cos(X[1] / 2))
-        close(gradient.v[1], -0.5 * np.sin(X[0]) * np.sin(X[1] / 2))
-        close(gradient.v[2], -np.sin(X[2]))
-        flat = u_hat.reshape(-1)
-        flat[:] = 0
-        assert not np.any(u_hat), "reshape made a copy: the array is not in C order"
 
 
 # Plans that are dropped, and many of them.

@@ -45,20 +45,6 @@ def transformed(values, kinds, norm, axes=None):
     return values
 
 
-@parameters(batch=[(3,), (2, 2)], shape=[(8, 9, 10), (5, 7)], char="dF")
-def case_fields_together(comm, batch, shape, char, seed):
-    values = whole(batch + shape, char, seed)
-    expected = spectrum(values, range(len(batch), values.ndim))
-    with PFFT(comm, shape, dtype=char, batch=batch, **OPTIONS) as plan:
-        assert plan.global_shape(False) == values.shape
-        rounds = len(plan.transposes)
-        u = block(plan, values, False)
-        close(plan.forward(u), expected[plan.local_slice()], char)
-        close(plan.backward(plan.forward(u)), u, char)
-    with PFFT(comm, shape, dtype=char, **OPTIONS) as single:
-        assert rounds == len(single.transposes)  # all fields travel in one exchange
-
-
 @parameters(nbytes=[1, 2000, 1 << 20], shape=[(8, 9, 10), (5, 7)], char="dF")
 def case_fewer_fields_than_planned(comm, nbytes, shape, char, seed):
     """Blocks lie along the fields, within them, or have all of them."""
@@ -82,6 +68,9 @@ def case_fewer_fields_than_planned(comm, nbytes, shape, char, seed):
             text = same_error(comm, lambda: plan.forward(u[:count]), PatternError)
             assert "numbers of fields" in text
         close(plan.forward(u), wanted, char)
+        rounds = len(plan.transposes)
+    with PFFT(comm, shape, dtype=char, **OPTIONS) as single:
+        assert rounds == len(single.transposes)  # all fields travel in one exchange
 
 
 @parameters(plain=[True, False])
@@ -153,36 +142,6 @@ def case_padded_transforms_interpolate(comm, kind, norm, axis, seed):
                     fine = fine * np.sqrt(modes[0] / modes[1])
                 close(physical, fine[padded.local_slice(False)])
                 close(padded.forward(physical), spectrum)
-
-
-@parameters(shape=[(8, 8, 8), (7, 9, 10), (6, 5), (4, 2)], char="dDf", axes=["all", "second"])
-def case_padding(comm, shape, char, axes, seed):
-    """The padded transform interpolates, and loses nothing on the way back."""
-    values = whole(shape, char, seed)
-    factors = [1.5] * len(shape) if axes == "all" else [1, 2.0, 1][: len(shape)]
-    fine = values
-    for axis, factor in enumerate(factors):
-        fine = resample(fine, int(shape[axis] * factor), axis=axis)
-    with (
-        PFFT(comm, shape, dtype=char, **OPTIONS) as plain,
-        PFFT(comm, shape, dtype=char, padding=axes == "all" or factors, **OPTIONS) as padded,
-    ):
-        assert padded.shape() == plain.shape()
-        assert padded.global_shape(False) == fine.shape
-        spectrum = plain.forward(block(plain, values, False))
-        physical = padded.backward(spectrum)
-        close(physical, fine[padded.local_slice(False)], char)
-        close(padded.forward(physical), spectrum, char)
-
-
-def case_arrays_of_the_plan(comm, seed):
-    """What one direction writes without arguments is what the other reads."""
-    values = whole((6, 7, 8), "d", seed)
-    with PFFT(comm, values.shape, **OPTIONS) as plan:
-        plan.forward.input_array[...] = values[plan.local_slice(False)]
-        assert plan.forward() is plan.backward.input_array
-        plan.backward.output_array[...] = 0
-        close(plan.backward(), values[plan.local_slice(False)])
 
 
 def case_an_array_of_another_plan(comm):

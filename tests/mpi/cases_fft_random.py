@@ -1,21 +1,24 @@
-"""Plans of every kind at random, and every way in which passes go about their blocks."""
+"""Plans of every kind at random, by every way in which passes go about their blocks."""
 
 from __future__ import annotations
 
+import math
 import os
 import tracemalloc
 
 import numpy as np
 from cases import parameters, ranks
-from cases_fft_kinds import blocks, transformed
+from cases_fft_kinds import blocks, interpolant, transformed
+from cases_fft_line import good
 from cases_random import examine
 from exchange_data import names
 from fft_data import block, close, whole
 from hypothesis import strategies as st
 
+from onesided.collectives import methods
 from onesided.pencilfft import PFFT, newDistArray
 from onesided.pencilfft.decomposition import factorizations
-from onesided.pencilfft.passes import Blocking
+from onesided.pencilfft.kernels.registry import installed
 
 REAL = [f"{family}{number}" for family in ("dct", "dst") for number in (1, 2, 3, 4)]
 WAYS = [(a, b, c) for a in (False, True) for b in (False, True) for c in (False, True) if not a * c]
@@ -29,6 +32,9 @@ OLD = np.lib.NumpyVersion(np.__version__) < "2.4.0"
 BUFFERS = 3 * 16 * np.getbufsize() if OLD else 0
 
 
+LAYOUTS = ["C", "F", "sliced", "permuted", "one memory"]
+
+
 def array(shape, dtype, layout):
     """Memory of the caller's, in another order or with gaps."""
     if layout == "sliced":
@@ -38,20 +44,41 @@ def array(shape, dtype, layout):
     return np.zeros(shape, dtype, order=layout)
 
 
+def in_one_memory(arrays, last):
+    """Two that overlap: real lines with room for their spectrum, as FFTW has them."""
+    room = max(each.shape[last] * each.itemsize for each in arrays)
+    memory = np.zeros(room * max(each.size for each in arrays) + room, np.uint8)
+    for each in arrays:
+        lines = np.moveaxis(each, last, -1).shape
+        strides = [room * math.prod(lines[k + 1 : -1]) for k in range(each.ndim - 1)]
+        made = np.ndarray(lines, each.dtype, memory, 0, [*strides, each.itemsize])
+        yield np.moveaxis(made, -1, last)
+
+
 @st.composite
 def plans(draw, size):
     """Arguments of a plan, and what it shall transform."""
-    ndim = draw(st.integers(2, 5))
-    longest = {2: 23, 3: 13, 4: 7, 5: 5}[ndim]
+    ndim = draw(st.integers(1, 5))
+    longest = {1: 60, 2: 23, 3: 13, 4: 7, 5: 5}[ndim]
     shape = tuple(draw(st.lists(st.integers(1, longest), min_size=ndim, max_size=ndim)))
+    line = ndim == 1
+    if line:
+        shape = (good(shape[0], size),)
     axes = draw(st.permutations(range(ndim)))[: draw(st.integers(1, ndim))]
     char = draw(st.sampled_from("fdFD"))
-    kinds = {a: draw(st.sampled_from([None, *REAL])) for a in axes}
+    kinds = {a: draw(st.sampled_from([None, *REAL])) for a in axes if not line}
     kinds = {a: kind for a, kind in kinds.items() if kind and shape[a] > 1 and draw(st.booleans())}
     free = [a for a in range(ndim) if a != axes[-1]]
-    grid = [1] * ndim
-    possible = [list(parts) for parts in factorizations(size, len(free))]
-    for axis, parts in zip(free, draw(st.sampled_from(possible)), strict=True):
+    grid = None if line else [1] * ndim
+    norm = draw(st.sampled_from(["backward", "ortho", "forward", None]))
+    more = {}
+    if norm in ("forward", None) and not line and draw(st.booleans()):
+        more["padding"] = [draw(st.sampled_from([1, 1.5, 2])) if a in axes else 1
+                           for a in range(ndim)]  # fmt: skip
+    elif memory := draw(st.sampled_from(["", "in_place", "overwrite_input"])):
+        more[memory] = True
+    possible = [] if line else [list(parts) for parts in factorizations(size, len(free))]
+    for axis, parts in zip(free, draw(st.sampled_from(possible or [[]])), strict=True):
         grid[axis] = parts
     return {
         "shape": shape,
@@ -60,75 +87,79 @@ def plans(draw, size):
         "kinds": kinds,
         "grid": grid,
         "batch": draw(st.sampled_from([(), (2,), (1, 3)])),
-        "norm": draw(st.sampled_from(["backward", "ortho", "forward", None])),
-        "transposed_out": draw(st.booleans()),
+        "norm": norm,
+        "transposed_out": draw(st.booleans()) and not line,
         "order": draw(st.sampled_from(["C", "plan"])),
         "method": draw(st.sampled_from(METHODS)),
-        "backend": draw(st.sampled_from(["scipy", "ducc0", "pyfftw"])),
-    }, draw(st.sampled_from(["C", "F", "sliced", "permuted"])), (
+        "backend": draw(st.sampled_from(installed())),
+        **more,
+    }, draw(st.sampled_from(LAYOUTS[: -1 if "padding" in more else None])), draw(st.booleans()), (
         draw(st.sampled_from([1, 500, 4000, 1 << 20])), *draw(st.sampled_from(WAYS)))
 
 
 def case_random_plans(comm, seed, options):
     def body(example):
-        words, layout, way = example
+        words, layout, begun, way = example
+
+        def call(transform, *arrays):
+            if not begun or not methods()[words["method"]].any_order:
+                return transform(*arrays)
+            transform.Start(*arrays)
+            return transform.Wait()
+
         batch, char, norm = words["batch"], words["dtype"], words["norm"] or "forward"
         values = whole(batch + words["shape"], char, seed)
         skipped = len(batch)
         order = [axis % len(words["shape"]) + skipped for axis in words["axes"]]
         kinds = {axis + skipped: kind for axis, kind in words["kinds"].items()}
         expected = transformed(values, kinds, norm, order[::-1])
+        for axis, factor in enumerate(words.get("padding", ()), skipped):
+            if factor > 1:
+                count = int(values.shape[axis] * factor)
+                values = interpolant(values, kinds.get(axis), axis, count, False).astype(char)
         with blocks(*way), PFFT(comm, effort="estimate", **words) as plan:
+            assert plan.global_shape(False) == values.shape
             assert plan.backend == words["backend"]
-            if not words["transposed_out"]:
+            assert not words["grid"] or plan.choice.blocking.nbytes == way[0]
+            if not words["transposed_out"] and words["grid"]:
                 parts = [[p.geometry.parts(axis) for axis in range(len(words["shape"]))]
                          for p in plan.pencil]
                 assert parts[0] == parts[1]
-            u = block(plan, values, False)
-            kept = u.copy()
-            u_hat = plan.forward(u)
-            assert np.array_equal(u, kept), "the input was written to"
+            stays = not {"in_place", "overwrite_input"} & words.keys()
+            u, mine = values[plan.local_slice(False)], expected[plan.local_slice()]
+            given = block(plan, values, False)
+            u_hat = call(plan.forward, given)
+            assert np.array_equal(given, u) or not stays, "the input was written to"
             assert u_hat.dtype == expected.dtype
-            close(u_hat, expected[plan.local_slice()], char)
-            kept = u_hat.copy()
-            back = plan.backward(u_hat)
-            assert np.array_equal(u_hat, kept), "the input of backward was written to"
-            close(back, u, char)
-            given, spectrum = (array(a.shape, a.dtype, layout) for a in (u, u_hat))
+            close(u_hat, mine, char)
+            own = plan.forward.input_array, plan.forward.output_array
+            if "in_place" in words and u.size and mine.size:
+                assert np.shares_memory(*own)
+            close(call(plan.backward), u, char)  # from the plan's own array, and into it
+            close(call(plan.forward), mine, char)
+            u_hat = block(plan, expected, True)
+            close(call(plan.backward, u_hat), u, char)
+            assert np.array_equal(u_hat, mine) or not stays, "the input of backward was written to"
+            if layout == "one memory":
+                given, spectrum = in_one_memory((u, u_hat), order[-1])
+            else:
+                given, spectrum = (array(a.shape, a.dtype, layout) for a in (u, u_hat))
             given[...] = u
-            assert plan.forward(given, spectrum) is spectrum
-            close(spectrum, expected[plan.local_slice()], char)
-            given[...] = 0
-            assert plan.backward(spectrum, given) is given
+            assert call(plan.forward, given, spectrum) is spectrum
+            close(spectrum, mine, char)
+            if layout != "one memory":
+                given[...] = 0
+            assert call(plan.backward, spectrum, given) is given
             close(given, u, char)
         return values.size
 
-    examples = int(options.get("examples", "400" if _all() else "25"))
+    examples = int(options.get("examples", "400" if _all() else "40"))
     sizes = examine(comm, plans(comm.size), body, examples)
     assert sum(sizes) > 0, "every array was empty"
 
 
 def _all():
     return os.environ.get("ONESIDED_FFT_CASES") == "all"
-
-
-@parameters(way=WAYS, nbytes=[1, 3000], char="dF", padding=[False, True])
-def case_every_way_of_blocks(comm, way, nbytes, char, padding, seed):
-    """The same numbers, whether transforms are made in the source, in scratch or in the target."""
-    shape = (6, 9, 16)
-    with PFFT(comm, shape, dtype=char, padding=padding, effort="estimate", method="p2p") as usual:
-        values = whole(usual.global_shape(False), char, seed)
-        expected = usual.forward(block(usual, values, False))
-        physical = usual.backward(expected)
-    options = {"dtype": char, "padding": padding, "effort": "estimate", "order": "plan"}
-    with blocks(nbytes, *way), PFFT(comm, shape, backend="scipy", **options) as plan:
-        assert plan.choice.blocking == Blocking(nbytes, *way)
-        u = block(plan, values, False)
-        for _ in range(3):
-            u_hat = plan.forward(u)
-            close(u_hat, expected, char)
-            close(plan.backward(u_hat), physical, char)
-        assert np.array_equal(u, values[plan.local_slice(False)])
 
 
 @ranks(at_least=2)

@@ -60,11 +60,18 @@ def plan_of(comm, path, **more):
     return PFFT(comm, SHAPE, wisdom=path and Wisdom(path), **words)
 
 
-def case_a_plan_is_measured_once(comm):
+@contextmanager
+def measured(comm):
+    """A file that knows a plan, and what was chosen for it."""
     with wisdom_file(comm) as path:
         with plan_of(comm, path) as first:
             choice = first.choice
         comm.Barrier()
+        yield path, choice
+
+
+def case_a_plan_is_measured_once(comm):
+    with measured(comm) as (path, choice):
         with open(path) as file:
             kept = json.load(file)["decisions"]
         assert any("PFFT(" in key for section in kept.values() for key in section)
@@ -76,10 +83,7 @@ def case_a_plan_is_measured_once(comm):
 
 
 def case_other_arguments_are_measured_anew(comm):
-    with wisdom_file(comm) as path:
-        with plan_of(comm, path):
-            pass
-        comm.Barrier()
+    with measured(comm) as (path, _):
         with watched(planner, "fastest") as fastest, plan_of(comm, path, dtype="f") as other:
             assert other.dtype(False) == np.float32
         assert fastest.called
@@ -87,10 +91,7 @@ def case_other_arguments_are_measured_anew(comm):
 
 @parameters(text=["", "[]", "{}", "no json", *GRIDS])
 def case_what_makes_no_sense_is_measured_anew(comm, text):
-    with wisdom_file(comm) as path:
-        with plan_of(comm, path):
-            pass
-        comm.Barrier()
+    with measured(comm) as (path, _):
         if comm.rank == 0:
             with open(path) as file:
                 content = json.load(file)
@@ -109,10 +110,7 @@ def case_what_makes_no_sense_is_measured_anew(comm, text):
 
 def case_ranks_with_different_wisdom_agree(comm):
     """Rank 0's counts: the others know another answer, or none."""
-    with wisdom_file(comm) as path:
-        with plan_of(comm, path) as first:
-            choice = first.choice
-        comm.Barrier()
+    with measured(comm) as (path, choice):
         own = path if comm.rank == 0 else f"{path}.{comm.rank}"
         with unused(planner, "seconds_of"), plan_of(comm, own) as plan:
             assert plan.choice == choice
@@ -121,10 +119,7 @@ def case_ranks_with_different_wisdom_agree(comm):
 
 @parameters(effort=["measure", "brief"])
 def case_what_works_no_more_is_looked_for_anew(comm, effort):
-    with wisdom_file(comm) as path:
-        with plan_of(comm, path) as first:
-            choice = first.choice
-        comm.Barrier()
+    with measured(comm) as (path, choice):
         made, kept = [], planner.Planner.make
 
         def make(self, wanted):

@@ -33,16 +33,6 @@ from onesided.pencilfft.io.store import Store
 KINDS = ["f4", "f8", "c8", "c16", "i4", ">f8"]
 
 
-@parameters(shape=[(2, 1, 3), (1, 1), (1, 7, 1, 2)])
-def case_ranks_with_nothing(comm, shape):
-    whole = values(shape, "c16")
-    with shared_folder(comm) as folder:
-        block = Blocks.part_of(comm, whole, axis=0)
-        write(block, HDF5File(folder / "u.h5", ranks_per_node=1), "u", 3)
-        assert len(files_in(folder)) == 1 + comm.allreduce(int(block.size > 0))
-        check_read(comm, folder / "u.h5", "u", 3, whole)
-
-
 @parameters(ranks_per_node=[None, 2], rows=[1, nodefiles.ROW_BYTES])
 def case_one_file_for_a_node_and_step(comm, ranks_per_node, rows):
     """Ranks of a node write side by side, in one dataset where their rows are not short; a step of
@@ -316,25 +306,15 @@ def case_other_types(comm, source, target, ending):
             assert np.array_equal(found, whole.astype(target)[found.local_slice()], equal_nan=True)
 
 
-def case_replaced_steps_leave_nothing(comm):
-    """A step that is written again takes the place of the old one, also in the folder."""
+def case_a_file_that_is_begun_anew(comm):
+    whole = values((4, 5), "f8")
     with shared_folder(comm) as folder:
-        file = HDF5File(folder / "u.h5")
-        first = Blocks.part_of(comm, values((4, 5), "f8", 1))
-        file.write(0, {"u": [first], "v": [first]})
-        sizes = []
-        for turn in range(2, 7):
-            whole = values((4, 5), "f8", turn)
-            file.write(0, {"u": [Blocks.part_of(comm, whole)]})
-            sizes.append(len(files_in(folder)))
-        comm.Barrier()
-        assert len(set(sizes)) == 1
-        check_read(comm, file, "u", 0, whole, axis=0)
-        check_read(comm, file, "v", 0, values((4, 5), "f8", 1), axis=0)
+        block = Blocks.part_of(comm, whole)
+        write(block, folder / "u.h5", "u", 0)
         anew = HDF5File(folder / "u.h5", mode="w")
-        check_read(comm, file, "u", 0, whole)  # still there, until the first write
-        anew.write(5, {"w": [first]})
-        anew.write(6, {"w": [first]})
+        check_read(comm, folder / "u.h5", "u", 0, whole)  # still there, until the first write
+        anew.write(5, {"w": [block]})
+        anew.write(6, {"w": [block]})
         assert anew.steps("w") == [5, 6]
         with h5py.File(folder / "u.h5") as opened:
             assert set(opened) == {"w"}
@@ -430,10 +410,11 @@ def case_arrays_of_a_plan(comm, rank, forward):
 
 @parameters(turn=range(3))
 def case_random(comm, turn, seed):
-    """Any shape, components, decomposition, slice; several fields in one write."""
+    """Any shape, components, decomposition, slice, also of ranks with nothing; several fields in
+    one write; and a step that is written again, of which nothing is left."""
     rng = np.random.default_rng([seed, turn])
     with shared_folder(comm) as folder:
-        file = HDF5File(folder / "u.h5")
+        file = HDF5File(folder / "u.h5", ranks_per_node=turn or None)
         for step in range(4):
             ndim = int(rng.integers(2, 5))
             shape = tuple(int(n) for n in rng.integers(1, 8, ndim))
@@ -453,7 +434,12 @@ def case_random(comm, turn, seed):
             axes = [int(a) for a in rng.integers(0, ndim, 3)]
             block = Blocks.part_of(comm, whole, rank, axes[0])
             fields = {f"u{step}": [block, (block, chosen)], f"v{step}": [block]}
+            if step % 2:
+                file.write(step, {name: [np.zeros_like(block)] for name in fields})
             file.write(step, fields)
+            comm.Barrier()
+            assert files_in(folder) == files_of(folder / "u.h5")
+            comm.Barrier()
             for name in fields:
                 check_read(comm, file, name, step, whole, rank, axes[1])
                 part = whole[(slice(None),) * rank + tuple(chosen)]

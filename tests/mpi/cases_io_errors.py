@@ -56,124 +56,108 @@ def check_file(comm, path, whole, steps=(0, 1)):
     assert files_in(path.parent) == files_of(path)
 
 
-WRONG_READS = {
-    "shape": ({"shape": (6, 5, 5)}, "u", 0, PatternError, ["(6, 5, 4)", "(6, 5, 5)", "u/3D/0"]),
-    "rank": ({"components": (3,)}, "u", 0, PatternError, ["(6, 5, 4)", "(3, 6, 5, 4)"]),
-    "kind": ({"dtype": "i8"}, "u", 0, PatternError, ["float64", "int64"]),
-    "name": ({}, "w", 0, FileError, ["no w/3D/0", "['u', 'v']"]),
-    "step": ({}, "u", 7, FileError, ["no u/3D/7", "['0', '1']"]),
-    "dimensions": ({"shape": (6, 5)}, "u", 0, FileError, ["no u/2D/0", "['3D', 'domain']"]),
-    "step in words": ({}, "u", "last", PatternError, ["'last'"]),
-    "negative step": ({}, "u", -1, PatternError, ["-1"]),
-}
+def written(fields, **options):
+    """Writes step 2 of these fields, made from the communicator and this rank's block."""
+    def call(comm, path, block):
+        HDF5File(path, **options).write(2, fields(comm, block))
+
+    return call
 
 
-@parameters(mistake=list(WRONG_READS))
-def case_wrong_reads(comm, mistake):
-    options, name, step, kind, words = WRONG_READS[mistake]
-    with a_file(comm) as (path, whole, _):
-        array = Blocks.new(comm, **{"shape": SHAPE, **options})
-        text = same_error(comm, lambda: read(array, path, name, step), kind)
-        assert all(word in text for word in [*words, *([str(path)] * ("step" not in mistake))]), (
-            text
-        )
+def got(name, step, shape=SHAPE, *form):
+    """Reads a step of a field into a new array."""
+    return lambda comm, path, block: read(Blocks.new(comm, shape, *form), path, name, step)
+
+
+def cut(*chosen):
+    """Writes a global slice."""
+    return lambda comm, path, block: write(block, path, "u", 2, list(chosen))
+
+
+ALL = slice(None)
+#: What is done with a file that has u and v, the class of the error, and words of it.
+WRONG = {
+    "read another shape": (got("u", 0, (6, 5, 5)), PatternError, "(6, 5, 4)", "(6, 5, 5)",
+                           "u/3D/0", "u.h5"),
+    "read another rank": (got("u", 0, SHAPE, float, (3,)), PatternError, "(6, 5, 4)",
+                          "(3, 6, 5, 4)", "u.h5"),
+    "read another kind": (got("u", 0, SHAPE, "i8"), PatternError, "float64", "int64", "u.h5"),
+    "read no name": (got("w", 0), FileError, "no w/3D/0", "['u', 'v']", "u.h5"),
+    "read no step": (got("u", 7), FileError, "no u/3D/7", "['0', '1']"),
+    "read other dimensions": (got("u", 0, (6, 5)), FileError, "no u/2D/0", "['3D', 'domain']",
+                              "u.h5"),
+    "read a step in words": (got("u", "last"), PatternError, "'last'"),
+    "read a negative step": (got("u", -1), PatternError, "-1"),
+    "cut too few": (cut(0, 1), PatternError, "3 axes"),
+    "cut outside": (cut(0, 5, ALL), PatternError, "index 5"),
+    "cut backwards": (cut(0, 0, slice(None, None, -1)), PatternError, "selects nothing"),
+    "cut nothing": (cut(0, slice(3, 3), ALL), PatternError, "selects nothing"),
+    "cut in words": (cut(0, "all", ALL), PatternError, "'all'"),
+    "cut a point": (cut(0, 0, 0), PatternError, "single point"),
+    "write another shape": (written(lambda c, b: {"u": [Blocks.new(c, (6, 5, 5))]}), PatternError,
+                            "(6, 5, 4) and rank 0"),
+    "write another rank": (written(lambda c, b: {"u": [Blocks.new(c, SHAPE, float, (2,))]}),
+                           PatternError, "rank 1"),
+    "write two shapes": (written(lambda c, b: {"w": [b, Blocks.new(c, (2, 2))]}), PatternError,
+                         "different shape"),
+    "write a name": (written(lambda c, b: {"a/b": [b]}), PatternError, "'a/b'"),
+    "write a triple": (written(lambda c, b: {"w": [(b, b, b)]}), PatternError, "3 things"),
+    "write no fields": (written(lambda c, b: {}), PatternError, "{}"),
+    "write a number": (written(lambda c, b: {"w": 3, "v": b}), PatternError, "'w': int is no"),
+    "write two of a name": (written(lambda c, b: {"w": [b, b.copy()]}), PatternError, "'w/3D/2'"),
+    "write a plain array": (written(lambda c, b: {"w": [b, np.zeros(3)]}), PatternError, "ndarray"),
+    "write a short domain": (written(lambda c, b: {"w": [b]}, domain=[(0, 1)]), PatternError,
+                             "1 axes"),
+    "write a wrong mesh": (written(lambda c, b: {"w": [b]},
+                                   domain=[np.zeros(n) for n in (6, 5, 3)]), PatternError,
+                           "axis 2"),
+    "write a mixed domain": (written(lambda c, b: {"w": [b]}, domain=[(0, 1), np.zeros(5), (0, 1)]),
+                             PatternError, "all arrays"),
+    "write to read only": (written(lambda c, b: {"w": [b]}, mode="r"), PatternError,
+                           "to read only"),
+    "write an attribute": (lambda c, p, b: HDF5File(p).write(2, {"u": [b]},
+                                                             attributes={"k": object}),
+                           PatternError, "'k'"),
+    "mode": (lambda c, p, b: HDF5File(p, mode="x"), PatternError, "'x'"),
+    "driver": (lambda c, p, b: HDF5File(p, driver="core"), PatternError, "'core'"),
+    "nodes": (lambda c, p, b: HDF5File(p, ranks_per_node=0), PatternError, "=0"),
+    "open": (lambda c, p, b: HDF5File(p, mode="r", comm=c).open("x"), PatternError, "'x'"),
+    "open to change": (lambda c, p, b: HDF5File(p, mode="r", comm=c).open("a"), PatternError,
+                       "mode='r'"),
+    "open no file": (lambda c, p, b: HDF5File(p.parent / "w.h5", mode="r", comm=c).open(),
+                     FileError, "w.h5"),
+}  # fmt: skip
+
+
+@parameters(mistake=list(WRONG))
+def case_wrong(comm, mistake):
+    call, kind, *words = WRONG[mistake]
+    with a_file(comm) as (path, whole, block):
+        text = same_error(comm, lambda: call(comm, path, block), kind)
+        assert all(word in text for word in words), text
         check_file(comm, path, whole)
 
 
-WRONG_SLICES = {
-    "too few": ([0, 1], "3 axes"),
-    "outside": ([0, 5, slice(None)], "index 5"),
-    "backwards": ([0, 0, slice(None, None, -1)], "selects nothing"),
-    "empty": ([0, slice(3, 3), slice(None)], "selects nothing"),
-    "words": ([0, "all", slice(None)], "'all'"),
-    "a point": ([0, 0, 0], "single point"),
-}
-
-
-@parameters(mistake=list(WRONG_SLICES))
-def case_wrong_slices(comm, mistake):
-    chosen, words = WRONG_SLICES[mistake]
+def case_what_is_open_to_change(comm):
+    """All ranks change it in one way, and nobody else does meanwhile."""
     with a_file(comm) as (path, whole, block):
-        text = same_error(comm, lambda: write(block, path, "u", 2, chosen), PatternError)
-        assert words in text, text
-        check_file(comm, path, whole)
-
-
-WRONG_WRITES = {
-    "other shape": (lambda c, b: {"u": [Blocks.new(c, (6, 5, 5))]}, {}, "(6, 5, 4) and rank 0"),
-    "other rank": (lambda c, b: {"u": [Blocks.new(c, SHAPE, float, (2,))]}, {}, "rank 1"),
-    "two shapes": (lambda c, b: {"w": [b, Blocks.new(c, (2, 2))]}, {}, "different shape"),
-    "name": (lambda c, b: {"a/b": [b]}, {}, "'a/b'"),
-    "triple": (lambda c, b: {"w": [(b, b, b)]}, {}, "3 things"),
-    "no fields": (lambda c, b: {}, {}, "{}"),
-    "a number": (lambda c, b: {"w": 3, "v": b}, {}, "'w': int is no"),
-    "two of a name": (lambda c, b: {"w": [b, b.copy()]}, {}, "'w/3D/2'"),
-    "plain array": (lambda c, b: {"w": [b, np.zeros(3)]}, {}, "ndarray"),
-    "short domain": (lambda c, b: {"w": [b]}, {"domain": [(0, 1)]}, "1 axes"),
-    "mesh": (lambda c, b: {"w": [b]}, {"domain": [np.zeros(n) for n in (6, 5, 3)]}, "axis 2"),
-    "mixed": (lambda c, b: {"w": [b]}, {"domain": [(0, 1), np.zeros(5), (0, 1)]}, "all arrays"),
-    "read only": (lambda c, b: {"w": [b]}, {"mode": "r"}, "to read only"),
-}
-
-
-@parameters(mistake=list(WRONG_WRITES))
-def case_wrong_writes(comm, mistake):
-    fields, options, words = WRONG_WRITES[mistake]
-    with a_file(comm) as (path, whole, block):
-        file = HDF5File(path, **options)
-        given = fields(comm, block)
-        text = same_error(comm, lambda: file.write(2, given), PatternError)
-        assert words in text, text
-        check_file(comm, path, whole)
-
-
-def case_attributes_that_hdf5_does_not_know(comm):
-    with a_file(comm) as (path, whole, block):
-        text = same_error(
-            comm,
-            lambda: HDF5File(path).write(2, {"u": [block]}, attributes={"k": object}),
-            PatternError,
-        )
-        assert "'k'" in text
-        check_file(comm, path, whole)
-
-
-@parameters(what=["mode", "driver", "nodes", "open"])
-def case_wrong_files(comm, what):
-    with a_file(comm) as (path, whole, block):
-        file, kind = HDF5File(path, mode="r", comm=comm), PatternError
-        if what == "mode":
-            text = same_error(comm, lambda: HDF5File(path, mode="x"), kind)
-        elif what == "driver":
-            text = same_error(comm, lambda: HDF5File(path, driver="core"), kind)
-        elif what == "nodes":
-            assert "=0" in same_error(comm, lambda: HDF5File(path, ranks_per_node=0), kind)
-            text = "'"
-        elif what == "open":
-            same_error(comm, lambda: file.open("x"), kind)
-            text = same_error(comm, lambda: file.open("a"), kind)
-            assert "mode='r'" in text
-            file.open()
-            with pytest.raises((KeyError, OSError)):
-                file.f.attrs["rank"] = 7
-            file.close()
-            file = HDF5File(path, mode="r+", comm=comm)
-            missing = HDF5File(path.parent / "w.h5", mode="r", comm=comm)
-            assert "w.h5" in same_error(comm, missing.open, FileError)
-            file.open()
-            file.f.attrs["rank"] = comm.rank  # each rank in its own way
-            if comm.size > 1:
-                assert "different" in same_error(comm, file.close, kind)
-            file.open()
+        file = HDF5File(path, mode="r", comm=comm)
+        file.open()
+        with pytest.raises((KeyError, OSError)):
             file.f.attrs["rank"] = 7
-            HDF5File(path).write(2, {"w": [block]})
-            text = same_error(comm, file.close, FileError)
-            assert "changed while it was open" in text
-            file.open()
-            del file.f["w"]
-            file.close()
-            text = "'"
-        assert "'" in text
+        file.close()
+        file = HDF5File(path, mode="r+", comm=comm)
+        file.open()
+        file.f.attrs["rank"] = comm.rank  # each rank in its own way
+        if comm.size > 1:
+            assert "different" in same_error(comm, file.close, PatternError)
+        file.open()
+        file.f.attrs["rank"] = 7
+        HDF5File(path).write(2, {"w": [block]})
+        assert "changed while it was open" in same_error(comm, file.close, FileError)
+        file.open()
+        del file.f["w"]
+        file.close()
         check_file(comm, path, whole)
 
 

@@ -1,8 +1,7 @@
-"""What two nodes of two ranks are: memory is shared within a node, and nothing crosses but MPI."""
+"""What two nodes of two ranks are: memory is shared within a node, and nothing else is."""
 
 import os
 
-import numpy as np
 from cases import ranks
 from mpi4py import MPI
 
@@ -14,22 +13,6 @@ def case_groups(comm, options):
     node.Free()
     if members != ([0, 1] if comm.rank < 2 else [2, 3]):
         raise ValueError(f"rank {comm.rank} shares memory with {members}")
-
-
-@ranks(at_least=4, at_most=4)
-def case_put_across(comm):
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    window = MPI.Win.Allocate(8 * comm.size, 8, comm=comm)
-    blocks = [np.array([100.0 * comm.rank + peer]) for peer in range(comm.size)]
-    window.Fence()
-    for peer, block in enumerate(blocks):
-        window.Put(block, peer, comm.rank)
-    window.Fence()
-    got = np.frombuffer(window.tomemory(), dtype=float).copy()
-    window.Free()
-    node.Free()
-    if got.tolist() != [100.0 * source + comm.rank for source in range(comm.size)]:
-        raise ValueError(f"rank {comm.rank} received {got}")
 
 
 @ranks(at_least=4, at_most=4)

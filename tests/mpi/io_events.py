@@ -9,6 +9,11 @@ import h5py
 
 from onesided.pencilfft.io.quietfile import QuietFile
 
+CALLS = [
+    (os, "replace"), (os, "remove"), (os, "link"), (os, "fsync"), (os, "pwrite"),
+    (os, "makedirs"), (os, "rmdir"), (h5py.File, "close"), (QuietFile, "write"),
+]  # fmt: skip
+
 
 class Events:
     """From now on every call that touches a file is an event; at the last one the process ends.
@@ -18,29 +23,10 @@ class Events:
 
     def __init__(self, last):
         self.count, self.last = 0, last
-        self._saved = []
-        for owner, name in (
-            (os, "replace"),
-            (os, "remove"),
-            (os, "link"),
-            (os, "fsync"),
-            (os, "pwrite"),
-            (os, "makedirs"),
-            (os, "rmdir"),
-            (h5py.File, "close"),
-        ):
-            self._wrap(owner, name)
-        write = QuietFile.write
-        self._saved.append((QuietFile, "write", write))
-
-        def halfway(file, data):
-            view = memoryview(data).cast("B")
-            if self.count == self.last:
-                write(file, view[: len(view) // 2])
-            self.happened()
-            return write(file, data)
-
-        QuietFile.write = halfway
+        self._saved = [(owner, name, getattr(owner, name)) for owner, name in CALLS]
+        for owner, name, call in self._saved:
+            wrap = self._halfway if owner is QuietFile else self._counted
+            setattr(owner, name, wrap(call))
 
     def happened(self):
         """One more event."""
@@ -53,12 +39,19 @@ class Events:
         for owner, name, call in self._saved:
             setattr(owner, name, call)
 
-    def _wrap(self, owner, name):
-        call = getattr(owner, name)
-        self._saved.append((owner, name, call))
-
+    def _counted(self, call):
         def counted(*args, **kwargs):
             self.happened()
             return call(*args, **kwargs)
 
-        setattr(owner, name, counted)
+        return counted
+
+    def _halfway(self, write):
+        def halfway(file, data):
+            view = memoryview(data).cast("B")
+            if self.count == self.last:
+                write(file, view[: len(view) // 2])
+            self.happened()
+            return write(file, data)
+
+        return halfway

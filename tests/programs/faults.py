@@ -27,13 +27,10 @@ def fault(kind: str, victim: int) -> None:
         os.kill(os.getpid(), signal.SIGSEGV)
     elif kind == "killed" and mine:
         os.kill(os.getpid(), signal.SIGKILL)
-    elif kind == "window":
-        keep.append(MPI.Win.Allocate(1 << 16, comm=comm))
     if kind == "orphan" and mine:
         os.system("sleep 300 >/dev/null 2>&1 &")
     comm.Barrier()
 
 
-keep: list[object] = []
 if __name__ == "__main__":
     fault(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1)

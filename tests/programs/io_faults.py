@@ -28,6 +28,7 @@ def main():
         block = Blocks.part_of(comm, values((6, 5, 4), "f8", step))
         file.write(step, {"u": [block]})
         file.write(0, {"rolling": [block]})
+    events.restore()
     print(f"rank {comm.rank}: {events.count} events", flush=True)
     if victim != "none":
         os.kill(os.getpid(), signal.SIGKILL)
