@@ -16,12 +16,11 @@ from onesided.collectives import agreed
 from onesided.sparse.alike import places, values_dtype, vector_dtype
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.moving import Route, blocks_of, scattered
+from onesided.sparse.moving import Route, Triplets, balanced_rows, blocks_of, route, scattered
 from onesided.sparse.moving import lengths as share_of
 from onesided.sparse.ordering import How, partitioned
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.stored import summed
-from onesided.sparse.triplets import Triplets, balanced_rows, route
 
 _BYTES_PER_ROW = 40  # counters, row pointers and vectors that a rank needs for each of its rows
 

@@ -19,7 +19,6 @@ from onesided.collectives.agreement import largest
 from onesided.collectives.context import Scoped
 from onesided.collectives.scripts import Ends, Place, Step
 from onesided.sparse import stored
-from onesided.sparse.adjoint import Adjoint, TransposedProduct
 from onesided.sparse.alike import (
     changed_block,
     check_rows,
@@ -32,13 +31,12 @@ from onesided.sparse.alike import (
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
 from onesided.sparse.kernels.rows import Csr, add_product, compiled
-from onesided.sparse.linear import Linear
-from onesided.sparse.moving import of_all
+from onesided.sparse.linear import Adjoint, Linear, whose
+from onesided.sparse.moving import Route, of_all
 from onesided.sparse.ordering import Ordering, same_ordering
 from onesided.sparse.partition import Partition, split_columns
-from onesided.sparse.product import Product, program
+from onesided.sparse.product import Product, TransposedProduct, program
 from onesided.sparse.report import MatrixReport, report
-from onesided.sparse.triplets import sent_to
 from onesided.sparse.vector import DistVector
 
 
@@ -127,7 +125,7 @@ class DistMatrix(Linear, Scoped):
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
         self._how: dict[str, Any] = {"method": method, "info": info}
         self._agreed, self._plain = set(), ()  # of a copy the first product is compared, too
-        self._views: dict[tuple[bool, bool], Adjoint] = {}
+        self._views = {}
         self._promoted: dict[np.dtype[Any], DistMatrix] = {}
         self._halos: dict[int, Halo] = {}
         self._programs: dict[int, Callable[[Ends], object]] = {}
@@ -156,25 +154,6 @@ class DistMatrix(Linear, Scoped):
     def freed(self) -> bool:
         """Local. True after ``Free``."""
         return self._freed
-
-    @property
-    def T(self) -> Linear:
-        """Local. The transpose; its first product is planned when it is called."""
-        return self.view(True, False)
-
-    @property
-    def H(self) -> Linear:
-        """Local. The adjoint: the transpose of the complex conjugate."""
-        return self.view(True, True)
-
-    def view(self, transposed: bool, conjugated: bool) -> Linear:
-        """Local. This matrix transposed, conjugated, both, or itself, with the same entries."""
-        key = transposed, conjugated and self.dtype.kind == "c"
-        if not any(key):
-            return self
-        if key not in self._views:
-            self._views[key] = Adjoint(self, *key)
-        return self._views[key]
 
     def multiply(self, x: Any, y: Any = None) -> Any:
         """Collective. y = A x for operands that are known to be right; nothing is checked.
@@ -208,7 +187,7 @@ class DistMatrix(Linear, Scoped):
         """
         return self._product
 
-    def multiply_transposed(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+    def multiply_back(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Collective. y = A.T x as :meth:`multiply` does y = A x."""
         k = 1 if x.ndim == 1 else x.shape[1]
         if k == 1:
@@ -307,8 +286,8 @@ class DistMatrix(Linear, Scoped):
         """
         inner = self.row_partition if transposed else self.col_partition
         with self._together("the product of two matrices"):
-            if not isinstance(other, DistMatrix | Adjoint):
-                super()._times(other)
+            if not isinstance(whose(other), DistMatrix):
+                super().times(other, transposed, conjugated)
             if inner.size != other.shape[0]:
                 mine = self.shape[::-1] if transposed else self.shape
                 raise ValueError(f"the product of matrices of shapes {mine} and {other.shape}")
@@ -348,9 +327,6 @@ class DistMatrix(Linear, Scoped):
         left = P.local().conj(copy=False)
         rows = stored.transposed_product(self.comm, left, P.pattern, image)
         return self.derived(rows, P.col_partition, P.col_partition)
-
-    def _times(self, other: Linear) -> DistMatrix:
-        return self.times(other, False, False)
 
     def transposed_rows(self) -> sparse.csr_array:
         """Collective. This rank's rows of A.T, with global columns."""
@@ -408,7 +384,8 @@ class DistMatrix(Linear, Scoped):
     ) -> DistMatrix:
         """Collective. What two matrices of the same partitions are by their rows."""
         with self._together(what):
-            if not isinstance(other, DistMatrix | Adjoint):
+            owner = whose(other)
+            if not isinstance(owner, DistMatrix):
                 hint = "; A.shifted(s) is A + s I" if np.ndim(other) == 0 else ""
                 raise TypeError(f"{what} takes a DistMatrix, not {type(other).__name__}{hint}")
             for name in ("row", "col"):
@@ -418,9 +395,8 @@ class DistMatrix(Linear, Scoped):
                         f"{what} of matrices of shapes {self.shape} and {other.shape}, with "
                         f"{name} partitions {mine.tolist()} and {theirs.tolist()}"
                     )
-            whose = other.matrix if isinstance(other, Adjoint) else other
             square = self.shape[0] == self.shape[1]  # else its rows are another's columns
-            if (whose is other or square) and not same_ordering(self.ordering, whose.ordering):
+            if (owner is other or square) and not same_ordering(self.ordering, owner.ordering):
                 raise ValueError(f"{what} of matrices whose rows are in different orders")
         theirs = other.local_rows()
         with agreed(self.comm):
@@ -542,7 +518,7 @@ class DistMatrix(Linear, Scoped):
             return of_all(self.comm, self._rows.data.sum(dtype=self.dtype)).sum()
         if axis in (0, -2):
             sums = np.empty(self._n_cols, self.dtype)
-            self.multiply_transposed(np.ones(self._n_rows, self.dtype), sums)
+            self.multiply_back(np.ones(self._n_rows, self.dtype), sums)
             return sums
         sums = np.zeros(self._n_rows, self.dtype)
         add_product(self._rows, np.ones(self._rows.n_cols, self.dtype), sums)
@@ -619,7 +595,7 @@ class DistMatrix(Linear, Scoped):
             if x is not None:
                 known = self._factors(x, (self._n_rows,))
                 right = changed_block("b", b, self._n_rows, self.dtype)
-        (came,) = sent_to(self.comm, self.row_partition.owners(wanted), [wanted])
+        came = Route(self.comm, self.row_partition.owners(wanted)).send(wanted)
         mine = np.zeros(self._n_rows, np.bool_)
         mine[came - self.row_range[0]] = True
         ghosts = self.halo.update(mine.astype(self.dtype)) != 0

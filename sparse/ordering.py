@@ -17,16 +17,17 @@ from scipy import sparse
 from onesided.collectives import RequestError, ResourceError, UnsupportedError, agreed
 from onesided.sparse.halo import Halo, HaloPattern, Info
 from onesided.sparse.moving import (
+    Triplets,
     balanced,
     blocks_of,
     counterparts,
     gathered,
     moved,
+    route,
     scattered,
     shared_dtype,
 )
 from onesided.sparse.partition import Partition, check_columns, index_dtype, split_columns
-from onesided.sparse.triplets import Triplets, route
 from onesided.sparse.vector import DistVector
 
 GRAPH_BYTES = 4 << 30  # that a gathered graph may take on one rank

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.integer[Any]]
-_TABLE_PER_NUMBER = 4  # entries of a table that cost less than sorting a number
+TABLE_PER_NUMBER = 4  # entries of a table that cost less than sorting a number
 FEW_PARTS = 16  # whose owners are found faster by a comparison for each than by searching
 
 
@@ -166,7 +166,7 @@ def ranked(numbers: Integers) -> tuple[Integers, Integers]:
         return numbers, numbers
     first = int(numbers.min())
     length = int(numbers.max()) - first + 1
-    if length > _TABLE_PER_NUMBER * len(numbers):
+    if length > TABLE_PER_NUMBER * len(numbers):
         return np.unique(numbers, return_inverse=True)
     offsets = numbers - first
     seen = np.zeros(length, np.bool_)

@@ -23,12 +23,11 @@ from onesided.collectives import agreed
 from onesided.collectives.agreement import portable, words_of_all
 from onesided.sparse.alike import vector_dtype
 from onesided.sparse.errors import MatrixMarketError
-from onesided.sparse.files.entries import Block, Entries, most_entries, parse_block
+from onesided.sparse.files.entries import Entries, most_entries, parse_block
 from onesided.sparse.files.matrixmarket import Header, read_header
 from onesided.sparse.files.textfile import BLOCK_BYTES, Advance, TextFile, line_blocks, line_count
-from onesided.sparse.moving import before
+from onesided.sparse.moving import Triplets, before
 from onesided.sparse.partition import Partition, index_dtype
-from onesided.sparse.triplets import Triplets
 
 _CACHED_BYTES = 1 << 19  # of text that is still in the cache when it is parsed
 
@@ -77,12 +76,12 @@ def _all_see(comm: MPI.Intracomm, path: str | os.PathLike[str], stamp: tuple[int
     return bool(comm.allreduce(same, op=MPI.LAND))
 
 
-def _expanded(header: Header, first: int, block: Block) -> Triplets:
-    """Local. The entries of a block, the first of which has this number in the file."""
-    rows, cols = block.rows, block.cols
+def _expanded(header: Header, first: int, found: Triplets) -> Triplets:
+    """Local. With what the symmetry implies; the first entry has this number in the file."""
+    rows, cols = found.rows, found.cols
     if header.is_array:
-        rows, cols = header.positions(first, len(block))
-    return Triplets(*header.expand(rows, cols, block.values))
+        rows, cols = header.positions(first, len(found.values))
+    return Triplets(*header.expand(rows, cols, found.values))
 
 
 def _raise_of(comm: MPI.Intracomm, root: int, mine: Exception | None) -> NoReturn:
@@ -111,13 +110,13 @@ def _read_dealt_lines(
         blocks = _read_ahead(reader, file, block_bytes, progress) if file else None
         while True:
             line, text, failure = _dealt(comm, blocks)
-            block: Block | None = None
+            block: Triplets | None = None
             if failure is None:
                 try:
                     block = parse_block(header, text, line)
                 except Exception as error:
                     failure = error
-            count = 0 if block is None else len(block)
+            count = 0 if block is None else len(block.values)
             mine = np.array([line, count, bool(text), failure is not None], np.int64)
             words = words_of_all(len(mine) * comm.size, np.int64)
             comm.Allgather(mine, words)
@@ -129,7 +128,7 @@ def _read_dealt_lines(
             total += int(counts.sum())
             if total > header.entries:
                 break
-            if block:
+            if block is not None and count:
                 pieces.append(_expanded(header, first, block))
             if not texts[0]:
                 break  # rank 0 gets the last block of a turn
@@ -218,7 +217,7 @@ def _read_own_lines(
             failure = _located(path, header, at, text) or failure
         _raise_of(comm, failed, failure)
     header.check_whole(total)
-    return _expanded(header, first, entries.block())
+    return _expanded(header, first, entries.triplets())
 
 
 def _located(

@@ -23,7 +23,7 @@ from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse.alike import block, columns
-from onesided.sparse.linear import Linear, LinearOperator
+from onesided.sparse.linear import Linear, LinearOperator, whose
 from onesided.sparse.moving import shared_dtype, shared_width
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, preconditioner
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LEAST_SQUARES, LIMIT, Solution
@@ -117,7 +117,7 @@ class Run:
             dtype = np.result_type(dtype, *given)
             # code of the caller's, which does not communicate as the product of a matrix does
             foreign = not isinstance(made, OfMatrix | None) and isinstance(
-                getattr(made, "map", None), LinearOperator | None)
+                whose(getattr(made, "map", None)), LinearOperator | None)
             refresh = getattr(made, "refresh", None)
             if refresh is None:
                 self._check_hermitian(made, hermitian)

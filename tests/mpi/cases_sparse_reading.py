@@ -18,8 +18,8 @@ from scipy import sparse
 from onesided.collectives import MismatchError
 from onesided.sparse import MatrixMarketError, moving, read, read_vector
 from onesided.sparse.files.marketreader import read_triplets
+from onesided.sparse.moving import Triplets, balanced_rows, route
 from onesided.sparse.partition import Partition
-from onesided.sparse.triplets import Triplets, balanced_rows, route
 
 SHIPPED = Path(__file__).resolve().parent.parent / "matrices"
 LARGE = os.environ.get("ONESIDED_MATRICES", "")

@@ -433,11 +433,11 @@ def products_as_one_call(cell, name):
             raises(RequestError, again)
             assert np.array_equal(A.halo.sendbuf, packed)
         assert np.all(A.halo.finish() == 1)
-        A.multiply_transposed(result, other)
+        A.multiply_back(result, other)
         back = A._reverse_halos[1]
         back.ghosts[:] = 1
         back.start()
-        raises(RequestError, lambda: A.multiply_transposed(result, other))
+        raises(RequestError, lambda: A.multiply_back(result, other))
         assert np.all(back.ghosts == 1)
         back.finish(other)
 
