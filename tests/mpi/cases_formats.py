@@ -31,7 +31,7 @@ from onesided.sparse import (
 )
 from onesided.sparse.assembly import from_triplets
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError
-from onesided.sparse.files import store
+from onesided.sparse.files import compressed
 from onesided.sparse.files.store import write
 
 
@@ -539,7 +539,7 @@ def case_a_failing_progress_is_an_error_on_every_rank(comm, name, known):
 
 def case_progress_of_a_store_goes_to_its_end(comm):
     whole, seen = random_matrix((300, 300), "real"), []
-    with mock.patch.object(store, "PIECE_BYTES", 1000), store_of(comm, whole) as (path, _):
+    with mock.patch.object(compressed, "PIECE_BYTES", 1000), store_of(comm, whole) as (path, _):
         check(comm, path, whole, progress=lambda done, total: seen.append((done, total)))
     assert bool(seen) == (comm.rank == 0)
     if comm.rank == 0:
