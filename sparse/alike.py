@@ -118,9 +118,8 @@ def check_rows(
     comm: MPI.Intracomm, rows: sparse.csr_array, row_partition: Partition, col_partition: Partition
 ) -> None:
     """Local. Rows and partitions must fit each other and the communicator."""
-    for name, partition in (("row", row_partition), ("column", col_partition)):
-        if partition.parts != comm.size:
-            raise ValueError(f"{name} partition of {partition.parts} parts on {comm.size} ranks")
+    for partition in (row_partition, col_partition):
+        partition.check_parts(comm.size)
     start, stop = row_partition.range(comm.rank)
     if rows.shape != (stop - start, col_partition.size):
         raise ValueError(

@@ -34,8 +34,8 @@ from onesided.sparse.kernels.rows import Csr, add_product, compiled
 from onesided.sparse.linear import Adjoint, Linear, whose
 from onesided.sparse.moving import Route, of_all
 from onesided.sparse.ordering import Ordering, same_ordering
-from onesided.sparse.partition import Partition, split_columns
-from onesided.sparse.product import Product, TransposedProduct, program
+from onesided.sparse.partition import Partition
+from onesided.sparse.product import TransposedProduct, program
 from onesided.sparse.report import MatrixReport, report
 from onesided.sparse.vector import DistVector
 
@@ -63,7 +63,8 @@ class DistMatrix(Linear, Scoped):
     ``col_partition``, ``pattern`` (who needs which entries of x), ``halo`` (that of one vector),
     ``method`` (of its request), ``kernel_name`` (the local product that it uses), ``version`` (a
     number that changes with the values), ``ordering`` (how the caller's numbering was permuted, or
-    None), ``kept`` (what solvers have lowered for this matrix as it is).
+    None), ``product`` (what multiplies one vector, its ghosts brought by any halo of ``pattern``),
+    ``kept`` (what solvers have lowered for this matrix as it is).
 
     Examples
     --------
@@ -100,26 +101,24 @@ class DistMatrix(Linear, Scoped):
                 rows.sum_duplicates()
         self.dtype = values_dtype(comm, rows.data, dtype)
         starts = np.concatenate([row_partition.starts, col_partition.starts])
-        with agreed(comm, f"DistMatrix of partitions {crc32(starts.tobytes()):x}"):
-            columns = split_columns(rows.indices, col_partition, comm.rank)
-            data = np.ascontiguousarray(rows.data, self.dtype)
-            indptr = rows.indptr.astype(columns.indices.dtype, copy=False)
-            local = Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
+        what = f"DistMatrix of partitions {crc32(starts.tobytes()):x}"
+        self.pattern, indices = HaloPattern.of(comm, rows.indices, col_partition, what)
         self._lay_out(comm, row_partition, col_partition)
         self.version = 0
-        self.nnz = int(comm.allreduce(len(data)))
+        self.nnz = int(comm.allreduce(rows.nnz))
         self.ordering: Ordering | None = None
         self._freed = False
-        self._rows = local
         self._transposed: TransposedProduct | None = None
-        self.pattern = HaloPattern.of(comm, columns, col_partition)
         self._plan(method, info)
         if kernel == "auto":
             lacks = largest(comm, None, "kernels", [int(not compiled())])[0]
             kernel = "scipy" if lacks else usual(self.dtype)
         with agreed(comm):
-            self.kernel_name, self._product = kernel, product(kernel, local)
-            self._programs[1] = program(self._product, self.halo)
+            data = np.ascontiguousarray(rows.data, self.dtype)
+            indptr = rows.indptr.astype(indices.dtype, copy=False)
+            self._rows = Csr(self.pattern.n_local, self.pattern.n_own, indptr, indices, data)
+            self.kernel_name, self.product = kernel, product(kernel, self._rows)
+            self._programs[1] = program(self.product, self.halo)
 
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
@@ -127,11 +126,11 @@ class DistMatrix(Linear, Scoped):
         self._agreed, self._plain = set(), ()  # of a copy the first product is compared, too
         self._views = {}
         self._promoted: dict[np.dtype[Any], DistMatrix] = {}
-        self._halos: dict[int, Halo] = {}
+        self._halos = {1: Halo(self.comm, self.pattern, self.dtype, **self._how)}
         self._programs: dict[int, Callable[[Ends], object]] = {}
         self.kept: dict[Any, Any] = {}
         self._reverse_halos: dict[int, ReverseHalo] = {}
-        self.halo = self._halo(1)
+        self.halo = self._halos[1]
         self.method = self.halo.request.method
 
     def with_method(self, method: str = "auto", *, info: Info = None) -> DistMatrix:
@@ -142,11 +141,7 @@ class DistMatrix(Linear, Scoped):
         as of ``Alltoallw_init``, and ``RequestError`` where this matrix has been freed, on every
         rank.
         """
-        with self._together(f"with_method({method!r})"):
-            made = copy(self)
-        made.keep_ordering(self.ordering)
-        made._plan(method, info)
-        return made
+        return self._with(None, method=method, info=info)
 
     # -- products --------------------------------------------------------------------------------
 
@@ -177,15 +172,7 @@ class DistMatrix(Linear, Scoped):
     def steps(self, x: Place, y: Place, end: int) -> list[Step] | None:
         """Local. y = A x of one vector as steps of a script, in which the ghosts are the end of
         this number; None where the kernel has none."""
-        return self._product.steps(self.halo, x, y, end)
-
-    @property
-    def product(self) -> Product:
-        """Local. What multiplies one vector, its ghosts brought by any halo of ``pattern``.
-
-        The entries are shared with this matrix; all ranks call it with halos of the same kind.
-        """
-        return self._product
+        return self.product.steps(self.halo, x, y, end)
 
     def multiply_back(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Collective. y = A.T x as :meth:`multiply` does y = A x."""
@@ -196,24 +183,19 @@ class DistMatrix(Linear, Scoped):
             make = KERNELS[self.kernel_name].make
             with agreed(self.comm):
                 self._transposed = TransposedProduct(self._rows, make)
-        self._transposed(self._reverse_halos.get(k) or self._reverse_halo(k), x, y)
+        halo = self._reverse_halos.get(k)
+        if halo is None:
+            halo = ReverseHalo(self.comm, self.pattern, self.dtype, k, **self._how)
+            self._reverse_halos[k] = halo
+        self._transposed(halo, x, y)
 
     def _program(self, k: int) -> Callable[[Ends], object]:
-        """Collective. The product of k vectors as one call, planned now and kept."""
-        halo = self._halos.get(k) or self._halo(k)
+        """Collective. The product of k vectors as one call, planned now and kept, as its halo."""
+        if k not in self._halos:
+            self._halos[k] = Halo(self.comm, self.pattern, self.dtype, k, **self._how)
         with agreed(self.comm):
-            self._programs[k] = program(self._product, halo)
+            self._programs[k] = program(self.product, self._halos[k])
         return self._programs[k]
-
-    def _halo(self, k: int) -> Halo:
-        """Collective. The halo of k vectors, planned now and kept."""
-        self._halos[k] = Halo(self.comm, self.pattern, self.dtype, k, **self._how)
-        return self._halos[k]
-
-    def _reverse_halo(self, k: int) -> ReverseHalo:
-        """Collective. The way back of the ghosts of k vectors, planned now and kept."""
-        self._reverse_halos[k] = ReverseHalo(self.comm, self.pattern, self.dtype, k, **self._how)
-        return self._reverse_halos[k]
 
     def as_linear_operator(self) -> Any:
         """Local. A ``scipy.sparse.linalg.LinearOperator`` of whole vectors, the same on every rank;
@@ -235,14 +217,14 @@ class DistMatrix(Linear, Scoped):
 
     def copy(self) -> DistMatrix:
         """Collective. The same entries in memory of their own; halos of its own, same pattern."""
-        return self._with(lambda: self._rows.data.copy())
+        return self._with(np.copy)
 
     def astype(self, dtype: DTypeLike) -> DistMatrix:
         """Collective. A copy of another dtype; ``TypeError`` on every rank where it cannot be."""
         kind = np.dtype(dtype)
         with agreed(self.comm, f"astype({kind})"):
             vector_dtype(self.dtype, kind)
-        return self._with(lambda: self._rows.data.astype(kind))
+        return self._with(lambda data: data.astype(kind))
 
     def __mul__(self, factor: Any) -> DistMatrix:
         """Collective. All entries times a number, the same on every rank; see :meth:`scale`."""
@@ -256,7 +238,7 @@ class DistMatrix(Linear, Scoped):
 
     def __neg__(self) -> DistMatrix:
         """Collective. All entries with the other sign."""
-        return self._with(lambda: -self._rows.data)
+        return self._with(np.negative)
 
     def __add__(self, other: Any) -> DistMatrix:
         """Collective. The sum of two matrices of the same partitions, on the places of both."""
@@ -305,10 +287,9 @@ class DistMatrix(Linear, Scoped):
             return self.derived(rows, self.col_partition, other.col_partition)
         if not same:
             wide = self.local_rows()
-            columns = split_columns(wide.indices, other.row_partition, self.comm.rank)
-            pattern = HaloPattern.of(self.comm, columns, other.row_partition)
-            parts = a.data, columns.indices, a.indptr
-            a = sparse.csr_array(parts, shape=(self._n_rows, columns.n_local))
+            pattern, columns = HaloPattern.of(self.comm, wide.indices, other.row_partition)
+            parts = a.data, columns, a.indptr
+            a = sparse.csr_array(parts, shape=(self._n_rows, pattern.n_local))
         rows = stored.product(self.comm, a, pattern, b)
         made = self.derived(rows, self.row_partition, other.col_partition)
         turned = isinstance(other, Adjoint) and other.transposed and other.matrix is self
@@ -357,15 +338,18 @@ class DistMatrix(Linear, Scoped):
             made.keep_ordering(self.ordering)
         return made
 
-    def _with(self, values: Callable[[], NDArray[Any]]) -> DistMatrix:
-        """Collective. A matrix of the same pattern; only requests and kernels are made."""
-        with self._together("a copy of a matrix"):
+    def _with(self, values: Callable[[Any], NDArray[Any]] | None, **how: Any) -> DistMatrix:
+        """Collective. A matrix of the same pattern, with values made of these, or these themselves;
+        only requests and kernels are made."""
+        with self._together(("a matrix of the same pattern", how.get("method"))):
             made = copy(self)
-            data = values()
-            made.dtype, made.version = data.dtype, 0
+            data = self._rows.data if values is None else values(self._rows.data)
+            made.dtype = data.dtype
+        made._plan(**(how or {"method": self.method, "info": self._how["info"]}))
         made.keep_ordering(self.ordering)
-        made._plan(self.method, self._how["info"])
-        made._replace(data)
+        if values is not None:
+            made.version = 0
+            made._replace(data)
         return made
 
     def _by_number(self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]) -> DistMatrix:
@@ -377,7 +361,7 @@ class DistMatrix(Linear, Scoped):
                     "matrices are multiplied by A @ x, rows by A.scale_rows"
                 )
             common_dtype("the number", kind, self.dtype)
-        return self._with(lambda: values(self._rows.data))
+        return self._with(values)
 
     def _joined(
         self, what: str, other: Any, join: Callable[[sparse.csr_array, sparse.csr_array], Any]
@@ -631,7 +615,7 @@ class DistMatrix(Linear, Scoped):
             rows = replace(self._rows, data=data)
             made = product(self.kernel_name, rows)
             programs = {k: program(made, halo) for k, halo in self._halos.items()}
-        self._rows, self._product, self._transposed = rows, made, None
+        self._rows, self.product, self._transposed = rows, made, None
         self._programs, self.kept = programs, {}
         self.version += 1
         for kind, wide in self._promoted.items():
