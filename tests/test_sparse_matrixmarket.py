@@ -39,8 +39,8 @@ def read_file(path, block_bytes=64):
             block = parse_block(head, text, line)
             place = block.rows, block.cols
             if head.is_array:
-                place = head.positions(first, len(block))
-            first += len(block)
+                place = head.positions(first, len(block.values))
+            first += len(block.values)
             for target, part in zip(
                 (rows, cols, values), head.expand(*place, block.values), strict=True
             ):

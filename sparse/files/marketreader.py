@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike
 
 from onesided.collectives import agreed
 from onesided.collectives.agreement import portable, words_of_all
+from onesided.collectives.context import Context
 from onesided.sparse.alike import vector_dtype
 from onesided.sparse.errors import MatrixMarketError
 from onesided.sparse.files.entries import Entries, most_entries, parse_block
@@ -41,7 +42,7 @@ def read_triplets(
 ) -> tuple[tuple[int, int], Triplets]:
     """Collective. The shape, and on each rank the entries of the lines that it parsed.
 
-    Symmetry is expanded. ``comm`` must be free of other messages.
+    Symmetry is expanded.
     """
     file: TextFile | None = None
     found: tuple[Header, tuple[int, int, int] | None] | None = None
@@ -105,11 +106,12 @@ def _read_dealt_lines(
     What reading or parsing raises is raised on all ranks: that of the lowest line.
     """
     pieces: list[Triplets] = []
-    total = 0
+    total, context = 0, Context.of(comm)
+    tag = context.next_tag()
     with ThreadPoolExecutor(1) as reader:
         blocks = _read_ahead(reader, file, block_bytes, progress) if file else None
         while True:
-            line, text, failure = _dealt(comm, blocks)
+            line, text, failure = _dealt(context.comm, tag, blocks)
             block: Triplets | None = None
             if failure is None:
                 try:
@@ -151,15 +153,15 @@ def _read_ahead(
 
 
 def _dealt(
-    comm: MPI.Intracomm, blocks: Iterator[tuple[int, bytes]] | None
+    comm: MPI.Intracomm, tag: int, blocks: Iterator[tuple[int, bytes]] | None
 ) -> tuple[int, bytes, Exception | None]:
     """Rank 0 sends the next blocks to ranks 1, 2, ..., empty ones once reading fails, and keeps
     the last; the others receive theirs."""
     if blocks is None:
         head = np.empty(2, np.int64)
-        comm.Recv(head, source=0, tag=0)
+        comm.Recv(head, 0, tag)
         block: Any = bytearray(int(head[1]))
-        comm.Recv([block, MPI.BYTE], source=0, tag=0)
+        comm.Recv([block, MPI.BYTE], 0, tag)
         return int(head[0]), block, None
     failure: Exception | None = None
     line, text = 0, b""
@@ -170,8 +172,8 @@ def _dealt(
             except Exception as error:
                 text, failure = b"", error
         if rank < comm.size:
-            comm.Send(np.array([line, len(text)], np.int64), dest=rank)
-            comm.Send([text, MPI.BYTE], dest=rank)
+            comm.Send(np.array([line, len(text)], np.int64), rank, tag)
+            comm.Send([text, MPI.BYTE], rank, tag)
     return line, text, failure
 
 

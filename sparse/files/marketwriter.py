@@ -79,14 +79,15 @@ def write_matrixmarket(
             raise ValueError(f"a symmetric matrix of shape {shape}")
         if any("\n" in comment for comment in comments):
             raise ValueError(f"comments have more than one line each: {list(comments)}")
-        sizes = [len(text) for text in _texts(rows, first, shape, field, form)]
-        entries = sum(part.nnz for part in _parts(rows, first, shape, form))
+        size = lines = 0
+        for text in _texts(rows, first, shape, field, form):
+            size, lines = size + len(text), lines + text.count(b"\n")
     words = [field, "symmetric" if form.symmetric else "general"]
     head = [f"%%MatrixMarket matrix coordinate {' '.join(words)}"]
     head += [f"% {comment}".rstrip() for comment in comments]
-    head += [f"{shape[0]} {shape[1]} {comm.allreduce(entries)}"]
+    head += [f"{shape[0]} {shape[1]} {comm.allreduce(lines)}"]
     text = ("\n".join(head) + "\n").encode()
-    start = len(text) + before(comm, sum(sizes))[0]
+    start = len(text) + before(comm, size)[0]
 
     def fill(file: BinaryIO, _: object) -> None:
         file.seek(start)
@@ -95,35 +96,29 @@ def write_matrixmarket(
     write_together(comm, name, lambda draft: Path(draft).write_bytes(text), fill)
 
 
-def _parts(rows: Any, first: int, shape: tuple[int, int], form: Form) -> Iterator[sparse.coo_array]:
-    """Local. What is to be written, some rows at once, with global indices."""
+def _texts(
+    rows: Any, first: int, shape: tuple[int, int], field: Any, form: Form
+) -> Iterator[bytes]:
+    """Local. The lines of the entries, some rows at once, by SciPy's writer without its header."""
+    import scipy.io  # slow to import
+
     indptr = rows.indptr
     start = 0
     while start < rows.shape[0]:
         stop = int(np.searchsorted(indptr, indptr[start] + _ENTRIES_AT_ONCE, side="right")) - 1
         stop = max(stop, start + 1)
-        begin, end = indptr[start], indptr[stop]
+        part = slice(indptr[start], indptr[stop])
         row = np.repeat(np.arange(first + start, first + stop), np.diff(indptr[start : stop + 1]))
-        place = row, rows.indices[begin:end].astype(row.dtype)
-        data = rows.data[begin:end]
+        col, data = rows.indices[part].astype(row.dtype), rows.data[part]
         if form.symmetric:
-            lower = place[0] >= place[1]
-            place, data = (place[0][lower], place[1][lower]), data[lower]
-        yield sparse.coo_array((data, place), shape=shape)
-        start = stop
-
-
-def _texts(
-    rows: Any, first: int, shape: tuple[int, int], field: Any, form: Form
-) -> Iterator[bytes]:
-    """Local. The lines of the entries, by SciPy's writer without its header."""
-    import scipy.io  # slow to import
-
-    for part in _parts(rows, first, shape, form):
+            lower = row >= col
+            row, col, data = row[lower], col[lower], data[lower]
         stream = io.BytesIO()
-        scipy.io.mmwrite(stream, part, field=field, symmetry="general")
+        entries = sparse.coo_array((data, (row, col)), shape=shape)
+        scipy.io.mmwrite(stream, entries, field=field, symmetry="general")
         whole = stream.getvalue()
         begin = 0
         while whole.startswith(b"%", begin):
             begin = whole.index(b"\n", begin) + 1
-        yield whole[whole.index(b"\n", begin) + 1 :] if part.nnz else b""
+        yield whole[whole.index(b"\n", begin) + 1 :] if len(data) else b""
+        start = stop

@@ -98,11 +98,7 @@ class Format:
 
 def read_market(comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance) -> DistMatrix:
     """Collective. The matrix of the entries that the ranks parse, wherever they belong."""
-    private = comm.Dup()
-    try:
-        shape, entries = read_triplets(private, path, choices.dtype, BLOCK_BYTES, progress)
-    finally:
-        private.Free()
+    shape, entries = read_triplets(comm, path, choices.dtype, BLOCK_BYTES, progress)
     held = [entries]
     del entries
     return from_any_rank(comm, shape, held, choices)
