@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -115,8 +115,9 @@ def load_npz(path: str, progress: Advance) -> Any:
 
 
 def load_matlab(path: str, progress: Advance) -> Any:
-    """Local. The first sparse matrix of a MATLAB file; SuiteSparse's is the field A of the
-    structure Problem. Of version 7.3 (HDF5) it is told that SciPy does not read it."""
+    """Local. The first sparse matrix of a MATLAB file, also in a structure or a cell; SuiteSparse's
+    is the field A of the structure Problem. Of version 7.3 (HDF5) it is told that SciPy does not
+    read it."""
     import scipy.io  # slow to import
 
     with open(path, "rb") as file:
@@ -124,15 +125,24 @@ def load_matlab(path: str, progress: Advance) -> Any:
             raise MatrixFileError(f"{path}: MATLAB's version 7.3; save it with '-v7'")
     with naming(path):
         variables = scipy.io.loadmat(path, squeeze_me=True, struct_as_record=True)
-        for name, value in variables.items():
-            names = getattr(getattr(value, "dtype", None), "names", None) or ()
-            found = value["A"].item() if "A" in names else value
-            if not name.startswith("__") and sparse.issparse(found):
-                check = getattr(found, "check_format", None)
-                if check is not None:
-                    check(full_check=True)
-                return found
+        for found in _sparse_in(list(variables.values())):
+            check = getattr(found, "check_format", None)
+            if check is not None:
+                check(full_check=True)
+            return found
     raise MatrixFileError(f"{path} has no sparse matrix")
+
+
+def _sparse_in(values: Iterable[Any]) -> Iterator[Any]:
+    """Local. The sparse matrices among values, and in their fields, A before others, and cells."""
+    for value in values:
+        if sparse.issparse(value):
+            yield value
+        elif isinstance(value, np.ndarray | np.void):
+            names = sorted(value.dtype.names or (), key=lambda name: name != "A")
+            cells = [value] if value.dtype == object else [value[name] for name in names]
+            for cell in cells:
+                yield from _sparse_in(np.ravel(cell))
 
 
 def read_vector(

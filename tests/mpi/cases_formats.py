@@ -16,7 +16,7 @@ import numpy as np
 import scipy.io
 from cases import parameters, ranks
 from cases_sparse_reading import SHIPPED, file_of
-from errors import agreed
+from errors import agreed, raises
 from mpi4py import MPI
 from scipy import sparse
 
@@ -33,6 +33,7 @@ from onesided.sparse.assembly import from_triplets
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError
 from onesided.sparse.files import compressed
 from onesided.sparse.files.store import write
+from onesided.sparse.files.textfile import TextFile
 
 
 def random_matrix(shape, kind, seed=1, density=0.2):
@@ -465,6 +466,10 @@ def case_bad_files(comm, name):
     kind = HarwellBoeingError if boeing else MatrixFileError
     with file_of(comm, data, ending) as path:
         agreed(comm, kind, lambda: read(comm, path), f"{kind.__name__}: ", words, str(path))
+        if comm.rank == 0 and name == "archive without":
+            error = raises(MatrixFileError, lambda: TextFile(path))  # nothing is left open by it
+            opened = {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
+            assert str(path) not in opened, error
 
 
 WRONG = {
@@ -608,7 +613,13 @@ def case_archives(comm):
 
 def case_matlab(comm):
     whole = random_matrix((8, 5), "complex")
-    for names in ({"first": np.ones(3), "B": whole}, {"Problem": {"A": whole, "title": "words"}}):
+    cell = np.array([np.ones(2), whole, 2 * whole], dtype=object)
+    structs = np.array([("a", 2 * whole), ("b", whole)], [("name", object), ("A", object)])
+    for names in (
+        {"first": np.ones(3), "B": whole}, {"Problem": {"A": whole, "title": "words"}},
+        {"S": {"Z": 2 * whole, "A": whole}}, {"S": {"title": "words", "inner": {"M": whole}}},
+        {"cell": cell}, {"S": structs[::-1]},
+    ):  # fmt: skip
         with file_of(comm, matlab_of(names), "m.mat") as path:
             check(comm, path, whole)
 
