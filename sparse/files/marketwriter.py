@@ -13,7 +13,8 @@ import numpy as np
 from mpi4py import MPI
 from scipy import sparse
 
-from onesided.collectives import agree, agreed
+from onesided.collectives import agreed
+from onesided.collectives.agreement import largest
 from onesided.sparse.files.draft import write_together
 from onesided.sparse.moving import before
 
@@ -50,7 +51,8 @@ def write_matrixmarket(
     ``rows`` is CSR with global columns, ``comments`` lines that follow the banner. All ranks see
     the same file. It holds the entries row by row, so the bytes do not depend on the number of
     ranks, and gets its name once it is whole. Values are written so that reading them gives the
-    same numbers. Raises ``OSError``, ``TypeError`` or ``ValueError`` on every rank.
+    same numbers; of bools as a pattern, as integers where some that are stored are False. Raises
+    ``OSError``, ``TypeError`` or ``ValueError`` on every rank.
 
     Examples
     --------
@@ -68,11 +70,14 @@ def write_matrixmarket(
             raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")
         name, form = os.fsdecode(path), form or Form()
         form_of_all = (form, tuple(comments), name, rows.shape[1], rows.dtype.kind)
-    agree(comm, None, f"write_matrixmarket {form_of_all}")
+        false = rows.dtype.kind == "b" and not np.all(rows.data)
+    false, *_ = largest(comm, None, f"write_matrixmarket {form_of_all}", [int(false)])
     first, n_rows = before(comm, rows.shape[0])
     shape = n_rows, rows.shape[1]
     with agreed(comm):
-        field = "pattern" if form.pattern else _FIELDS.get(rows.dtype.kind)
+        field = "pattern" if form.pattern else _FIELDS.get("u" if false else rows.dtype.kind)
+        if rows.dtype.kind == "b":
+            rows = rows.astype(np.uint8)
         if field is None:
             raise ValueError(f"values of {rows.dtype} in a Matrix Market file")
         if form.symmetric and shape[0] != shape[1]:
