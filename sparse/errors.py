@@ -1,10 +1,12 @@
-"""What can be wrong with a matrix file."""
+"""What can be wrong with a matrix file, and with a call that reads or writes one."""
 
 import errno
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from mpi4py import MPI
 
 from onesided.collectives import OnesidedError
 
@@ -37,6 +39,12 @@ class HarwellBoeingError(MatrixFileError):
     >>> issubclass(HarwellBoeingError, ValueError)
     True
     """
+
+
+def check_comm(who: str, comm: object) -> None:
+    """Local. ``TypeError`` where the arguments of a call are the wrong way round."""
+    if not isinstance(comm, MPI.Intracomm):
+        raise TypeError(f"{who} takes a communicator, and then the path, not {comm!r:.60}")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from scipy import sparse
 
 from onesided.collectives import agreed
 from onesided.collectives.agreement import largest
+from onesided.sparse.errors import check_comm
 from onesided.sparse.files.draft import write_together
 from onesided.sparse.moving import before
 
@@ -65,6 +66,7 @@ def write_matrixmarket(
     ...     A.nnz == 2 * comm.size
     True
     """
+    check_comm("write_matrixmarket", comm)
     with agreed(comm, "write_matrixmarket"):
         if getattr(rows, "format", None) != "csr" or rows.ndim != 2:
             raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")

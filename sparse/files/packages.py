@@ -16,7 +16,7 @@ from scipy import sparse
 from onesided.collectives import agreed
 from onesided.sparse.alike import vector_dtype
 from onesided.sparse.assembly import Choices, check_room, from_scipy
-from onesided.sparse.errors import MatrixFileError, naming
+from onesided.sparse.errors import MatrixFileError, check_comm, naming
 from onesided.sparse.files.compressed import RowFile, read_rows
 from onesided.sparse.files.textfile import Advance
 from onesided.sparse.matrix import DistMatrix
@@ -167,6 +167,7 @@ def read_vector(
     True
     >>> A.Free()
     """
+    check_comm("read_vector", comm)
     with agreed(comm, ("read_vector", partition is None)):
         name = os.fsdecode(path)
     if re.search(r"\.(mtx|mm)(\.gz)?\Z", name, re.IGNORECASE):

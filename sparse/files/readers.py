@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_any_rank
-from onesided.sparse.errors import MatrixFileError
+from onesided.sparse.errors import MatrixFileError, check_comm
 from onesided.sparse.files.harwell import load_boeing, looks_like_boeing
 from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.files.matrixmarket import quoted
@@ -77,8 +77,7 @@ def read(
     22
     >>> A.Free()
     """
-    if not isinstance(comm, MPI.Intracomm):
-        raise TypeError(f"read takes a communicator, and then the path, not {comm!r:.60}")
+    check_comm("read", comm)
     choices = Choices(method, info, dtype, partition, None, kernel)
     found = ""
     with agreed(comm, f"read with dtype={dtype}, kernel={kernel}"):
