@@ -12,6 +12,7 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -48,17 +49,20 @@ class TextFile:
         self._kind = kind
         self._rest = b""
         self._file = open(self.path, "rb")
-        status = os.fstat(self._file.fileno())
-        self.size = status.st_size
-        gzipped = self._file.peek(2)[:2] == _GZIP_MAGIC
-        #: Whether the bytes of the file are not the text, or can be read once only, as of a pipe.
-        self.packed = gzipped or not stat.S_ISREG(status.st_mode)
-        self._stream: BinaryIO = self._file
-        if gzipped:
-            unpack = _igzip.IGzipFile if _igzip else gzip.GzipFile
-            self._stream = cast(BinaryIO, unpack(fileobj=self._file))
-            if re.search(r"\.(tar\.gz|tgz)\Z", self.path, re.IGNORECASE):
-                self._stream = self._member()
+        with ExitStack() as stack:
+            stack.callback(self.close)  # where what follows fails
+            status = os.fstat(self._file.fileno())
+            self.size = status.st_size
+            gzipped = self._file.peek(2)[:2] == _GZIP_MAGIC
+            #: Whether the file's bytes are not the text, or can be read once only, as of a pipe.
+            self.packed = gzipped or not stat.S_ISREG(status.st_mode)
+            self._stream: BinaryIO = self._file
+            if gzipped:
+                unpack = _igzip.IGzipFile if _igzip else gzip.GzipFile
+                self._stream = cast(BinaryIO, unpack(fileobj=self._file))
+                if re.search(r"\.(tar\.gz|tgz)\Z", self.path, re.IGNORECASE):
+                    self._stream = self._member()
+            stack.pop_all()
 
     @property
     def position(self) -> int:
