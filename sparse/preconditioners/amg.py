@@ -38,6 +38,7 @@ _KRYLOV_STEPS = 10
 _LOWEST, _HIGHEST = 0.1, 1.1
 _LEAST_GAIN = 0.7  # rows of a coarser level to those of a finer one, at most
 _MOST_LEVELS = 12
+_DEPENDENT = 1000  # so many times eps are left of a mode that depends on others
 _ROWS_AT_ONCE = 1 << 13
 _COARSE_SWEEPS = 8  # of the smoother, where the coarsest level is too large to be inverted
 
@@ -98,12 +99,7 @@ class AMG(OfOneKind, Scoped):
         self._ways: list[DistMatrix] = []  # from each level to the next one
         self._freed = False
         self._inverse: Vector | None = None
-        try:
-            super().__init__(A)
-        except Exception as error:
-            if getattr(error, "agreed_on", None) == A.comm:  # else other ranks may not come
-                self.Free()
-            raise
+        super().__init__(A)
 
     @property
     def freed(self) -> bool:
@@ -127,12 +123,17 @@ class AMG(OfOneKind, Scoped):
             raise RequestError("the preconditioner has been freed")
         kept = self._ways if self._reuse else []
         self._free(bool(kept))
-        if self._kind != A.dtype:
-            A = self._own = A.astype(self._kind)
-        self._append(A)
-        for P in kept or self._prolongations():
-            self._append(self._levels[-1].coarsened(P))
-        self._invert(self._levels[-1].A)
+        try:
+            if self._kind != A.dtype:
+                A = self._own = A.astype(self._kind)
+            self._append(A)
+            for P in kept or self._prolongations():
+                self._append(self._levels[-1].coarsened(P))
+            self._invert(self._levels[-1].A)
+        except Exception as error:
+            if getattr(error, "agreed_on", None) == A.comm:  # else other ranks may not come
+                self._free(False)
+            raise
 
     def _append(self, A: DistMatrix) -> None:
         """Collective. One more level, which is there to be freed also where it cannot be used."""
@@ -150,7 +151,7 @@ class AMG(OfOneKind, Scoped):
                 return
             with agreed(A.comm):
                 aggregates = _aggregates(A.local(), level.diagonal, nodes, strength)
-                tentative, modes, nodes = _tentative(aggregates, modes)
+                tentative, modes, nodes = _tentative(A.local(), aggregates, modes)
             coarse = lengths(A.comm, tentative.shape[1])
             if coarse.size > _LEAST_GAIN * A.shape[0] or not coarse.size:
                 return
@@ -405,33 +406,49 @@ def _around(
 
 
 def _tentative(
-    aggregates: NDArray[np.int64], modes: Vector
+    local: sparse.csr_array, aggregates: NDArray[np.int64], modes: Vector
 ) -> tuple[sparse.csr_array, Vector, NDArray[np.int64]]:
     """Local. T with orthonormal columns that hold the modes; the coarse modes, and coarse nodes.
 
-    Rows of no aggregate are empty.
+    Within an aggregate modes are made orthogonal one after the other, so their sizes do not matter.
+    Rows of no aggregate are empty. Columns that the matrix maps to zero have no place on a coarser
+    level: they are motions of a piece that nothing holds, all of which is one aggregate.
     """
     n, m = modes.shape
     inside = aggregates >= 0
-    aggregates, modes = aggregates[inside], modes[inside]
-    count = int(aggregates.max(initial=-1)) + 1
-    gram = np.empty((count, m, m), np.result_type(modes, np.float64))
-    for i, j in np.ndindex(m, m):
-        gram[:, i, j] = stored.summed(modes[:, i].conj() * modes[:, j], aggregates, count)
-    values, vectors = gram[:, 0].real, np.ones_like(gram)
-    if m > 1:
-        values, vectors = np.linalg.eigh(gram)
-    good = values > 1e-10 * values.max(axis=1, initial=0, keepdims=True)
-    roots = np.sqrt(np.where(good, values, 1.0))
+    label = aggregates[inside]
+    count = int(label.max(initial=-1)) + 1
+    columns = np.zeros((n, m), np.result_type(modes, np.float64))
+    columns[inside] = modes[inside]
+    coarse, good = np.zeros((count, m, m), columns.dtype), np.zeros((count, m), np.bool_)
+    row = np.repeat(np.arange(n), np.diff(local.indptr))
+    same = np.flatnonzero(local.indices < n)
+    row, col = row[same], local.indices[same]
+    near = (aggregates[row] == aggregates[col]) & inside[row]
+    row, col, entries = row[near], col[near], local.data[same[near]]
+    within = aggregates[row]
+
+    def summed(terms: Vector, where: NDArray[np.int64] = label) -> Vector:
+        return stored.summed(terms, where, count)
+
+    for j in range(m):
+        column = columns[inside, j]
+        size = np.sqrt(summed(np.abs(column) ** 2))
+        for i in 2 * list(range(j)):
+            part = summed(columns[inside, i].conj() * column)
+            coarse[:, i, j] += part
+            column -= part[label] * columns[inside, i]
+        left = np.sqrt(summed(np.abs(column) ** 2))
+        there = left > _DEPENDENT * np.finfo(modes.dtype).eps * size
+        coarse[there, j, j] = left[there]
+        columns[inside, j] = column * np.divide(1.0, left, out=0 * left, where=there)[label]
+        energy = columns[row, j].conj() * entries * columns[col, j]
+        least = 100 * np.finfo(local.dtype).eps * summed(np.abs(energy), within)
+        good[:, j] = there & (np.abs(summed(energy, within)) > least)
     number = np.where(good, np.cumsum(good.reshape(-1)).reshape(good.shape) - 1, -1)
-    turned = np.einsum("nk,nkm->nm", modes, (vectors / roots[:, None, :])[aggregates])
-    turned = turned.astype(modes.dtype)
-    kept = good[aggregates]
+    kept = good[label]
     lengths = np.zeros(n + 1, np.int64)
     lengths[1:][inside] = kept.sum(axis=1)
-    shape = n, int(good.sum())
-    place = turned[kept], number[aggregates][kept], np.cumsum(lengths)
-    T = sparse.csr_array(place, shape=shape)
-    coarse = (roots[:, :, None] * vectors.conj().transpose(0, 2, 1))[good]
-    nodes = np.repeat(np.arange(count), good.sum(axis=1))
-    return T, coarse.astype(modes.dtype), nodes
+    place = columns[inside][kept].astype(modes.dtype), number[label][kept], np.cumsum(lengths)
+    T = sparse.csr_array(place, shape=(n, int(good.sum())))
+    return T, coarse[good].astype(modes.dtype), np.repeat(np.arange(count), good.sum(axis=1))
