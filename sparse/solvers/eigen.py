@@ -56,6 +56,7 @@ def power_iteration(
     )  # fmt: skip
 
 
+@np.errstate(all="ignore")
 def _power(run: Run) -> complex | float:
     """Collective. Normalize, multiply, compare; the eigenvalue."""
     space, x, y, r = run.space, run.x, run.space.vector(), run.space.vector()
@@ -140,6 +141,7 @@ class _Blocks:
         self.values: Any = np.zeros(self.k)
         self.norms: Any = np.full(self.k, math.inf)
 
+    @np.errstate(all="ignore")
     def iterate(self) -> None:
         """Collective. Rayleigh and Ritz over X, R and P, again and again."""
         run, rules, k = self._run, self._run.rules, self.k
