@@ -56,7 +56,8 @@ class DistMatrix(Linear, Scoped):
     the columns of ``A.T.copy()`` where A is not square, also in a file that it is written to.
 
     What is made of matrices (``A.copy()``, ``2 * A``, ``A + B``, ``A @ B``, ``A.T @ A``) has the
-    method and kernel of A, requests of its own, and is to be freed as A is.
+    method and kernel of A, requests of its own, and is to be freed as A is. ``A *= 2`` changes A
+    itself; ``A += B`` makes another matrix, and leaves what A was to be freed.
 
     ``comm`` is borrowed and must outlive the matrix. Attributes: ``comm``, ``shape`` (global),
     ``nnz`` (global, entries stored), ``dtype``, ``row_range``, ``col_range``, ``row_partition``,
@@ -235,6 +236,18 @@ class DistMatrix(Linear, Scoped):
     def __truediv__(self, divisor: Any) -> DistMatrix:
         """Collective. All entries divided by a number."""
         return self._by_number(divisor, lambda data: data / divisor)
+
+    def __imul__(self, factor: Any) -> DistMatrix:
+        """Collective. As :meth:`scale`; requests and what was planned stay."""
+        self.scale(factor)
+        return self
+
+    def __itruediv__(self, divisor: Any) -> DistMatrix:
+        """Collective. The entries of this matrix itself divided by a number."""
+        with self._together(f"divided by {divisor!r}"):
+            data = self._rows.data / self._factors(divisor, ())
+        self._replace(data)
+        return self
 
     def __neg__(self) -> DistMatrix:
         """Collective. All entries with the other sign."""
@@ -514,8 +527,8 @@ class DistMatrix(Linear, Scoped):
         ``TypeError`` on every rank for a complex number with a real matrix.
         """
         with self._together(f"scale by {factor!r}"):
-            value = self._factors(factor, ())
-        self._replace(self._rows.data * value)
+            data = self._rows.data * self._factors(factor, ())
+        self._replace(data)
 
     def scale_rows(self, block: Any) -> None:
         """Collective. Multiply row i by entry i of a vector: a DistVector, or this rank's block.
@@ -525,7 +538,8 @@ class DistMatrix(Linear, Scoped):
         """
         with self._together("scale_rows"):
             factors = self._factors(block, (self._n_rows,))
-        self._replace(self._rows.data * np.repeat(factors, np.diff(self._rows.indptr)))
+            data = self._rows.data * np.repeat(factors, np.diff(self._rows.indptr))
+        self._replace(data)
 
     def scale_columns(self, block: Any) -> None:
         """Collective. Multiply column j by entry j of a vector: a DistVector, or its block here.

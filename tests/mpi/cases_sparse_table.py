@@ -650,6 +650,13 @@ def scaled(cell):
     B.scale_columns(DistVector(cell.comm, cell.rows, f))
     B.scale(2)
     cell.same(B, sparse.csr_array(2 * cell.whole.toarray() * whole))
+    same = B
+    B.T @ np.ones(len(f), cell.dtype)
+    B *= 3
+    B /= 4
+    assert B is same
+    cell.same(B, sparse.csr_array(1.5 * cell.whole.toarray() * whole))
+    cell.same(B.T.copy(), sparse.csr_array(1.5 * cell.whole.toarray() * whole).T)
 
 
 @row("values", "rows")
