@@ -68,14 +68,6 @@ class HaloPattern:
         """Number of owned and ghost entries together."""
         return self.n_own + len(self.ghosts)
 
-    def places(self, columns: Integers, first: int) -> NDArray[np.int64]:
-        """Local. Places of global columns in [owned | ghost], -1 for what is neither; ``first`` is
-        the first that is owned."""
-        at = np.searchsorted(self.ghosts, columns)
-        known = np.append(self.ghosts, -1)[at] == columns
-        own = (columns >= first) & (columns < first + self.n_own)
-        return np.where(own, columns - first, np.where(known, at + self.n_own, -1))
-
     @property
     def neighbors(self) -> int:
         """Local. Number of ranks that this one sends to or receives from."""

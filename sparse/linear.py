@@ -306,12 +306,15 @@ class Adjoint(Linear):
     """
 
     def __init__(self, matrix: Any, transposed: bool, conjugated: bool) -> None:
-        """Local. Of a DistMatrix, whose module imports this one, or a LinearOperator."""
+        """Local. Of a DistMatrix, whose module imports this one, or a LinearOperator; ``TypeError``
+        where that needs ``multiply_adjoint``."""
         self.matrix, self.transposed, self.conjugated = matrix, transposed, conjugated
         rows, columns = matrix.row_partition, matrix.col_partition
         self.dtype = matrix.dtype
         self._lay_out(matrix.comm, *((columns, rows) if transposed else (rows, columns)))
         by_adjoint = transposed and isinstance(matrix, LinearOperator)
+        if by_adjoint and not matrix.has_adjoint:
+            raise TypeError("this LinearOperator was made without multiply_adjoint")
         self._turned = conjugated != (by_adjoint and self.dtype.kind == "c")
         self._conjugate: NDArray[Any] = np.empty(0, self.dtype)
 
@@ -413,18 +416,13 @@ class LinearOperator(Linear):
                     raise TypeError(f"{function!r} cannot be called")
             self.dtype = common_dtype("dtype", kind, kind)
         self._functions = multiply, multiply_adjoint
+        self.has_adjoint = multiply_adjoint is not None
         self._lay_out(comm, row_partition, col_partition)
 
     @property
     def freed(self) -> bool:
         """Local. Never."""
         return False
-
-    def view(self, transposed: bool, conjugated: bool) -> Linear:
-        """Local. As of any map; ``TypeError`` where it needs ``multiply_adjoint``."""
-        if transposed and self._functions[1] is None:
-            raise TypeError("this LinearOperator was made without multiply_adjoint")
-        return super().view(transposed, conjugated)
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
         """Local. The function takes any dtype."""

@@ -32,7 +32,7 @@ from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
 from onesided.sparse.kernels.rows import Csr, add_product, compiled
 from onesided.sparse.linear import Adjoint, Linear, whose
-from onesided.sparse.moving import Route, of_all
+from onesided.sparse.moving import Route, everywhere, of_all
 from onesided.sparse.ordering import Ordering, same_ordering
 from onesided.sparse.partition import Partition
 from onesided.sparse.product import TransposedProduct, program
@@ -200,10 +200,25 @@ class DistMatrix(Linear, Scoped):
 
     def as_linear_operator(self) -> Any:
         """Local. A ``scipy.sparse.linalg.LinearOperator`` of whole vectors, the same on every rank;
-        every use of it is Collective. See :class:`.WholeOperator`."""
-        from onesided.sparse.operator import WholeOperator  # slow to import
+        every use of it is Collective: ranks multiply their rows, and gather the blocks of y.
 
-        return WholeOperator(self)
+        Every solver of ``scipy.sparse.linalg`` that takes a LinearOperator is right with it, as the
+        dot products of a rank are those of the whole vectors. All ranks call it together and must
+        decide alike, so they need the same start: give ``eigsh``, ``eigs`` and ``svds`` a ``v0``,
+        ``lobpcg`` its block, and seed what draws random numbers. Ranks whose processors round in
+        different ways may stop after different numbers of iterations, and wait for ever.
+        """
+        from scipy.sparse.linalg import LinearOperator  # slow to import
+
+        def whole(map: Linear) -> Callable[[Any], NDArray[Any]]:
+            def multiply(x: Any) -> NDArray[Any]:
+                y = map.dot(np.asarray(x)[slice(*map.col_range)])
+                return everywhere(map.comm, map.row_partition, y)
+
+            return multiply
+
+        there, back = whole(self), whole(self.H)
+        return LinearOperator(self.shape, there, back, there, self.dtype, back)
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
         """Collective. This matrix for vectors of a wider dtype, made once and freed with it."""
@@ -484,11 +499,8 @@ class DistMatrix(Linear, Scoped):
 
         Rows beyond the last column have none: the ranks' blocks together are SciPy's diagonal.
         """
-        self._check_alive()
-        start = self.row_range[0]
-        length = min(max(self.shape[1] - start, 0), self._n_rows)
-        wanted = np.arange(start, start + length)
-        return stored.diagonal(self._rows, self.pattern.places(wanted, self.col_range[0]))
+        found: NDArray[Any] = self.local_rows().diagonal(self.row_range[0])
+        return found
 
     def report(self) -> MatrixReport:
         """Collective. Rows, nonzeros, ghosts, neighbors, bytes of a product on each rank."""

@@ -70,7 +70,14 @@ class Ordering:
         self._freed, self.matrices = False, 0
         self._halos: dict[tuple[str, np.dtype[Any], int], Halo] = {}
         with agreed(comm, "Ordering"):
-            _check_numbers(comm, original, partition, numbers)
+            original.check_parts(comm.size)
+            partition.check_parts(comm.size)
+            length = int(original.lengths()[comm.rank])
+            if numbers.shape != (length,):
+                raise ValueError(f"numbers of shape {numbers.shape} for {length} rows")
+            if length and not (0 <= numbers.min() and numbers.max() < partition.size):
+                words = f"numbers {numbers.min()} to {numbers.max()}"
+                raise ValueError(f"{words} for {partition.size} rows")
         given: NDArray[Any] = np.argsort(numbers)
         ascending = numbers[given]
         sent = np.diff(np.searchsorted(ascending, partition.starts)).astype(np.int64)
@@ -252,19 +259,6 @@ def _renumbered(
     return new
 
 
-def _check_numbers(
-    comm: MPI.Intracomm, original: Partition, partition: Partition, numbers: NDArray[np.int64]
-) -> None:
-    """Local. Each of this rank's original rows has one index that exists."""
-    original.check_parts(comm.size)
-    partition.check_parts(comm.size)
-    length = int(original.lengths()[comm.rank])
-    if numbers.shape != (length,):
-        raise ValueError(f"numbers of shape {numbers.shape} for {length} rows")
-    if length and not (0 <= numbers.min() and numbers.max() < partition.size):
-        raise ValueError(f"numbers {numbers.min()} to {numbers.max()} for {partition.size} rows")
-
-
 # -- new indices -----------------------------------------------------------------------------------
 
 
@@ -437,14 +431,12 @@ def metis_parts(
         return blocks.owners(np.arange(vertices)).astype(np.int32)
     import pymetis
 
-    adjacency = pymetis.CSRAdjacency(_narrow(graph.indptr), _narrow(graph.indices))
+    arrays = graph.indptr, graph.indices, weights
+    starts, edges, vweights = (np.ascontiguousarray(each, np.int32) for each in arrays)
+    adjacency = pymetis.CSRAdjacency(starts, edges)
     options = pymetis.Options(seed=_SEED)
     halving = parts <= _FEW_PARTS
     _, found = pymetis.part_graph(
-        parts, adjacency, vweights=_narrow(weights), recursive=halving, options=options
+        parts, adjacency, vweights=vweights, recursive=halving, options=options
     )
     return np.asarray(found, np.int32)
-
-
-def _narrow(numbers: NDArray[Any]) -> NDArray[np.int32]:
-    return np.ascontiguousarray(numbers, np.int32)

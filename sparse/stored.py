@@ -31,16 +31,6 @@ def global_rows(rows: Csr, pattern: HaloPattern, columns: Partition, rank: int) 
     return sparse.csr_array(parts, shape=(len(rows), columns.size))
 
 
-def diagonal(rows: Csr, columns: NDArray[np.int64]) -> NDArray[Any]:
-    """Local. The entry of each of the first rows in the column given for it, -1 for none."""
-    found = np.zeros(len(columns), rows.data.dtype)
-    first = rows.part(0, len(columns))
-    row = first.row_of_each()
-    here = np.flatnonzero(rows.indices[: len(row)] == columns[row])
-    found[row[here]] = rows.data[here]
-    return found
-
-
 def gathered(comm: MPI.Intracomm, rows: sparse.csr_array, root: int) -> sparse.csr_array | None:
     """Collective. The ranks' rows one below the other, as one CSR on root; None elsewhere."""
     lengths = np.diff(rows.indptr).astype(np.int64)

@@ -183,7 +183,7 @@ def test_rows_without_couplings_are_in_no_aggregate():
     found = amg._aggregates(local, local.diagonal(), np.arange(9), 0.08)
     assert found[0] == found[8] == -1
     assert set(found[1:8].tolist()) == set(range(found.max() + 1))
-    T, modes, nodes = amg._tentative(found, np.ones((9, 1)))
+    T, modes, nodes = amg._tentative(local, found, np.ones((9, 1)))
     assert T.shape == (9, found.max() + 1)
     assert T[[0, 8]].nnz == 0
     assert len(modes) == len(nodes) == T.shape[1]

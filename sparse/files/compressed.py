@@ -36,8 +36,8 @@ class RowFile:
 
 
 def read_rows(
-    comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance,
-    opened: Callable[[str], AbstractContextManager[RowFile]],
+    opened: Callable[[str], AbstractContextManager[RowFile]], comm: MPI.Intracomm, path: str,
+    choices: Choices, progress: Advance,
 ) -> DistMatrix:  # fmt: skip
     """Collective. The matrix of a file; ``opened`` says what is wrong with it by ``ValueError``.
 

@@ -17,27 +17,22 @@ from onesided.collectives import agreed
 from onesided.sparse.alike import vector_dtype
 from onesided.sparse.assembly import Choices, check_room, from_scipy
 from onesided.sparse.errors import MatrixFileError, check_comm, naming
-from onesided.sparse.files.compressed import RowFile, read_rows
+from onesided.sparse.files.compressed import RowFile
 from onesided.sparse.files.textfile import Advance
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.partition import Partition
 from onesided.sparse.vector import DistVector
 
-Reader = Callable[[MPI.Intracomm, str, Choices, Advance], DistMatrix]
-Load = Callable[[str, Advance], Any]
-
 _MATRIX, _VECTOR = 1211216, 1211214  # PETSc's numbers at the beginning of an object
 
 
-def read_petsc(comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance) -> DistMatrix:
-    """Collective. A matrix that PETSc's MatView wrote; see :func:`.read_rows`."""
-    return read_rows(comm, path, choices, progress, _petsc)
-
-
 @contextmanager
-def _petsc(path: str) -> Iterator[RowFile]:
-    """Local. Big-endian: a number for the kind, rows, columns, nonzeros, the length of each row,
-    columns, values. Indices of 32 or 64 bits, real or complex values in double precision."""
+def open_petsc(path: str) -> Iterator[RowFile]:
+    """Local. A matrix that PETSc's MatView wrote.
+
+    Big-endian: a number for the kind, rows, columns, nonzeros, the length of each row, columns,
+    values. Indices of 32 or 64 bits, real or complex values in double precision.
+    """
     whole = np.memmap(path, np.uint8, "r")
 
     def part(start: int, kind: np.dtype[Any], count: int) -> NDArray[Any]:
@@ -80,27 +75,24 @@ def _value_kind(name: str, before: int, entries: int) -> np.dtype[Any]:
     raise ValueError(f"truncated: {size - before} bytes are left for {entries} values")
 
 
-def by_rank_0(load: Load) -> Reader:
-    """What reads a file whole on rank 0, by a Local function, and deals out the matrix."""
-
-    def read_whole(
-        comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance
-    ) -> DistMatrix:
-        found = None
-        with agreed(comm):
-            if comm.rank == 0:
-                found = load(path, progress)
-                with naming(path):
-                    vector_dtype(found.dtype)
-                if progress is not None:
-                    progress(os.path.getsize(path), os.path.getsize(path))
-        check_room(comm, comm.bcast(None if found is None else found.shape))
-        return from_scipy(
-            comm, found, method=choices.method, info=choices.info, dtype=choices.dtype,
-            partition=choices.partition, kernel=choices.kernel,
-        )  # fmt: skip
-
-    return read_whole
+def by_rank_0(
+    load: Callable[[str, Advance], Any], comm: MPI.Intracomm, path: str, choices: Choices,
+    progress: Advance,
+) -> DistMatrix:  # fmt: skip
+    """Collective. Rank 0 reads a file whole, by a Local function, and deals out the matrix."""
+    found = None
+    with agreed(comm):
+        if comm.rank == 0:
+            found = load(path, progress)
+            with naming(path):
+                vector_dtype(found.dtype)
+            if progress is not None:
+                progress(os.path.getsize(path), os.path.getsize(path))
+    check_room(comm, comm.bcast(None if found is None else found.shape))
+    return from_scipy(
+        comm, found, method=choices.method, info=choices.info, dtype=choices.dtype,
+        partition=choices.partition, kernel=choices.kernel,
+    )  # fmt: skip
 
 
 def load_npz(path: str, progress: Advance) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from mpi4py import MPI
 from numpy.typing import DTypeLike
@@ -14,17 +16,12 @@ from numpy.typing import DTypeLike
 from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_any_rank
 from onesided.sparse.errors import MatrixFileError, check_comm
+from onesided.sparse.files.compressed import read_rows
 from onesided.sparse.files.harwell import load_boeing, looks_like_boeing
 from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.files.matrixmarket import quoted
-from onesided.sparse.files.packages import (
-    Reader,
-    by_rank_0,
-    load_matlab,
-    load_npz,
-    read_petsc,
-)
-from onesided.sparse.files.store import read_store
+from onesided.sparse.files.packages import by_rank_0, load_matlab, load_npz, open_petsc
+from onesided.sparse.files.store import open_store
 from onesided.sparse.files.textfile import BLOCK_BYTES, Advance, TextFile
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
@@ -92,7 +89,7 @@ class Format:
     """How files of a format are told by their names, and how one is read (Collective)."""
 
     names: str
-    read: Reader
+    read: Callable[[MPI.Intracomm, str, Choices, Advance], DistMatrix]
 
 
 def read_market(comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance) -> DistMatrix:
@@ -105,11 +102,11 @@ def read_market(comm: MPI.Intracomm, path: str, choices: Choices, progress: Adva
 
 FORMATS = {
     "Matrix Market": Format(r"\.(mtx|mm)(\.gz)?\Z", read_market),
-    "Harwell-Boeing": Format(r"\.(rb|hb|[rcpi][suhzr]a)(\.gz)?\Z", by_rank_0(load_boeing)),
-    "npz": Format(r"\.npz\Z", by_rank_0(load_npz)),
-    "HDF5": Format(r"\.(h5|hdf5|h5ad)\Z", read_store),
-    "PETSc binary": Format(r"\.petsc\Z", read_petsc),
-    "MATLAB": Format(r"\.mat\Z", by_rank_0(load_matlab)),
+    "Harwell-Boeing": Format(r"\.(rb|hb|[rcpi][suhzr]a)(\.gz)?\Z", partial(by_rank_0, load_boeing)),
+    "npz": Format(r"\.npz\Z", partial(by_rank_0, load_npz)),
+    "HDF5": Format(r"\.(h5|hdf5|h5ad)\Z", partial(read_rows, open_store)),
+    "PETSc binary": Format(r"\.petsc\Z", partial(read_rows, open_petsc)),
+    "MATLAB": Format(r"\.mat\Z", partial(by_rank_0, load_matlab)),
 }
 _MAGIC = {
     b"PK\x03\x04": "npz",

@@ -14,20 +14,16 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import agreed
-from onesided.sparse.assembly import Choices
-from onesided.sparse.files.compressed import RowFile, read_rows
+from onesided.sparse.files.compressed import RowFile
 from onesided.sparse.files.draft import write_together
 from onesided.sparse.files.marketwriter import write_matrixmarket
-from onesided.sparse.files.textfile import Advance
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import before
 from onesided.sparse.partition import index_dtype
@@ -89,9 +85,9 @@ def write(thing: DistMatrix | DistVector, path: str | os.PathLike[str]) -> None:
     parts = _parts(thing, rows, start)
 
     def fill(file: BinaryIO, places: dict[str, int]) -> None:
-        for name, part in parts.items():
-            file.seek(places[name] + part.first * part.items.dtype.itemsize)
-            file.write(np.ascontiguousarray(part.items).data)
+        for name, (items, first, _) in parts.items():
+            file.seek(places[name] + first * items.dtype.itemsize)
+            file.write(np.ascontiguousarray(items).data)
 
     write_together(comm, name, lambda draft: _create(draft, thing.shape, parts), fill)
 
@@ -112,16 +108,11 @@ def _write_vector(vector: DistVector, path: str) -> None:
     write_together(vector.comm, path, lambda draft: Path(draft).write_bytes(header), fill)
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """This rank's part of a dataset, and where in the dataset it begins, in items."""
-
-    items: NDArray[Any]
-    first: int
-    length: int
+#: By the name of a dataset this rank's items of it, where in it they begin, and its length.
+_Parts = dict[str, tuple[NDArray[Any], int, int]]
 
 
-def _parts(matrix: DistMatrix, rows: Any, start: int) -> dict[str, _Part]:
+def _parts(matrix: DistMatrix, rows: Any, start: int) -> _Parts:
     """Collective. What this rank has to write, rows from ``start`` on."""
     comm = matrix.comm
     first, total = before(comm, int(rows.nnz))
@@ -129,13 +120,13 @@ def _parts(matrix: DistMatrix, rows: Any, start: int) -> dict[str, _Part]:
     last = comm.rank == comm.size - 1
     index = index_dtype(matrix.shape[1])
     return {
-        "indptr": _Part(pointers if last else pointers[:-1], start, matrix.shape[0] + 1),
-        "indices": _Part(rows.indices.astype(index, copy=False), first, total),
-        "data": _Part(rows.data, first, total),
+        "indptr": (pointers if last else pointers[:-1], start, matrix.shape[0] + 1),
+        "indices": (rows.indices.astype(index, copy=False), first, total),
+        "data": (rows.data, first, total),
     }
 
 
-def _create(draft: str, shape: tuple[int, int], parts: dict[str, _Part]) -> dict[str, int]:
+def _create(draft: str, shape: tuple[int, int], parts: _Parts) -> dict[str, int]:
     """Local. Make the file without data; where in it each dataset begins."""
     import h5py  # slow to import
 
@@ -144,8 +135,8 @@ def _create(draft: str, shape: tuple[int, int], parts: dict[str, _Part]) -> dict
         file.attrs["encoding-version"] = "0.1.0"
         file.attrs["shape"] = np.array(shape, np.int64)
         return {
-            name: _allocated(file, name, part.length, part.items.dtype)
-            for name, part in parts.items()
+            name: _allocated(file, name, length, items.dtype)
+            for name, (items, _, length) in parts.items()
         }
 
 
@@ -163,13 +154,8 @@ def _allocated(file: Any, name: str, length: int, dtype: np.dtype[Any]) -> int:
     return int(made.get_offset() or 0)
 
 
-def read_store(comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance) -> DistMatrix:
-    """Collective. Read a file of compressed rows; see :func:`.read_rows`."""
-    return read_rows(comm, path, choices, progress, _opened)
-
-
 @contextmanager
-def _opened(path: str) -> Iterator[RowFile]:
+def open_store(path: str) -> Iterator[RowFile]:
     """Local. ``ValueError`` for a file that does not hold a matrix."""
     import h5py  # slow to import
 

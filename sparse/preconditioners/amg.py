@@ -39,7 +39,6 @@ _LOWEST, _HIGHEST = 0.1, 1.1
 _LEAST_GAIN = 0.7  # rows of a coarser level to those of a finer one, at most
 _MOST_LEVELS = 12
 _DEPENDENT = 1000  # so many times eps are left of a mode that depends on others
-_ROWS_AT_ONCE = 1 << 13
 _COARSE_SWEEPS = 8  # of the smoother, where the coarsest level is too large to be inverted
 
 
@@ -348,10 +347,9 @@ def _aggregates(
     row = np.repeat(np.arange(n), np.diff(local.indptr))
     coupled = np.zeros(n, np.bool_)
     coupled[row[(local.indices != row) & (local.data != 0)]] = True
-    strong = _strong(local, np.sqrt(np.abs(diagonal)), strength)
-    inside = local.indices < n
-    strong &= coupled[row]
-    strong[inside] &= coupled[local.indices[inside]]
+    size = np.where(coupled, np.sqrt(np.abs(diagonal)), np.inf)  # nothing is as strong as that
+    least = strength * size[row] * size.take(local.indices, mode="clip")
+    strong = (local.indices < n) & (np.abs(local.data) > least)
     if not n or len(nodes) == int(nodes[-1]) + 1:
         found = _around(local.indptr, local.indices, strong)
     else:
@@ -364,20 +362,6 @@ def _aggregates(
         found[coupled] = np.unique(found[coupled], return_inverse=True)[1]
         found[~coupled] = -1
     return found
-
-
-def _strong(local: sparse.csr_array, size: Vector, strength: float) -> NDArray[np.bool_]:
-    """Local. Which entries are strong and of own columns; by parts that stay in the cache."""
-    n, indptr = local.shape[0], local.indptr
-    strong = np.empty(len(local.data), np.bool_)
-    for first in range(0, n, _ROWS_AT_ONCE):
-        rows = slice(first, min(first + _ROWS_AT_ONCE, n))
-        part = slice(indptr[rows.start], indptr[rows.stop])
-        columns = local.indices[part]
-        least = np.repeat(strength * size[rows], np.diff(indptr[rows.start : rows.stop + 1]))
-        least *= size.take(columns, mode="clip")
-        strong[part] = (np.abs(local.data[part]) > least) & (columns < n)
-    return strong
 
 
 def _around(
