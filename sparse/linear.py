@@ -313,7 +313,7 @@ class Adjoint(Linear):
         self.dtype = matrix.dtype
         self._lay_out(matrix.comm, *((columns, rows) if transposed else (rows, columns)))
         by_adjoint = transposed and isinstance(matrix, LinearOperator)
-        if by_adjoint and not matrix.has_adjoint:
+        if by_adjoint and matrix._functions[1] is None:
             raise TypeError("this LinearOperator was made without multiply_adjoint")
         self._turned = conjugated != (by_adjoint and self.dtype.kind == "c")
         self._conjugate: NDArray[Any] = np.empty(0, self.dtype)
@@ -337,8 +337,8 @@ class Adjoint(Linear):
 
     def local_rows(self) -> Any:
         """Collective. This rank's rows with global columns; they are brought for the purpose."""
-        whose = self.matrix
-        rows = whose.transposed_rows() if self.transposed else whose.local_rows()
+        matrix = self.matrix
+        rows = matrix.transposed_rows() if self.transposed else matrix.local_rows()
         if self.conjugated:
             np.conjugate(rows.data, out=rows.data)
         return rows
@@ -416,7 +416,6 @@ class LinearOperator(Linear):
                     raise TypeError(f"{function!r} cannot be called")
             self.dtype = common_dtype("dtype", kind, kind)
         self._functions = multiply, multiply_adjoint
-        self.has_adjoint = multiply_adjoint is not None
         self._lay_out(comm, row_partition, col_partition)
 
     @property

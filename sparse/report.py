@@ -81,6 +81,5 @@ def report(matrix: Any) -> MatrixReport:
     columns = everyone.T[: len(numbers)].copy()
     return MatrixReport(
         matrix.shape, matrix.dtype.name, matrix.method, matrix.kernel_name,
-        columns[0], columns[1], columns[2], columns[3], columns[4],
-        sent=everyone[:, len(numbers) :].copy(),
+        *columns, sent=everyone[:, len(numbers) :].copy(),
     )  # fmt: skip

@@ -19,7 +19,7 @@ from onesided.sparse.errors import MatrixFileError, naming
 from onesided.sparse.files.textfile import Advance
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import balanced, before
-from onesided.sparse.partition import Partition, index_dtype
+from onesided.sparse.partition import Partition, check_columns, index_dtype
 
 PIECE_BYTES = 1 << 22  # that are read at a time
 
@@ -65,31 +65,22 @@ def read_rows(
         last, n_cols = first + int(lengths.sum()), file.shape[1]
         kind = index_dtype(max(n_cols, last - first))
         total, done = int(file.indices.nbytes + file.data.nbytes), 0
+        tell = progress if progress is not None and comm.rank == 0 else lambda done, total: None
         parts = []
         with agreed(comm):
+            tell(0, total)
             for items, dtype in ((file.indices, kind), (file.data, target)):
                 parts.append(np.empty(last - first, dtype))
                 step = max(PIECE_BYTES // items.dtype.itemsize, 1)
                 for start in range(first, last, step):
-                    if progress is not None and comm.rank == 0:
-                        progress(min(done * comm.size, total), total)
                     with naming(path):
                         piece = items[start : min(start + step, last)]
                         if items is file.indices:
-                            _check_columns(piece, start, n_cols)
+                            check_columns(piece, n_cols)
                         parts[-1][start - first : start - first + len(piece)] = piece
                     done += piece.nbytes
-            if progress is not None and comm.rank == 0:
-                progress(min(done * comm.size, total), total)
+                    tell(min(done * comm.size, total), total)
             indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(kind)
             mine = sparse.csr_array((parts[1], parts[0], indptr), shape=(len(lengths), n_cols))
             mine.sum_duplicates()
     return from_blocks(comm, mine, rows, choices)
-
-
-def _check_columns(indices: NDArray[Any], first: int, n_cols: int) -> None:
-    """Local. ``ValueError`` for a column that there is not."""
-    bad = np.flatnonzero((indices < 0) | (indices >= n_cols))
-    if len(bad):
-        words = f"indices[{first + int(bad[0])}] is {indices[bad[0]]}"
-        raise ValueError(f"{words}, there are {n_cols} columns")

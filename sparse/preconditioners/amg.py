@@ -402,37 +402,36 @@ def _tentative(
     inside = aggregates >= 0
     label = aggregates[inside]
     count = int(label.max(initial=-1)) + 1
-    columns = np.zeros((n, m), np.result_type(modes, np.float64))
-    columns[inside] = modes[inside]
-    coarse, good = np.zeros((count, m, m), columns.dtype), np.zeros((count, m), np.bool_)
+    basis = np.zeros((n, m), np.result_type(modes, np.float64))
+    basis[inside] = modes[inside]
+    coarse, good = np.zeros((count, m, m), basis.dtype), np.zeros((count, m), np.bool_)
     row = np.repeat(np.arange(n), np.diff(local.indptr))
-    same = np.flatnonzero(local.indices < n)
-    row, col = row[same], local.indices[same]
-    near = (aggregates[row] == aggregates[col]) & inside[row]
-    row, col, entries = row[near], col[near], local.data[same[near]]
+    near = aggregates[row] == aggregates.take(local.indices, mode="clip")
+    near &= inside[row] & (local.indices < n)
+    row, col, entries = row[near], local.indices[near], local.data[near]
     within = aggregates[row]
 
     def summed(terms: Vector, where: NDArray[np.int64] = label) -> Vector:
         return stored.summed(terms, where, count)
 
     for j in range(m):
-        column = columns[inside, j]
+        column = basis[inside, j]
         size = np.sqrt(summed(np.abs(column) ** 2))
         for i in 2 * list(range(j)):
-            part = summed(columns[inside, i].conj() * column)
+            part = summed(basis[inside, i].conj() * column)
             coarse[:, i, j] += part
-            column -= part[label] * columns[inside, i]
+            column -= part[label] * basis[inside, i]
         left = np.sqrt(summed(np.abs(column) ** 2))
         there = left > _DEPENDENT * np.finfo(modes.dtype).eps * size
         coarse[there, j, j] = left[there]
-        columns[inside, j] = column * np.divide(1.0, left, out=0 * left, where=there)[label]
-        energy = columns[row, j].conj() * entries * columns[col, j]
+        basis[inside, j] = column * np.divide(1.0, left, out=0 * left, where=there)[label]
+        energy = basis[row, j].conj() * entries * basis[col, j]
         least = 100 * np.finfo(local.dtype).eps * summed(np.abs(energy), within)
         good[:, j] = there & (np.abs(summed(energy, within)) > least)
     number = np.where(good, np.cumsum(good.reshape(-1)).reshape(good.shape) - 1, -1)
     kept = good[label]
     lengths = np.zeros(n + 1, np.int64)
     lengths[1:][inside] = kept.sum(axis=1)
-    place = columns[inside][kept].astype(modes.dtype), number[label][kept], np.cumsum(lengths)
+    place = basis[inside][kept].astype(modes.dtype), number[label][kept], np.cumsum(lengths)
     T = sparse.csr_array(place, shape=(n, int(good.sum())))
     return T, coarse[good].astype(modes.dtype), np.repeat(np.arange(count), good.sum(axis=1))

@@ -399,7 +399,7 @@ BAD_ARRAYS = {
     "falling": ({"indptr": np.array([0, 4, 3])}, "indptr[2] is 3, after 4"),
     "late": ({"indptr": np.array([1, 2, 3])}, "indptr does not go from 0 to 3"),
     "short": ({"indptr": np.array([0, 1, 2])}, "indptr does not go from 0 to 3"),
-    "large": ({"indices": np.array([0, 3, 1])}, "indices[1] is 3, there are 3 columns"),
+    "large": ({"indices": np.array([0, 3, 1])}, "columns 0 to 3 in a matrix of 3 columns"),
 }
 BAD_NPZ = {
     **{name: arrays_of(**change) for name, (change, _) in BAD_ARRAYS.items()
