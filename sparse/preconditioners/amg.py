@@ -177,6 +177,8 @@ class AMG(OfOneKind, Scoped):
                 inverse = np.linalg.pinv(dense, rcond=least)
             self._inverse = np.ascontiguousarray(inverse[slice(*A.row_range)].astype(A.dtype))
 
+    apply = np.errstate(all="ignore")(OfOneKind.apply)  # of the caller; else one rank might raise
+
     def _times(self, r: NDArray[Any]) -> NDArray[Any]:
         """Collective. ``RequestError`` after ``Free``."""
         if not self._levels:

@@ -124,7 +124,6 @@ class OfOneKind(OfMatrix):
         """Local. That of the vectors it multiplies."""
         return self._kind
 
-    @np.errstate(all="ignore")  # of the caller; else one rank might raise alone
     def apply(self, r: NDArray[Any], out: NDArray[Any]) -> None:
         """out = M r, which is allocated before it is copied."""
         if r.dtype.kind == "c" and self._kind.kind != "c":
