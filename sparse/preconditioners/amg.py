@@ -93,7 +93,6 @@ class AMG(OfOneKind, Scoped):
                 raise ValueError("near_nullspace has no vectors, or holds what is no number")
         self._block, self._strength, self._degree = block, strength, degree
         self._coarsest, self._reuse = coarsest, reuse
-        self._own: DistMatrix | None = None  # A in another dtype
         self._levels: list[_Level] = []
         self._ways: list[DistMatrix] = []  # from each level to the next one
         self._freed = False
@@ -124,15 +123,18 @@ class AMG(OfOneKind, Scoped):
         self._free(bool(kept))
         try:
             if self._kind != A.dtype:
-                A = self._own = A.astype(self._kind)
+                A = A.astype(self._kind)
             self._append(A)
             for P in kept or self._prolongations():
                 self._append(self._levels[-1].coarsened(P))
             self._invert(self._levels[-1].A)
         except Exception as error:
-            if getattr(error, "agreed_on", None) == A.comm:  # else other ranks may not come
-                self._free(False)
-            raise
+            if getattr(error, "agreed_on", None) != A.comm:  # other ranks may not come
+                raise
+            self._free(False)
+            if not kept:
+                raise
+            self._build()  # with ways that fit these values
 
     def _append(self, A: DistMatrix) -> None:
         """Collective. One more level, which is there to be freed also where it cannot be used."""
@@ -210,13 +212,11 @@ class AMG(OfOneKind, Scoped):
     def _free(self, keep: bool) -> None:
         """Collective. Free the matrices of the levels, and unless they are kept the ways between
         them."""
-        ways = [] if keep else self._ways
-        for each in (*ways, *(level.A for level in self._levels[1:]), self._own):
-            if each is not None:
+        for each in (*(level.A for level in self._levels), *([] if keep else self._ways)):
+            if each is not self.matrix:
                 each.Free()
-        self._levels, self._own = [], None
-        if not keep:
-            self._ways = []
+        self._levels = []
+        self._ways = self._ways if keep else []
 
 
 class _Level:

@@ -500,6 +500,10 @@ def case_multigrid_of_other_values(comm, reuse):
     right = pairs @ np.arange(*map(float, pairs.col_range))
     with AMG(pairs, coarsest=3) as other:
         assert ours.cg(pairs, right, M=other, rtol=1e-10).converged
+    with pairs.shifted(1.0) as held, AMG(held, coarsest=3, reuse=reuse) as other:
+        assert len(other._levels) > 1
+        held.set_values(pairs.values)  # for which the coarse matrix would be zero
+        assert ours.cg(held, right, M=other, rtol=1e-10).converged
     A.set_values(good)
     again = ours.cg(A, b, M=M)
     np.testing.assert_array_equal(again.residuals, first.residuals)
