@@ -57,7 +57,7 @@ def read_rows(
         with agreed(comm), naming(path):
             lengths = file.lengths(*even.range(comm.rank))
         if before(comm, int(lengths.sum()))[1] != len(file.data):
-            raise MatrixFileError(f"{path}: the rows have not the {len(file.data)} entries")
+            raise MatrixFileError(f"{path}: its rows do not have {len(file.data)} entries")
         rows = balanced(comm, lengths + 1) or even
         with agreed(comm), naming(path):
             lengths = file.lengths(*rows.range(comm.rank))
