@@ -499,8 +499,7 @@ class DistMatrix(Linear, Scoped):
 
         Rows beyond the last column have none: the ranks' blocks together are SciPy's diagonal.
         """
-        found: NDArray[Any] = self.local_rows().diagonal(self.row_range[0])
-        return found
+        return np.asarray(self.local_rows().diagonal(self.row_range[0]))
 
     def report(self) -> MatrixReport:
         """Collective. Rows, nonzeros, ghosts, neighbors, bytes of a product on each rank."""
@@ -561,7 +560,9 @@ class DistMatrix(Linear, Scoped):
         with self._together("scale_columns"):
             factors = self._factors(block, (self._n_cols,))
         local = np.concatenate([factors, self.halo.update(factors)])
-        self._replace(self._rows.data * local[self._rows.indices])
+        with agreed(self.comm):
+            data = self._rows.data * local[self._rows.indices]
+        self._replace(data)
 
     def set_diagonal(self, values: Any) -> None:
         """Collective. Other values on the diagonal: a number, or this rank's block of a vector.

@@ -650,6 +650,11 @@ def scaled(cell):
     B.scale_columns(DistVector(cell.comm, cell.rows, f))
     B.scale(2)
     cell.same(B, sparse.csr_array(2 * cell.whole.toarray() * whole))
+    last = np.arange(*cell.rows.range(cell.comm.rank)) == cell.n - 1
+    huge = np.where(last, np.finfo(cell.dtype).max, 1).astype(cell.dtype)
+    with np.errstate(all="raise"):
+        for scale in (cell.A.scale_rows, cell.A.scale_columns):
+            raises(FloatingPointError, lambda scale=scale: scale(huge), "overflow")
     same = B
     B.T @ np.ones(len(f), cell.dtype)
     B *= 3
