@@ -21,7 +21,6 @@ from onesided.collectives.scripts import Ends, Place, Step
 from onesided.sparse import stored
 from onesided.sparse.alike import (
     changed_block,
-    check_rows,
     common_dtype,
     entries_dtype,
     row_numbers,
@@ -95,7 +94,12 @@ class DistMatrix(Linear, Scoped):
         fit, ``TypeError`` for the dtype, and the errors of ``Alltoallw_init``.
         """
         with agreed(comm, f"DistMatrix with dtype={dtype}, kernel={kernel}"):
-            check_rows(comm, rows, row_partition, col_partition)
+            for partition in (row_partition, col_partition):
+                partition.check_parts(comm.size)
+            start, stop = row_partition.range(comm.rank)
+            if rows.shape != (stop - start, col_partition.size):
+                wanted = stop - start, col_partition.size
+                raise ValueError(f"rows have shape {rows.shape}, the partitions say {wanted}")
             check(kernel)
             if not rows.has_canonical_format:
                 rows = rows.copy()
