@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from scipy import sparse
 
 from onesided.collectives import agreed
 from onesided.sparse.moving import shared_dtype, shared_width
-from onesided.sparse.partition import Integers, Partition, index_dtype
+from onesided.sparse.partition import Integers, index_dtype
 from onesided.sparse.vector import DistVector
 
 DTYPES = tuple(np.dtype(kind) for kind in ("f4", "f8", "c8", "c16"))
@@ -112,20 +111,6 @@ def row_numbers(rows: Any, size: int, name: str = "row") -> NDArray[np.int64]:
         raise IndexError(f"{name} {wanted[bad[0]]}, there are {size}")
     wanted = wanted.astype(np.int64)
     return np.where(wanted < 0, wanted + size, wanted)
-
-
-def check_rows(
-    comm: MPI.Intracomm, rows: sparse.csr_array, row_partition: Partition, col_partition: Partition
-) -> None:
-    """Local. Rows and partitions must fit each other and the communicator."""
-    for name, partition in (("row", row_partition), ("column", col_partition)):
-        if partition.parts != comm.size:
-            raise ValueError(f"{name} partition of {partition.parts} parts on {comm.size} ranks")
-    start, stop = row_partition.range(comm.rank)
-    if rows.shape != (stop - start, col_partition.size):
-        raise ValueError(
-            f"rows have shape {rows.shape}, the partitions say {(stop - start, col_partition.size)}"
-        )
 
 
 # -- blocks of vectors ---------------------------------------------------------------------------

@@ -16,12 +16,11 @@ from onesided.collectives import agreed
 from onesided.sparse.alike import places, values_dtype, vector_dtype
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.moving import Route, blocks_of, scattered
+from onesided.sparse.moving import Route, Triplets, balanced_rows, blocks_of, route, scattered
 from onesided.sparse.moving import lengths as share_of
 from onesided.sparse.ordering import How, partitioned
 from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.stored import summed
-from onesided.sparse.triplets import Triplets, balanced_rows, route
 
 _BYTES_PER_ROW = 40  # counters, row pointers and vectors that a rank needs for each of its rows
 
@@ -116,8 +115,7 @@ class Assembler:
         self.comm, self._choices = comm, Choices(method, info, dtype, "rows", None, kernel)
         self._added: list[tuple[NDArray[Any], ...]] = []
         self._places: tuple[NDArray[Any], NDArray[Any]] | None = None
-        self._planned = rows is not None
-        if self._planned:
+        if rows is not None:
             self._plan(rows, cols)
 
     def add(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike) -> None:
@@ -141,7 +139,7 @@ class Assembler:
         if values is None:
             values = self._take()
         with agreed(self.comm, "assemble"):
-            if not self._planned:
+            if not hasattr(self, "matrix"):
                 raise ValueError("the Assembler has no places yet: add values")
             array = np.asarray(values)
             if array.shape != self._shape:
@@ -158,7 +156,7 @@ class Assembler:
     def _take(self) -> NDArray[Any]:
         """Collective. The values that have been added; the first ones say the places."""
         with agreed(self.comm, "assemble what was added"):
-            if self._planned and self._places is None:
+            if hasattr(self, "matrix") and self._places is None:
                 raise ValueError("the places were given when the Assembler was made: pass values")
             nothing = np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
             added, self._added = self._added or [nothing], []
@@ -168,7 +166,7 @@ class Assembler:
                 raise ValueError("values were added at other places, or in another order")
         if known is None:
             self._plan(row, col)
-            self._places, self._planned = (row, col), True
+            self._places = row, col
         return values
 
     def _plan(self, rows: ArrayLike | None, cols: ArrayLike | None) -> None:

@@ -1,10 +1,12 @@
-"""What can be wrong with a matrix file."""
+"""What can be wrong with a matrix file, and with a call that reads or writes one."""
 
 import errno
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from mpi4py import MPI
 
 from onesided.collectives import OnesidedError
 
@@ -39,6 +41,12 @@ class HarwellBoeingError(MatrixFileError):
     """
 
 
+def check_comm(who: str, comm: object) -> None:
+    """Local. ``TypeError`` where the arguments of a call are the wrong way round."""
+    if not isinstance(comm, MPI.Intracomm):
+        raise TypeError(f"{who} takes a communicator, and then the path, not {comm!r:.60}")
+
+
 @contextmanager
 def naming(path: str) -> Iterator[None]:
     """Local. What a library says of a damaged file becomes a :class:`MatrixFileError`.
@@ -52,15 +60,9 @@ def naming(path: str) -> Iterator[None]:
         raise
     except Exception as error:
         words = str(error.args[0] if error.args else "") or type(error).__name__
-        number = _system_number(error, words)
+        # HDF5 has the system's number in its words only
+        told = re.search(r"errno = (\d{1,4})\b", words)
+        number = (isinstance(error, OSError) and error.errno) or (int(told[1]) if told else 0)
         if number not in (0, errno.EINVAL):
             raise OSError(number, os.strerror(number), path) from error
         raise MatrixFileError(f"{path}: {words}") from error
-
-
-def _system_number(error: Exception, words: str) -> int:
-    """Local. The system's number of an error, which HDF5 may have in its words only, or 0."""
-    if isinstance(error, OSError) and error.errno:
-        return error.errno
-    found = re.search(r"errno = (\d{1,4})\b", words)
-    return int(found[1]) if found else 0

@@ -16,7 +16,7 @@ from onesided.collectives import Alltoallw_init, Request, agreed
 from onesided.collectives.scripts import Gather, Place, Step
 from onesided.sparse.kernels.rows import IndexedSum
 from onesided.sparse.moving import counterparts, moved
-from onesided.sparse.partition import Integers, LocalColumns, Partition
+from onesided.sparse.partition import Integers, Partition, split_columns
 
 Info = Mapping[str, str] | MPI.Info | None
 
@@ -47,26 +47,26 @@ class HaloPattern:
     recv_counts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, comm: MPI.Intracomm, columns: LocalColumns, partition: Partition) -> HaloPattern:
-        """Collective. Ask the owners of the ghosts."""
-        counts = columns.ghost_counts
+    def of(
+        cls, comm: MPI.Intracomm, columns: Integers, partition: Partition, what: object = None
+    ) -> tuple[HaloPattern, Integers]:
+        """Collective. The pattern of the columns that ranks use, by their global numbers, and their
+        places in [owned | ghost]. The owners of the ghosts are asked.
+
+        ``ValueError`` on every rank for one that nobody owns; ``what`` names the call.
+        """
+        with agreed(comm, what):
+            places, ghosts, counts = split_columns(columns, partition, comm.rank)
         send_counts = counterparts(comm, counts)
-        needed = moved(comm, columns.ghosts, counts, send_counts)
-        index = (needed - partition.range(comm.rank)[0]).astype(np.intp)
-        return cls(columns.n_own, columns.ghosts, index, send_counts, counts)
+        needed = moved(comm, ghosts, counts, send_counts)
+        start, stop = partition.range(comm.rank)
+        index = (needed - start).astype(np.intp)
+        return cls(stop - start, ghosts, index, send_counts, counts), places
 
     @property
     def n_local(self) -> int:
         """Number of owned and ghost entries together."""
         return self.n_own + len(self.ghosts)
-
-    def places(self, columns: Integers, first: int) -> NDArray[np.int64]:
-        """Local. Places of global columns in [owned | ghost], -1 for what is neither; ``first`` is
-        the first that is owned."""
-        at = np.searchsorted(self.ghosts, columns)
-        known = np.append(self.ghosts, -1)[at] == columns
-        own = (columns >= first) & (columns < first + self.n_own)
-        return np.where(own, columns - first, np.where(known, at + self.n_own, -1))
 
     @property
     def neighbors(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 from mpi4py import MPI
@@ -62,6 +62,7 @@ class Linear(ABC):
         self.row_range, self.col_range = rows.range(comm.rank), columns.range(comm.rank)
         self._n_rows = self.row_range[1] - self.row_range[0]
         self._n_cols = self.col_range[1] - self.col_range[0]
+        self._views: dict[tuple[bool, bool], Adjoint] = {}
         self._agreed: set[int] = set()  # forms of operands that all ranks have passed together
         self._always = debugging()
         self._plain: tuple[int, ...] = ()  # the shape of one vector, when all have passed one
@@ -74,14 +75,24 @@ class Linear(ABC):
         """Local. True after ``Free``."""
 
     @property
-    @abstractmethod
     def T(self) -> Linear:
-        """Local. The transpose, which shares everything with this."""
+        """Local. The transpose, which shares everything with this; its first product is planned
+        when it is called."""
+        return self.view(True, False)
 
     @property
-    @abstractmethod
     def H(self) -> Linear:
-        """Local. The adjoint, which shares everything with this."""
+        """Local. The adjoint: the transpose of the complex conjugate."""
+        return self.view(True, True)
+
+    def view(self, transposed: bool, conjugated: bool) -> Linear:
+        """Local. This map transposed, conjugated, both, or itself, with the same entries."""
+        key = transposed, conjugated and self.dtype.kind == "c"
+        if not any(key):
+            return self
+        if key not in self._views:
+            self._views[key] = Adjoint(self, *key)
+        return self._views[key]
 
     def check_square(self, who: str) -> None:
         """Local. ``ValueError`` where rows and columns are not alike, in number and partition."""
@@ -119,7 +130,7 @@ class Linear(ABC):
         """Collective. This rank's block of A x, see :meth:`dot`; or the matrix A B."""
         if type(x) is np.ndarray:
             return self.dot(x)
-        return self._times(x) if isinstance(x, Linear) else self.dot(x)
+        return self.times(x, False, False) if isinstance(x, Linear) else self.dot(x)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         """Local. ``TypeError``: NumPy would take it for a number, and multiply by it."""
@@ -131,8 +142,8 @@ class Linear(ABC):
             f"x @ A takes no {type(self).__name__} on the right; A.T @ x is its transpose times x"
         )
 
-    def _times(self, other: Linear) -> Any:
-        """Collective. The product of two matrices, where both have entries."""
+    def times(self, other: Linear, transposed: bool, conjugated: bool) -> Any:
+        """Collective. The product of a view of this and another map, where both have entries."""
         raise TypeError(
             f"A @ B needs a DistMatrix, or its transpose or adjoint, on both sides; A is "
             f"{type(self).__name__}, B {type(other).__name__}"
@@ -141,6 +152,8 @@ class Linear(ABC):
     def local_rows(self) -> Any:
         """Collective. This rank's rows as SciPy's CSR with global columns, a copy."""
         raise TypeError(f"a {type(self).__name__} has no entries")
+
+    transposed_rows = local_rows
 
     @overload
     def dot(self, x: DistVector, out: DistVector | None = None) -> DistVector: ...
@@ -284,6 +297,83 @@ def _words(form: int) -> str:
     return f"a block of {form // 4 - 1} vectors, {kind}" if form > 3 else f"one vector, {kind}"
 
 
+class Adjoint(Linear):
+    """A.T, A.H, or the conjugate of A (``A.T.H``), without entries of its own.
+
+    ``x`` of ``A.T @ x`` has the partition of A's rows, the result that of its columns. The first
+    transposed product with a matrix copies the local rows and plans the way back of the ghosts: it
+    takes longer. Freed with the matrix.
+    """
+
+    def __init__(self, matrix: Any, transposed: bool, conjugated: bool) -> None:
+        """Local. Of a DistMatrix, whose module imports this one, or a LinearOperator; ``TypeError``
+        where that needs ``multiply_adjoint``."""
+        self.matrix, self.transposed, self.conjugated = matrix, transposed, conjugated
+        rows, columns = matrix.row_partition, matrix.col_partition
+        self.dtype = matrix.dtype
+        self._lay_out(matrix.comm, *((columns, rows) if transposed else (rows, columns)))
+        by_adjoint = transposed and isinstance(matrix, LinearOperator)
+        if by_adjoint and matrix._functions[1] is None:
+            raise TypeError("this LinearOperator was made without multiply_adjoint")
+        self._turned = conjugated != (by_adjoint and self.dtype.kind == "c")
+        self._conjugate: NDArray[Any] = np.empty(0, self.dtype)
+
+    def view(self, transposed: bool, conjugated: bool) -> Linear:
+        """Local. This transposed, conjugated, both, or itself."""
+        made: Linear = self.matrix.view(
+            self.transposed != transposed, self.conjugated != conjugated
+        )
+        return made
+
+    def promoted(self, dtype: np.dtype[Any]) -> Linear:
+        """Collective. The same view of the promoted matrix."""
+        wide: Any = self.matrix.promoted(dtype)
+        return self if wide is self.matrix else wide.view(self.transposed, self.conjugated)
+
+    def times(self, other: Linear, transposed: bool, conjugated: bool) -> Any:
+        """Collective. The product of this and another map."""
+        sides = self.transposed != transposed, self.conjugated != conjugated
+        return self.matrix.times(other, *sides)
+
+    def local_rows(self) -> Any:
+        """Collective. This rank's rows with global columns; they are brought for the purpose."""
+        matrix = self.matrix
+        rows = matrix.transposed_rows() if self.transposed else matrix.local_rows()
+        if self.conjugated:
+            np.conjugate(rows.data, out=rows.data)
+        return rows
+
+    def copy(self) -> Any:
+        """Collective. A :class:`DistMatrix` with these entries."""
+        return self.matrix.derived(self.local_rows(), self.row_partition, self.col_partition)
+
+    def __repr__(self) -> str:
+        kind = {(True, False): "transpose", (True, True): "adjoint"}
+        name = kind.get((self.transposed, self.conjugated), "conjugate")
+        return f"<the {name} of {self.matrix!r}>"
+
+    @property
+    def freed(self) -> bool:
+        """Local. True after ``Free`` of the matrix."""
+        return bool(self.matrix.freed)
+
+    def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """Collective. y = A.T x, conj(A.T conj(x)) or conj(A conj(x)); nothing is checked."""
+        product = self.matrix.multiply_back if self.transposed else self.matrix.multiply
+        if not self._turned:
+            product(x, y)
+            return
+        if self._conjugate.shape != x.shape or self._conjugate.dtype != x.dtype:
+            self._conjugate = np.empty(x.shape, x.dtype)
+        product(np.conjugate(x, out=self._conjugate), y)
+        np.conjugate(y, out=y)
+
+
+def whose(map: Any) -> Any:
+    """Local. The map that one is a view of, or itself."""
+    return map.matrix if isinstance(map, Adjoint) else map
+
+
 Function = Callable[[NDArray[Any], NDArray[Any]], object]
 
 
@@ -333,20 +423,6 @@ class LinearOperator(Linear):
         """Local. Never."""
         return False
 
-    @property
-    def T(self) -> Linear:
-        """Local. The transpose; ``TypeError`` without ``multiply_adjoint``."""
-        adjoint = self.H
-        return _conjugated(adjoint) if self.dtype.kind == "c" else adjoint
-
-    @property
-    def H(self) -> Linear:
-        """Local. The adjoint; ``TypeError`` without ``multiply_adjoint``."""
-        there, back = self._functions
-        if back is None:
-            raise TypeError("this LinearOperator was made without multiply_adjoint")
-        return _unchecked(self, self.col_partition, self.row_partition, back, there)
-
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
         """Local. The function takes any dtype."""
         return self
@@ -355,26 +431,6 @@ class LinearOperator(Linear):
         """Collective. y = A x, by the function."""
         self._functions[0](x, y)
 
-
-def _unchecked(
-    like: Linear, rows: Partition, columns: Partition, there: Function, back: Function
-) -> LinearOperator:
-    """Local. What is made of a map that has been checked."""
-    made = LinearOperator.__new__(LinearOperator)
-    made.dtype, made._functions = like.dtype, (there, back)
-    made._lay_out(like.comm, rows, columns)
-    return made
-
-
-def _conjugated(adjoint: Linear) -> LinearOperator:
-    """Local. The conjugate of a map, which is the transpose of its adjoint."""
-
-    def conjugate(function: Function) -> Function:
-        def call(x: NDArray[Any], y: NDArray[Any]) -> None:
-            function(x.conj(), y)
-            np.conjugate(y, out=y)
-
-        return call
-
-    both = conjugate(adjoint.multiply), conjugate(adjoint.H.multiply)
-    return _unchecked(adjoint, adjoint.row_partition, adjoint.col_partition, *both)
+    def multiply_back(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """Collective. y = A.H x, by the other function."""
+        cast(Function, self._functions[1])(x, y)

@@ -19,10 +19,8 @@ from onesided.collectives.agreement import largest
 from onesided.collectives.context import Scoped
 from onesided.collectives.scripts import Ends, Place, Step
 from onesided.sparse import stored
-from onesided.sparse.adjoint import Adjoint, TransposedProduct
 from onesided.sparse.alike import (
     changed_block,
-    check_rows,
     common_dtype,
     entries_dtype,
     row_numbers,
@@ -32,13 +30,12 @@ from onesided.sparse.alike import (
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
 from onesided.sparse.kernels.rows import Csr, add_product, compiled
-from onesided.sparse.linear import Linear
-from onesided.sparse.moving import of_all
+from onesided.sparse.linear import Adjoint, Linear, whose
+from onesided.sparse.moving import Route, everywhere, of_all
 from onesided.sparse.ordering import Ordering, same_ordering
-from onesided.sparse.partition import Partition, split_columns
-from onesided.sparse.product import Product, program
+from onesided.sparse.partition import Partition
+from onesided.sparse.product import TransposedProduct, program
 from onesided.sparse.report import MatrixReport, report
-from onesided.sparse.triplets import sent_to
 from onesided.sparse.vector import DistVector
 
 
@@ -58,14 +55,16 @@ class DistMatrix(Linear, Scoped):
     the columns of ``A.T.copy()`` where A is not square, also in a file that it is written to.
 
     What is made of matrices (``A.copy()``, ``2 * A``, ``A + B``, ``A @ B``, ``A.T @ A``) has the
-    method and kernel of A, requests of its own, and is to be freed as A is.
+    method and kernel of A, requests of its own, and is to be freed as A is. ``A *= 2`` changes A
+    itself; ``A += B`` makes another matrix, and leaves what A was to be freed.
 
     ``comm`` is borrowed and must outlive the matrix. Attributes: ``comm``, ``shape`` (global),
     ``nnz`` (global, entries stored), ``dtype``, ``row_range``, ``col_range``, ``row_partition``,
     ``col_partition``, ``pattern`` (who needs which entries of x), ``halo`` (that of one vector),
     ``method`` (of its request), ``kernel_name`` (the local product that it uses), ``version`` (a
     number that changes with the values), ``ordering`` (how the caller's numbering was permuted, or
-    None), ``kept`` (what solvers have lowered for this matrix as it is).
+    None), ``product`` (what multiplies one vector, its ghosts brought by any halo of ``pattern``),
+    ``kept`` (what solvers have lowered for this matrix as it is).
 
     Examples
     --------
@@ -95,45 +94,48 @@ class DistMatrix(Linear, Scoped):
         fit, ``TypeError`` for the dtype, and the errors of ``Alltoallw_init``.
         """
         with agreed(comm, f"DistMatrix with dtype={dtype}, kernel={kernel}"):
-            check_rows(comm, rows, row_partition, col_partition)
+            for partition in (row_partition, col_partition):
+                partition.check_parts(comm.size)
+            start, stop = row_partition.range(comm.rank)
+            if rows.shape != (stop - start, col_partition.size):
+                wanted = stop - start, col_partition.size
+                raise ValueError(f"rows have shape {rows.shape}, the partitions say {wanted}")
             check(kernel)
             if not rows.has_canonical_format:
                 rows = rows.copy()
                 rows.sum_duplicates()
         self.dtype = values_dtype(comm, rows.data, dtype)
         starts = np.concatenate([row_partition.starts, col_partition.starts])
-        with agreed(comm, f"DistMatrix of partitions {crc32(starts.tobytes()):x}"):
-            columns = split_columns(rows.indices, col_partition, comm.rank)
-            data = np.ascontiguousarray(rows.data, self.dtype)
-            indptr = rows.indptr.astype(columns.indices.dtype, copy=False)
-            local = Csr(columns.n_local, columns.n_own, indptr, columns.indices, data)
+        what = f"DistMatrix of partitions {crc32(starts.tobytes()):x}"
+        self.pattern, indices = HaloPattern.of(comm, rows.indices, col_partition, what)
         self._lay_out(comm, row_partition, col_partition)
         self.version = 0
-        self.nnz = int(comm.allreduce(len(data)))
+        self.nnz = int(comm.allreduce(rows.nnz))
         self.ordering: Ordering | None = None
         self._freed = False
-        self._rows = local
         self._transposed: TransposedProduct | None = None
-        self.pattern = HaloPattern.of(comm, columns, col_partition)
         self._plan(method, info)
         if kernel == "auto":
             lacks = largest(comm, None, "kernels", [int(not compiled())])[0]
             kernel = "scipy" if lacks else usual(self.dtype)
         with agreed(comm):
-            self.kernel_name, self._product = kernel, product(kernel, local)
-            self._programs[1] = program(self._product, self.halo)
+            data = np.ascontiguousarray(rows.data, self.dtype)
+            indptr = rows.indptr.astype(indices.dtype, copy=False)
+            self._rows = Csr(self.pattern.n_local, self.pattern.n_own, indptr, indices, data)
+            self.kernel_name, self.product = kernel, product(kernel, self._rows)
+            self._programs[1] = program(self.product, self.halo)
 
     def _plan(self, method: str, info: Info) -> None:
         """Collective. The halo of one vector; those of blocks and of transposes come later."""
         self._how: dict[str, Any] = {"method": method, "info": info}
         self._agreed, self._plain = set(), ()  # of a copy the first product is compared, too
-        self._views: dict[tuple[bool, bool], Adjoint] = {}
+        self._views = {}
         self._promoted: dict[np.dtype[Any], DistMatrix] = {}
-        self._halos: dict[int, Halo] = {}
+        self._halos = {1: Halo(self.comm, self.pattern, self.dtype, **self._how)}
         self._programs: dict[int, Callable[[Ends], object]] = {}
         self.kept: dict[Any, Any] = {}
         self._reverse_halos: dict[int, ReverseHalo] = {}
-        self.halo = self._halo(1)
+        self.halo = self._halos[1]
         self.method = self.halo.request.method
 
     def with_method(self, method: str = "auto", *, info: Info = None) -> DistMatrix:
@@ -144,11 +146,7 @@ class DistMatrix(Linear, Scoped):
         as of ``Alltoallw_init``, and ``RequestError`` where this matrix has been freed, on every
         rank.
         """
-        with self._together(f"with_method({method!r})"):
-            made = copy(self)
-        made.keep_ordering(self.ordering)
-        made._plan(method, info)
-        return made
+        return self._with(None, method=method, info=info)
 
     # -- products --------------------------------------------------------------------------------
 
@@ -156,25 +154,6 @@ class DistMatrix(Linear, Scoped):
     def freed(self) -> bool:
         """Local. True after ``Free``."""
         return self._freed
-
-    @property
-    def T(self) -> Linear:
-        """Local. The transpose; its first product is planned when it is called."""
-        return self.view(True, False)
-
-    @property
-    def H(self) -> Linear:
-        """Local. The adjoint: the transpose of the complex conjugate."""
-        return self.view(True, True)
-
-    def view(self, transposed: bool, conjugated: bool) -> Linear:
-        """Local. This matrix transposed, conjugated, both, or itself, with the same entries."""
-        key = transposed, conjugated and self.dtype.kind == "c"
-        if not any(key):
-            return self
-        if key not in self._views:
-            self._views[key] = Adjoint(self, *key)
-        return self._views[key]
 
     def multiply(self, x: Any, y: Any = None) -> Any:
         """Collective. y = A x for operands that are known to be right; nothing is checked.
@@ -198,17 +177,9 @@ class DistMatrix(Linear, Scoped):
     def steps(self, x: Place, y: Place, end: int) -> list[Step] | None:
         """Local. y = A x of one vector as steps of a script, in which the ghosts are the end of
         this number; None where the kernel has none."""
-        return self._product.steps(self.halo, x, y, end)
+        return self.product.steps(self.halo, x, y, end)
 
-    @property
-    def product(self) -> Product:
-        """Local. What multiplies one vector, its ghosts brought by any halo of ``pattern``.
-
-        The entries are shared with this matrix; all ranks call it with halos of the same kind.
-        """
-        return self._product
-
-    def multiply_transposed(self, x: NDArray[Any], y: NDArray[Any]) -> None:
+    def multiply_back(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """Collective. y = A.T x as :meth:`multiply` does y = A x."""
         k = 1 if x.ndim == 1 else x.shape[1]
         if k == 1:
@@ -217,31 +188,41 @@ class DistMatrix(Linear, Scoped):
             make = KERNELS[self.kernel_name].make
             with agreed(self.comm):
                 self._transposed = TransposedProduct(self._rows, make)
-        self._transposed(self._reverse_halos.get(k) or self._reverse_halo(k), x, y)
+        halo = self._reverse_halos.get(k)
+        if halo is None:
+            halo = ReverseHalo(self.comm, self.pattern, self.dtype, k, **self._how)
+            self._reverse_halos[k] = halo
+        self._transposed(halo, x, y)
 
     def _program(self, k: int) -> Callable[[Ends], object]:
-        """Collective. The product of k vectors as one call, planned now and kept."""
-        halo = self._halos.get(k) or self._halo(k)
+        """Collective. The product of k vectors as one call, planned now and kept, as its halo."""
+        if k not in self._halos:
+            self._halos[k] = Halo(self.comm, self.pattern, self.dtype, k, **self._how)
         with agreed(self.comm):
-            self._programs[k] = program(self._product, halo)
+            self._programs[k] = program(self.product, self._halos[k])
         return self._programs[k]
-
-    def _halo(self, k: int) -> Halo:
-        """Collective. The halo of k vectors, planned now and kept."""
-        self._halos[k] = Halo(self.comm, self.pattern, self.dtype, k, **self._how)
-        return self._halos[k]
-
-    def _reverse_halo(self, k: int) -> ReverseHalo:
-        """Collective. The way back of the ghosts of k vectors, planned now and kept."""
-        self._reverse_halos[k] = ReverseHalo(self.comm, self.pattern, self.dtype, k, **self._how)
-        return self._reverse_halos[k]
 
     def as_linear_operator(self) -> Any:
         """Local. A ``scipy.sparse.linalg.LinearOperator`` of whole vectors, the same on every rank;
-        every use of it is Collective. See :class:`.WholeOperator`."""
-        from onesided.sparse.operator import WholeOperator  # slow to import
+        every use of it is Collective: ranks multiply their rows, and gather the blocks of y.
 
-        return WholeOperator(self)
+        Every solver of ``scipy.sparse.linalg`` that takes a LinearOperator is right with it, as the
+        dot products of a rank are those of the whole vectors. All ranks call it together and must
+        decide alike, so they need the same start: give ``eigsh``, ``eigs`` and ``svds`` a ``v0``,
+        ``lobpcg`` its block, and seed what draws random numbers. Ranks whose processors round in
+        different ways may stop after different numbers of iterations, and wait for ever.
+        """
+        from scipy.sparse.linalg import LinearOperator  # slow to import
+
+        def whole(map: Linear) -> Callable[[Any], NDArray[Any]]:
+            def multiply(x: Any) -> NDArray[Any]:
+                y = map.dot(np.asarray(x)[slice(*map.col_range)])
+                return everywhere(map.comm, map.row_partition, y)
+
+            return multiply
+
+        there, back = whole(self), whole(self.H)
+        return LinearOperator(self.shape, there, back, there, self.dtype, back)
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
         """Collective. This matrix for vectors of a wider dtype, made once and freed with it."""
@@ -256,14 +237,14 @@ class DistMatrix(Linear, Scoped):
 
     def copy(self) -> DistMatrix:
         """Collective. The same entries in memory of their own; halos of its own, same pattern."""
-        return self._with(lambda: self._rows.data.copy())
+        return self._with(np.copy)
 
     def astype(self, dtype: DTypeLike) -> DistMatrix:
         """Collective. A copy of another dtype; ``TypeError`` on every rank where it cannot be."""
         kind = np.dtype(dtype)
         with agreed(self.comm, f"astype({kind})"):
             vector_dtype(self.dtype, kind)
-        return self._with(lambda: self._rows.data.astype(kind))
+        return self._with(lambda data: data.astype(kind))
 
     def __mul__(self, factor: Any) -> DistMatrix:
         """Collective. All entries times a number, the same on every rank; see :meth:`scale`."""
@@ -275,9 +256,21 @@ class DistMatrix(Linear, Scoped):
         """Collective. All entries divided by a number."""
         return self._by_number(divisor, lambda data: data / divisor)
 
+    def __imul__(self, factor: Any) -> DistMatrix:
+        """Collective. As :meth:`scale`; requests and what was planned stay."""
+        self.scale(factor)
+        return self
+
+    def __itruediv__(self, divisor: Any) -> DistMatrix:
+        """Collective. The entries of this matrix itself divided by a number."""
+        with self._together(f"divided by {divisor!r}"):
+            data = self._rows.data / self._factors(divisor, ())
+        self._replace(data)
+        return self
+
     def __neg__(self) -> DistMatrix:
         """Collective. All entries with the other sign."""
-        return self._with(lambda: -self._rows.data)
+        return self._with(np.negative)
 
     def __add__(self, other: Any) -> DistMatrix:
         """Collective. The sum of two matrices of the same partitions, on the places of both."""
@@ -307,8 +300,8 @@ class DistMatrix(Linear, Scoped):
         """
         inner = self.row_partition if transposed else self.col_partition
         with self._together("the product of two matrices"):
-            if not isinstance(other, DistMatrix | Adjoint):
-                super()._times(other)
+            if not isinstance(whose(other), DistMatrix):
+                super().times(other, transposed, conjugated)
             if inner.size != other.shape[0]:
                 mine = self.shape[::-1] if transposed else self.shape
                 raise ValueError(f"the product of matrices of shapes {mine} and {other.shape}")
@@ -326,10 +319,9 @@ class DistMatrix(Linear, Scoped):
             return self.derived(rows, self.col_partition, other.col_partition)
         if not same:
             wide = self.local_rows()
-            columns = split_columns(wide.indices, other.row_partition, self.comm.rank)
-            pattern = HaloPattern.of(self.comm, columns, other.row_partition)
-            parts = a.data, columns.indices, a.indptr
-            a = sparse.csr_array(parts, shape=(self._n_rows, columns.n_local))
+            pattern, columns = HaloPattern.of(self.comm, wide.indices, other.row_partition)
+            parts = a.data, columns, a.indptr
+            a = sparse.csr_array(parts, shape=(self._n_rows, pattern.n_local))
         rows = stored.product(self.comm, a, pattern, b)
         made = self.derived(rows, self.row_partition, other.col_partition)
         turned = isinstance(other, Adjoint) and other.transposed and other.matrix is self
@@ -348,9 +340,6 @@ class DistMatrix(Linear, Scoped):
         left = P.local().conj(copy=False)
         rows = stored.transposed_product(self.comm, left, P.pattern, image)
         return self.derived(rows, P.col_partition, P.col_partition)
-
-    def _times(self, other: Linear) -> DistMatrix:
-        return self.times(other, False, False)
 
     def transposed_rows(self) -> sparse.csr_array:
         """Collective. This rank's rows of A.T, with global columns."""
@@ -381,15 +370,18 @@ class DistMatrix(Linear, Scoped):
             made.keep_ordering(self.ordering)
         return made
 
-    def _with(self, values: Callable[[], NDArray[Any]]) -> DistMatrix:
-        """Collective. A matrix of the same pattern; only requests and kernels are made."""
-        with self._together("a copy of a matrix"):
+    def _with(self, values: Callable[[Any], NDArray[Any]] | None, **how: Any) -> DistMatrix:
+        """Collective. A matrix of the same pattern, with values made of these, or these themselves;
+        only requests and kernels are made."""
+        with self._together(("a matrix of the same pattern", how.get("method"))):
             made = copy(self)
-            data = values()
-            made.dtype, made.version = data.dtype, 0
+            data = self._rows.data if values is None else values(self._rows.data)
+            made.dtype = data.dtype
+        made._plan(**(how or {"method": self.method, "info": self._how["info"]}))
         made.keep_ordering(self.ordering)
-        made._plan(self.method, self._how["info"])
-        made._replace(data)
+        if values is not None:
+            made.version = 0
+            made._replace(data)
         return made
 
     def _by_number(self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]) -> DistMatrix:
@@ -401,14 +393,15 @@ class DistMatrix(Linear, Scoped):
                     "matrices are multiplied by A @ x, rows by A.scale_rows"
                 )
             common_dtype("the number", kind, self.dtype)
-        return self._with(lambda: values(self._rows.data))
+        return self._with(values)
 
     def _joined(
         self, what: str, other: Any, join: Callable[[sparse.csr_array, sparse.csr_array], Any]
     ) -> DistMatrix:
         """Collective. What two matrices of the same partitions are by their rows."""
         with self._together(what):
-            if not isinstance(other, DistMatrix | Adjoint):
+            owner = whose(other)
+            if not isinstance(owner, DistMatrix):
                 hint = "; A.shifted(s) is A + s I" if np.ndim(other) == 0 else ""
                 raise TypeError(f"{what} takes a DistMatrix, not {type(other).__name__}{hint}")
             for name in ("row", "col"):
@@ -418,9 +411,8 @@ class DistMatrix(Linear, Scoped):
                         f"{what} of matrices of shapes {self.shape} and {other.shape}, with "
                         f"{name} partitions {mine.tolist()} and {theirs.tolist()}"
                     )
-            whose = other.matrix if isinstance(other, Adjoint) else other
             square = self.shape[0] == self.shape[1]  # else its rows are another's columns
-            if (whose is other or square) and not same_ordering(self.ordering, whose.ordering):
+            if (owner is other or square) and not same_ordering(self.ordering, owner.ordering):
                 raise ValueError(f"{what} of matrices whose rows are in different orders")
         theirs = other.local_rows()
         with agreed(self.comm):
@@ -511,11 +503,7 @@ class DistMatrix(Linear, Scoped):
 
         Rows beyond the last column have none: the ranks' blocks together are SciPy's diagonal.
         """
-        self._check_alive()
-        start = self.row_range[0]
-        length = min(max(self.shape[1] - start, 0), self._n_rows)
-        wanted = np.arange(start, start + length)
-        return stored.diagonal(self._rows, self.pattern.places(wanted, self.col_range[0]))
+        return np.asarray(self.local_rows().diagonal(self.row_range[0]))
 
     def report(self) -> MatrixReport:
         """Collective. Rows, nonzeros, ghosts, neighbors, bytes of a product on each rank."""
@@ -542,7 +530,7 @@ class DistMatrix(Linear, Scoped):
             return of_all(self.comm, self._rows.data.sum(dtype=self.dtype)).sum()
         if axis in (0, -2):
             sums = np.empty(self._n_cols, self.dtype)
-            self.multiply_transposed(np.ones(self._n_rows, self.dtype), sums)
+            self.multiply_back(np.ones(self._n_rows, self.dtype), sums)
             return sums
         sums = np.zeros(self._n_rows, self.dtype)
         add_product(self._rows, np.ones(self._rows.n_cols, self.dtype), sums)
@@ -554,8 +542,8 @@ class DistMatrix(Linear, Scoped):
         ``TypeError`` on every rank for a complex number with a real matrix.
         """
         with self._together(f"scale by {factor!r}"):
-            value = self._factors(factor, ())
-        self._replace(self._rows.data * value)
+            data = self._rows.data * self._factors(factor, ())
+        self._replace(data)
 
     def scale_rows(self, block: Any) -> None:
         """Collective. Multiply row i by entry i of a vector: a DistVector, or this rank's block.
@@ -565,7 +553,8 @@ class DistMatrix(Linear, Scoped):
         """
         with self._together("scale_rows"):
             factors = self._factors(block, (self._n_rows,))
-        self._replace(self._rows.data * np.repeat(factors, np.diff(self._rows.indptr)))
+            data = self._rows.data * np.repeat(factors, np.diff(self._rows.indptr))
+        self._replace(data)
 
     def scale_columns(self, block: Any) -> None:
         """Collective. Multiply column j by entry j of a vector: a DistVector, or its block here.
@@ -575,7 +564,9 @@ class DistMatrix(Linear, Scoped):
         with self._together("scale_columns"):
             factors = self._factors(block, (self._n_cols,))
         local = np.concatenate([factors, self.halo.update(factors)])
-        self._replace(self._rows.data * local[self._rows.indices])
+        with agreed(self.comm):
+            data = self._rows.data * local[self._rows.indices]
+        self._replace(data)
 
     def set_diagonal(self, values: Any) -> None:
         """Collective. Other values on the diagonal: a number, or this rank's block of a vector.
@@ -619,7 +610,7 @@ class DistMatrix(Linear, Scoped):
             if x is not None:
                 known = self._factors(x, (self._n_rows,))
                 right = changed_block("b", b, self._n_rows, self.dtype)
-        (came,) = sent_to(self.comm, self.row_partition.owners(wanted), [wanted])
+        came = Route(self.comm, self.row_partition.owners(wanted)).send(wanted)
         mine = np.zeros(self._n_rows, np.bool_)
         mine[came - self.row_range[0]] = True
         ghosts = self.halo.update(mine.astype(self.dtype)) != 0
@@ -655,7 +646,7 @@ class DistMatrix(Linear, Scoped):
             rows = replace(self._rows, data=data)
             made = product(self.kernel_name, rows)
             programs = {k: program(made, halo) for k, halo in self._halos.items()}
-        self._rows, self._product, self._transposed = rows, made, None
+        self._rows, self.product, self._transposed = rows, made, None
         self._programs, self.kept = programs, {}
         self.version += 1
         for kind, wide in self._promoted.items():

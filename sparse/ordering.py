@@ -15,18 +15,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives import RequestError, ResourceError, UnsupportedError, agreed
+from onesided.sparse import stored
 from onesided.sparse.halo import Halo, HaloPattern, Info
 from onesided.sparse.moving import (
+    Triplets,
     balanced,
     blocks_of,
     counterparts,
     gathered,
     moved,
+    route,
     scattered,
     shared_dtype,
 )
-from onesided.sparse.partition import Partition, check_columns, index_dtype, split_columns
-from onesided.sparse.triplets import Triplets, route
+from onesided.sparse.partition import Partition, check_columns, index_dtype
 from onesided.sparse.vector import DistVector
 
 GRAPH_BYTES = 4 << 30  # that a gathered graph may take on one rank
@@ -68,7 +70,14 @@ class Ordering:
         self._freed, self.matrices = False, 0
         self._halos: dict[tuple[str, np.dtype[Any], int], Halo] = {}
         with agreed(comm, "Ordering"):
-            _check_numbers(comm, original, partition, numbers)
+            original.check_parts(comm.size)
+            partition.check_parts(comm.size)
+            length = int(original.lengths()[comm.rank])
+            if numbers.shape != (length,):
+                raise ValueError(f"numbers of shape {numbers.shape} for {length} rows")
+            if length and not (0 <= numbers.min() and numbers.max() < partition.size):
+                words = f"numbers {numbers.min()} to {numbers.max()}"
+                raise ValueError(f"{words} for {partition.size} rows")
         given: NDArray[Any] = np.argsort(numbers)
         ascending = numbers[given]
         sent = np.diff(np.searchsorted(ascending, partition.starts)).astype(np.int64)
@@ -199,14 +208,21 @@ def partitioned(
         check_columns(rows.indices, rows.shape[1])
     given = blocks_of(comm, rows.shape)
     dtype = shared_dtype(comm, rows.dtype, bool(rows.nnz))
-    private = comm.Dup()
-    try:
-        partition, numbers = numbering(private, rows, given, how, budget)
-        if numbers is None and np.array_equal(partition.starts, given.starts):
-            return rows, given, None
-        rows = _moved_rows(private, rows.astype(dtype, copy=False), given, partition, numbers)
-    finally:
-        private.Free()
+    with agreed(comm, _words(how)):
+        _check(comm, given, how, rows.shape[1])
+    partition: Partition
+    numbers: NDArray[np.int64] | None = None
+    if isinstance(how, Partition):
+        partition = how
+    elif isinstance(how, str):
+        partition, numbers = _by_name(comm, rows, given, how, budget)
+    else:
+        start, stop = given.range(comm.rank)
+        mine = how[start:stop] if len(how) != stop - start else how
+        partition, numbers = _by_owners(comm, mine, given)
+    if numbers is None and np.array_equal(partition.starts, given.starts):
+        return rows, given, None
+    rows = _moved_rows(comm, rows.astype(dtype, copy=False), given, partition, numbers)
     if numbers is None:
         return rows, partition, None
     ordering = Ordering(comm, given, partition, numbers, method=method, info=info)
@@ -236,26 +252,11 @@ def _renumbered(
     comm: MPI.Intracomm, columns: NDArray[Any], given: Partition, numbers: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Collective. The new indices of these columns; those of ghosts are asked of their owners."""
-    with agreed(comm):
-        local = split_columns(columns, given, comm.rank)
-    pattern = HaloPattern.of(comm, local, given)
+    pattern, places = HaloPattern.of(comm, columns, given)
     answers = numbers[pattern.send_index]
     ghosts = moved(comm, answers, pattern.send_counts, pattern.recv_counts)
-    new: NDArray[np.int64] = np.concatenate([numbers, ghosts])[local.indices]
+    new: NDArray[np.int64] = np.concatenate([numbers, ghosts])[places]
     return new
-
-
-def _check_numbers(
-    comm: MPI.Intracomm, original: Partition, partition: Partition, numbers: NDArray[np.int64]
-) -> None:
-    """Local. Each of this rank's original rows has one index that exists."""
-    original.check_parts(comm.size)
-    partition.check_parts(comm.size)
-    length = int(original.lengths()[comm.rank])
-    if numbers.shape != (length,):
-        raise ValueError(f"numbers of shape {numbers.shape} for {length} rows")
-    if length and not (0 <= numbers.min() and numbers.max() < partition.size):
-        raise ValueError(f"numbers {numbers.min()} to {numbers.max()} for {partition.size} rows")
 
 
 # -- new indices -----------------------------------------------------------------------------------
@@ -264,23 +265,6 @@ def _check_numbers(
 #: The blocks that rows are to be in, and the new index of each row that this rank has now; None (on
 #: all ranks) where every row keeps its index.
 Numbering = tuple[Partition, NDArray[np.int64] | None]
-
-
-def numbering(
-    comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition, how: How, budget: int
-) -> Numbering:
-    """Collective. The numbering that ``how`` asks for; see :func:`~onesided.sparse.partitioned`.
-
-    ``comm`` must be free of other messages. Raises the same error on every rank.
-    """
-    with agreed(comm, _words(how)):
-        _check(comm, given, how, rows.shape[1])
-    if isinstance(how, Partition):
-        return how, None
-    if isinstance(how, str):
-        return _by_name(comm, rows, given, how, budget)
-    start, stop = given.range(comm.rank)
-    return _by_owners(comm, how[start:stop] if len(how) != stop - start else how, given)
 
 
 def _words(how: object) -> str:
@@ -410,13 +394,7 @@ def gathered_graph(
             f"the graph of {given.size} rows and {entries} edges takes {need} bytes on one rank, "
             f"{budget} are allowed: partition by rows, or give an owner for each row"
         )
-    counts = gathered(comm, np.diff(mine.indptr).astype(index))
-    indices = gathered(comm, mine.indices.astype(index))
-    if counts is None or indices is None:
-        return None
-    indptr = np.concatenate([np.zeros(1, index), np.cumsum(counts, dtype=index)])
-    data = np.ones(len(indices), np.bool_)
-    return sparse.csr_array((data, indices, indptr), shape=(given.size, given.size))
+    return stored.gathered(comm, mine, 0)
 
 
 def _own_pattern(comm: MPI.Intracomm, rows: sparse.csr_array, given: Partition) -> sparse.csr_array:
@@ -453,14 +431,12 @@ def metis_parts(
         return blocks.owners(np.arange(vertices)).astype(np.int32)
     import pymetis
 
-    adjacency = pymetis.CSRAdjacency(_narrow(graph.indptr), _narrow(graph.indices))
+    arrays = graph.indptr, graph.indices, weights
+    starts, edges, vweights = (np.ascontiguousarray(each, np.int32) for each in arrays)
+    adjacency = pymetis.CSRAdjacency(starts, edges)
     options = pymetis.Options(seed=_SEED)
     halving = parts <= _FEW_PARTS
     _, found = pymetis.part_graph(
-        parts, adjacency, vweights=_narrow(weights), recursive=halving, options=options
+        parts, adjacency, vweights=vweights, recursive=halving, options=options
     )
     return np.asarray(found, np.int32)
-
-
-def _narrow(numbers: NDArray[Any]) -> NDArray[np.int32]:
-    return np.ascontiguousarray(numbers, np.int32)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.integer[Any]]
-_TABLE_PER_NUMBER = 4  # entries of a table that cost less than sorting a number
+TABLE_PER_NUMBER = 4  # entries of a table that cost less than sorting a number
 FEW_PARTS = 16  # whose owners are found faster by a comparison for each than by searching
 
 
@@ -113,26 +113,6 @@ def index_dtype(largest: int) -> type[np.int32] | type[np.int64]:
     return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
 
 
-@dataclass(frozen=True, eq=False)
-class LocalColumns:
-    """Columns of a block of rows, renumbered to [owned | ghost].
-
-    ``indices``: for each nonzero its column, 0 .. n_own-1 for owned ones, n_own + g for the
-    ghost of global index ``ghosts[g]``; ``ghosts`` ascend, so they are sorted by (owner, global
-    index); ``ghost_counts[p]`` of them belong to part ``p``.
-    """
-
-    indices: Integers
-    n_own: int
-    ghosts: NDArray[np.int64]
-    ghost_counts: NDArray[np.int64]
-
-    @property
-    def n_local(self) -> int:
-        """Number of owned and ghost entries together."""
-        return self.n_own + len(self.ghosts)
-
-
 def check_columns(indices: Integers, count: int) -> None:
     """``ValueError`` for a column that is not there."""
     if indices.size and (indices.min() < 0 or indices.max() >= count):
@@ -140,10 +120,14 @@ def check_columns(indices: Integers, count: int) -> None:
         raise ValueError(f"columns {first} to {last} in a matrix of {count} columns")
 
 
-def split_columns(indices: Integers, columns: Partition, part: int) -> LocalColumns:
-    """Split global columns into those that ``part`` owns and ghosts, and renumber them.
+def split_columns(
+    indices: Integers, columns: Partition, part: int
+) -> tuple[Integers, NDArray[np.int64], NDArray[np.int64]]:
+    """Global columns renumbered to [owned by ``part`` | ghost], the ghosts, and how many of them
+    belong to each part.
 
-    Raises ``ValueError`` for an index that no part owns.
+    Ghosts ascend, so they are sorted by (owner, global index). ``ValueError`` for an index that no
+    part owns.
     """
     check_columns(indices, columns.size)
     start, stop = columns.range(part)
@@ -154,7 +138,7 @@ def split_columns(indices: Integers, columns: Partition, part: int) -> LocalColu
     local: Integers = (indices - start).astype(dtype, copy=False)
     local[foreign] = number.astype(dtype, copy=False) + n_own
     counts = np.bincount(columns.owners(ghosts), minlength=columns.parts)
-    return LocalColumns(local, n_own, ghosts.astype(np.int64), counts.astype(np.int64))
+    return local, ghosts.astype(np.int64), counts.astype(np.int64)
 
 
 def ranked(numbers: Integers) -> tuple[Integers, Integers]:
@@ -166,7 +150,7 @@ def ranked(numbers: Integers) -> tuple[Integers, Integers]:
         return numbers, numbers
     first = int(numbers.min())
     length = int(numbers.max()) - first + 1
-    if length > _TABLE_PER_NUMBER * len(numbers):
+    if length > TABLE_PER_NUMBER * len(numbers):
         return np.unique(numbers, return_inverse=True)
     offsets = numbers - first
     seen = np.zeros(length, np.bool_)

@@ -1,6 +1,7 @@
 """Two ways to multiply the rows of one rank: all at once after the halo, or the rows that need no
 ghosts while the halo is under way. Both take vectors and blocks of k of them. Where rows are
-multiplied by what is compiled, the second is a script: one call.
+multiplied by what is compiled, the second is a script: one call. And the transpose: rows used the
+other way round, what they add to ghosts sent to the owners by a halo backwards.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.scripts import Answer, Ends, Part, Place, Step, Work, script
-from onesided.sparse.halo import Ghosts, Halo, shaped
+from onesided.sparse.halo import Ghosts, Halo, ReverseHalo, shaped
 from onesided.sparse.kernels.rows import Csr, address_of
 
 
@@ -103,3 +104,27 @@ def program(product: Product, halo: Halo) -> Callable[[Ends], object]:
     rows = product.rows
     own, result = (np.empty(shaped(n, halo.k), rows.data.dtype) for n in (rows.n_own, len(rows)))
     return script(steps, (own, result, halo.request.recvbuf))
+
+
+class TransposedProduct:
+    """y = A.T x: first what goes to ghosts, which leaves at once, then what stays. Copies the rows.
+
+    The copy is sorted by columns, so that every entry of the result is written once.
+    """
+
+    def __init__(self, rows: Csr, make: Callable[[Csr], Kernel]) -> None:
+        n_own, n_rows = rows.n_own, len(rows)
+        by_column = rows.as_scipy().tocsc()
+        indptr, indices, data = by_column.indptr, by_column.indices, by_column.data
+        cut = int(indptr[n_own])
+        self._own = make(Csr(n_rows, n_rows, indptr[: n_own + 1], indices[:cut], data[:cut]))
+        beyond = indptr[n_own:] - indptr.dtype.type(cut)
+        self._ghost = make(Csr(n_rows, n_rows, beyond, indices[cut:], data[cut:]))
+
+    def __call__(self, halo: ReverseHalo, x: NDArray[Any], y: NDArray[Any]) -> None:
+        """Multiply; x and y are contiguous, as the halo's dtype and k say, and do not overlap."""
+        halo.request.check_start()  # before what is on its way is overwritten
+        self._ghost(x, halo.ghosts)
+        halo.start()
+        self._own(x, y)
+        halo.finish(y)

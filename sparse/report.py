@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,21 +56,14 @@ class MatrixReport:
             f"{len(self.rows)} ranks\nmethod {self.method}, kernel {self.kernel}"
         )
         columns = [self.rows, self.nonzeros, self.ghosts, self.neighbors, self.product_bytes]
-        columns.append(self.sent.sum(axis=1))
+        table = np.stack([*columns, self.sent.sum(axis=1)])
+        ranks = range(len(self.rows) if len(self.rows) <= _MOST_RANKS else 0)
         lines: list[tuple[str, ...]] = [_COLUMNS]
-        for rank in range(len(self.rows) if len(self.rows) <= _MOST_RANKS else 0):
-            lines.append((str(rank), *(str(column[rank]) for column in columns)))
-        lines.append(("all", *(str(column.sum()) for column in columns)))
-        lines.append(("most", *(str(column.max()) for column in columns)))
-        return "\n".join([head, *_aligned(lines), f"imbalance {self.imbalance:.3f}"])
-
-
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(word) for word in column) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join(word.rjust(width) for word, width in zip(line, widths, strict=True))
-        for line in lines
-    ]
+        lines += [(str(rank), *map(str, table[:, rank])) for rank in ranks]
+        lines += [("all", *map(str, table.sum(axis=1))), ("most", *map(str, table.max(axis=1)))]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        aligned = ["  ".join(map(str.rjust, line, widths)) for line in lines]
+        return "\n".join([head, *aligned, f"imbalance {self.imbalance:.3f}"])
 
 
 def report(matrix: Any) -> MatrixReport:
@@ -89,6 +81,5 @@ def report(matrix: Any) -> MatrixReport:
     columns = everyone.T[: len(numbers)].copy()
     return MatrixReport(
         matrix.shape, matrix.dtype.name, matrix.method, matrix.kernel_name,
-        columns[0], columns[1], columns[2], columns[3], columns[4],
-        sent=everyone[:, len(numbers) :].copy(),
+        *columns, sent=everyone[:, len(numbers) :].copy(),
     )  # fmt: skip

@@ -19,7 +19,7 @@ from onesided.sparse import moving
 from onesided.sparse.halo import HaloPattern
 from onesided.sparse.kernels.rows import Csr
 from onesided.sparse.moving import Counts, moved
-from onesided.sparse.partition import Integers, Partition, index_dtype, ranked, split_columns
+from onesided.sparse.partition import Integers, Partition, index_dtype, ranked
 
 
 def global_rows(rows: Csr, pattern: HaloPattern, columns: Partition, rank: int) -> sparse.csr_array:
@@ -29,16 +29,6 @@ def global_rows(rows: Csr, pattern: HaloPattern, columns: Partition, rank: int) 
     numbers = np.concatenate([np.arange(start, stop, dtype=kind), pattern.ghosts.astype(kind)])
     parts = rows.data.copy(), numbers[rows.indices], rows.indptr.astype(kind)
     return sparse.csr_array(parts, shape=(len(rows), columns.size))
-
-
-def diagonal(rows: Csr, columns: NDArray[np.int64]) -> NDArray[Any]:
-    """Local. The entry of each of the first rows in the column given for it, -1 for none."""
-    found = np.zeros(len(columns), rows.data.dtype)
-    first = rows.part(0, len(columns))
-    row = first.row_of_each()
-    here = np.flatnonzero(rows.indices[: len(row)] == columns[row])
-    found[row[here]] = rows.data[here]
-    return found
 
 
 def gathered(comm: MPI.Intracomm, rows: sparse.csr_array, root: int) -> sparse.csr_array | None:
@@ -132,13 +122,13 @@ def fetched(
     comm: MPI.Intracomm, wanted: Integers, partition: Partition, rows: sparse.csr_array
 ) -> sparse.csr_array:
     """Collective. Rows of the global numbers that this rank wants, in their order; any number."""
-    place = split_columns(wanted, partition, comm.rank)
-    pattern = HaloPattern.of(comm, place, partition)
+    pattern, places = HaloPattern.of(comm, wanted, partition)
     came = ghost_rows(comm, pattern, rows)
-    own, number = ranked(place.indices[place.indices < place.n_own])
-    at = place.indices - place.n_own + len(own)
-    at[place.indices < place.n_own] = number
-    return stacked(rows[own], came)[at]
+    here = places < pattern.n_own
+    own, number = ranked(places[here])
+    at = places - pattern.n_own + len(own)
+    at[here] = number
+    return sparse.csr_array(sparse.vstack([rows[own], came], "csr")[at])
 
 
 def product(
@@ -149,7 +139,8 @@ def product(
 
     Columns ascend if ``ordered``.
     """
-    found = multiplied(a, stacked(b, ghost_rows(comm, pattern, b)))
+    both = sparse.vstack([b, ghost_rows(comm, pattern, b)], "csr")
+    found = multiplied(a, sparse.csr_array(both))
     if ordered:
         found.sort_indices()
     return found
@@ -177,7 +168,7 @@ def _of_owners(
     """Collective. The sums of rows that ranks have, each for its own columns and its ghosts."""
     n_own = pattern.n_own
     came = _moved(comm, rows[n_own:], pattern.recv_counts, pattern.send_counts)
-    whole = stacked(rows[:n_own], came)
+    whole = sparse.csr_array(sparse.vstack([rows[:n_own], came], "csr"))
     place = np.concatenate([np.arange(n_own), pattern.send_index])
     row = np.repeat(place, np.diff(whole.indptr))
     shape = n_own, rows.shape[1]
@@ -202,17 +193,6 @@ def multiplied(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
     indices = columns.astype(wide)[found.indices]
     parts = found.data, indices, found.indptr.astype(wide)
     return sparse.csr_array(parts, shape=(a.shape[0], b.shape[1]))
-
-
-def stacked(above: sparse.csr_array, below: sparse.csr_array) -> sparse.csr_array:
-    """Local. Rows below rows."""
-    kind = index_dtype(max(above.shape[1], len(above.data) + len(below.data)))
-    parts = (
-        np.concatenate([above.data, below.data]),
-        np.concatenate([above.indices.astype(kind), below.indices.astype(kind)]),
-        np.concatenate([above.indptr.astype(kind), below.indptr[1:].astype(kind) + above.nnz]),
-    )
-    return sparse.csr_array(parts, shape=(above.shape[0] + below.shape[0], above.shape[1]))
 
 
 def added(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:

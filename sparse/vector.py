@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import agreed, sums
@@ -14,30 +15,8 @@ from onesided.collectives.reduction.operation import FEW
 from onesided.sparse.moving import gathered, of_all, scattered, shared_dtype, shared_width
 from onesided.sparse.partition import Partition
 
-_Operation = Callable[["DistVector", Any], "DistVector"]
 
-
-def _left(ufunc: np.ufunc) -> _Operation:
-    """Local. ``x + other`` as a method, for a function of entries."""
-    return lambda x, other: x.like(ufunc(x.array, x._block(other)))
-
-
-def _right(ufunc: np.ufunc) -> _Operation:
-    """Local. ``other + x``."""
-    return lambda x, other: x.like(ufunc(x._block(other), x.array))
-
-
-def _into(ufunc: np.ufunc) -> _Operation:
-    """Local. ``x += other``."""
-
-    def into(x: DistVector, other: Any) -> DistVector:
-        ufunc(x.array, x._block(other), out=x.array)
-        return x
-
-    return into
-
-
-class DistVector:
+class DistVector(NDArrayOperatorsMixin):
     """A vector of which every rank holds the block that a partition gives it.
 
     ``array`` is this rank's block, (n,) or (n, k) for k vectors; it is not copied, unless ranks
@@ -108,6 +87,10 @@ class DistVector:
         """Local. The dtype of the block."""
         return self.array.dtype
 
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
+
     def __len__(self) -> int:
         return self.partition.size
 
@@ -128,9 +111,12 @@ class DistVector:
         ``TypeError`` for arrays, of which one rank cannot know whether they are blocks."""
         if way != "__call__" or ufunc.signature is not None:
             return NotImplemented
-        if how.get("out") is not None:
-            how["out"] = tuple(self._block(each) for each in how["out"])
+        out = how.get("out")
+        if out is not None:
+            how["out"] = tuple(self._block(each) for each in out)
         found = ufunc(*(self._block(each) for each in inputs), **how)
+        if out is not None:
+            return out if len(out) > 1 else out[0]
         return tuple(map(self.like, found)) if isinstance(found, tuple) else self.like(found)
 
     @property
@@ -267,15 +253,13 @@ class DistVector:
         total = np.array(reduction.of(*part), part.dtype)
         return total if np.ndim(mine) else total[0]
 
-    # -- arithmetic ------------------------------------------------------------------------------
-
     def _block(self, other: Any) -> Any:
         """The other operand's block, or the number; ``ValueError`` where it does not fit."""
         if isinstance(other, DistVector):
-            if not np.array_equal(other.partition.starts, self.partition.starts):
+            mine, theirs = self.partition, other.partition
+            if theirs is not mine and not np.array_equal(theirs.starts, mine.starts):
                 raise ValueError(
-                    f"vectors with partitions {self.partition.starts.tolist()} and "
-                    f"{other.partition.starts.tolist()}"
+                    f"vectors with partitions {mine.starts.tolist()} and {theirs.starts.tolist()}"
                 )
             if other.array.shape != self.array.shape:
                 raise ValueError(f"vectors of shapes {self.shape} and {other.shape}")
@@ -289,23 +273,6 @@ class DistVector:
         if not isinstance(other, DistVector):
             raise TypeError(f"a DistVector expected, not {type(other).__name__}")
         return self._block(other)
-
-    __add__ = __radd__ = _left(np.add)
-    __sub__ = _left(np.subtract)
-    __rsub__ = _right(np.subtract)
-    __mul__ = __rmul__ = _left(np.multiply)
-    __truediv__ = _left(np.divide)
-    __rtruediv__ = _right(np.divide)
-    __iadd__ = _into(np.add)
-    __isub__ = _into(np.subtract)
-    __imul__ = _into(np.multiply)
-    __itruediv__ = _into(np.divide)
-
-    def __neg__(self) -> DistVector:
-        return self.like(-self.array)
-
-    def __abs__(self) -> DistVector:
-        return self.like(np.abs(self.array))
 
 
 def _columns_dot(a: NDArray[Any], b: NDArray[Any]) -> Any:

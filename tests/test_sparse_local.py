@@ -155,24 +155,24 @@ def test_factors_on_the_pattern_are_the_same_without_a_compiler(monkeypatch, kin
     whole = sparse.random_array((60, 60), density=0.1, rng=3).astype(kind)
     block = sparse.csr_array(whole + whole.conj().T + 10 * sparse.eye_array(60))
     r = np.arange(1.0, 61) + (1j if kind == "c16" else 0)
-    made = blocks.PatternFactors(block, False)
+    made = blocks.incomplete(block, False)
     assert made.definite
     rest = block @ made.solve(r) - r
     assert 0 < np.abs(rest).max() < 0.5 * np.abs(r).max()
     compiled = made.solve(r)
     monkeypatch.setattr(blocks, "loops", None)
-    assert np.allclose(blocks.PatternFactors(block, False).solve(r), compiled, rtol=1e-12)
+    assert np.allclose(blocks.incomplete(block, False).solve(r), compiled, rtol=1e-12)
     line = sparse.diags_array([-1.0, 4, -2], offsets=[-1, 0, 1], shape=(9, 9))
-    exact = blocks.PatternFactors(sparse.csr_array(line), False)  # without fill L U is the matrix
+    exact = blocks.incomplete(sparse.csr_array(line), False)  # without fill L U is the matrix
     assert np.allclose(line @ exact.solve(np.ones(9)), 1)
     assert not exact.definite
 
 
 def test_factors_without_a_pivot_are_refused():
     with pytest.raises(ValueError, match="row 1 of the block has a zero pivot"):
-        blocks.PatternFactors(sparse.csr_array(np.array([[1.0, 1], [1, 1]])), False)
+        blocks.incomplete(sparse.csr_array(np.array([[1.0, 1], [1, 1]])), False)
     with pytest.raises(ValueError, match="row 0 of the block"):
-        blocks.PatternFactors(sparse.csr_array(np.array([[0.0, 1], [1, 1]])), False)
+        blocks.incomplete(sparse.csr_array(np.array([[0.0, 1], [1, 1]])), False)
 
 
 def test_rows_without_couplings_are_in_no_aggregate():
@@ -183,7 +183,7 @@ def test_rows_without_couplings_are_in_no_aggregate():
     found = amg._aggregates(local, local.diagonal(), np.arange(9), 0.08)
     assert found[0] == found[8] == -1
     assert set(found[1:8].tolist()) == set(range(found.max() + 1))
-    T, modes, nodes = amg._tentative(found, np.ones((9, 1)))
+    T, modes, nodes = amg._tentative(local, found, np.ones((9, 1)))
     assert T.shape == (9, found.max() + 1)
     assert T[[0, 8]].nnz == 0
     assert len(modes) == len(nodes) == T.shape[1]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onesided.sparse import triplets
+from onesided.sparse import moving
 from onesided.sparse.partition import Partition, cuts, index_dtype, ranked, split_columns
 
 WEIGHTS = st.lists(st.integers(0, 50), max_size=60).map(lambda numbers: np.array(numbers, np.int64))
@@ -87,16 +87,14 @@ def test_split_columns_puts_owned_first_and_ghosts_by_owner(data, lengths):
     indices = np.array(
         data.draw(st.lists(st.integers(0, partition.size - 1), min_size=1, max_size=40))
     )
-    columns = split_columns(indices, partition, part)
+    places, ghosts, counts = split_columns(indices, partition, part)
     start, stop = partition.range(part)
-    back = np.concatenate([np.arange(start, stop), columns.ghosts])
-    assert np.array_equal(back[columns.indices], indices)
-    expected = sorted({int(i) for i in indices if not start <= i < stop})
-    assert columns.ghosts.tolist() == expected
-    owners = partition.owners(columns.ghosts)
-    assert np.array_equal(np.bincount(owners, minlength=partition.parts), columns.ghost_counts)
-    assert columns.n_local == stop - start + len(expected)
-    assert columns.indices.dtype == np.int32
+    back = np.concatenate([np.arange(start, stop), ghosts])
+    assert np.array_equal(back[places], indices)
+    assert ghosts.tolist() == sorted({int(i) for i in indices if not start <= i < stop})
+    owners = partition.owners(ghosts)
+    assert np.array_equal(np.bincount(owners, minlength=partition.parts), counts)
+    assert places.dtype == np.int32
 
 
 @given(
@@ -114,12 +112,12 @@ def test_ghosts_in_a_short_range_are_ranked_as_sorting_ranks_them(numbers, first
 
 def test_ghosts_behind_more_than_32_bits_of_own_columns():
     partition = Partition.from_lengths(np.array([1 << 31, 8]))
-    columns = split_columns(np.array([5, 1, 5, 7]) + (1 << 31), partition, 0)
-    assert columns.indices.tolist() == [(1 << 31) + place for place in (1, 0, 1, 2)]
-    assert columns.ghosts.tolist() == [(1 << 31) + place for place in (1, 5, 7)]
-    assert columns.indices.dtype == np.int64
+    places, ghosts, _ = split_columns(np.array([5, 1, 5, 7]) + (1 << 31), partition, 0)
+    assert places.tolist() == [(1 << 31) + place for place in (1, 0, 1, 2)]
+    assert ghosts.tolist() == [(1 << 31) + place for place in (1, 5, 7)]
+    assert places.dtype == np.int64
     few = Partition.from_lengths(np.array([5, 1 << 40]))
-    assert split_columns(np.array([7, 1 << 40]), few, 0).indices.dtype == np.int32
+    assert split_columns(np.array([7, 1 << 40]), few, 0)[0].dtype == np.int32
 
 
 @pytest.mark.parametrize("parts", [1, 2, 17, 18, 40])
@@ -140,14 +138,14 @@ def test_owners_of_few_and_of_many_parts(parts):
 @pytest.mark.parametrize("spread", [1, 50, 10_000])
 @pytest.mark.parametrize("at_once", [3, 1 << 16])
 def test_numbers_are_counted_whether_they_are_close_or_not(monkeypatch, first, spread, at_once):
-    monkeypatch.setattr(triplets, "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(moving, "_NUMBERS_AT_ONCE", at_once)
     kind = np.int64 if first > 1 << 31 else np.int32
     numbers = (first + np.random.default_rng(spread).integers(0, spread, 200)).astype(kind)
-    found, counts = triplets._counted(numbers)
+    found, counts = moving._counted(numbers)
     expected = np.unique(numbers, return_counts=True)
     assert found.tolist() == expected[0].tolist()
     assert counts.tolist() == expected[1].tolist()
-    assert triplets._counted(numbers[:0])[0].tolist() == []
+    assert moving._counted(numbers[:0])[0].tolist() == []
 
 
 @pytest.mark.parametrize("index", [-1, 4])

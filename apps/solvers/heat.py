@@ -41,7 +41,6 @@ from onesided.apps.solvers.options import conditions
 from onesided.collectives import Grid
 from onesided.pencilfft import read_field, write_field
 from onesided.sparse import HaloPattern, Partition
-from onesided.sparse.partition import split_columns
 
 PERIODIC = "periodic"
 FRACTION = 0.9  # of the largest stable time step
@@ -136,8 +135,8 @@ class Faces:
         grid.update(places)
         places[grid.owned] = 0
         self.ghosts = np.flatnonzero(places)
-        self.columns = split_columns(places.reshape(-1)[self.ghosts] - 1, vector, comm.rank)
-        self.pattern = HaloPattern.of(comm, self.columns, vector)
+        points = places.reshape(-1)[self.ghosts] - 1
+        self.pattern, self.places = HaloPattern.of(comm, points, vector)
 
 
 class Scattered:
@@ -145,7 +144,7 @@ class Scattered:
 
     def __init__(self, faces: Faces, halo: Any) -> None:
         self._halo, self.label = halo, halo.label
-        index, own = faces.columns.indices, faces.columns.n_own
+        index, own = faces.places, faces.pattern.n_own
         mine = index < own
         self._near = faces.ghosts[mine], index[mine]
         self._far = faces.ghosts[~mine], index[~mine] - own

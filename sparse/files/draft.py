@@ -55,18 +55,13 @@ def write_together(
             if comm.rank == 0:
                 os.replace(draft, final)
                 with contextlib.suppress(OSError):  # it is there; not every folder can be synced
-                    _to_disk(os.path.dirname(final))
+                    folder = os.open(os.path.dirname(final), os.O_RDONLY)
+                    try:
+                        os.fsync(folder)
+                    finally:
+                        os.close(folder)
     except Exception:  # agreed: no rank writes any more
         if comm.rank == 0:
             with contextlib.suppress(OSError):
                 os.unlink(draft)
         raise
-
-
-def _to_disk(folder: str) -> None:
-    """Local. Make a renamed file last."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

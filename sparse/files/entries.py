@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onesided.sparse.files.matrixmarket import Header, quoted
+from onesided.sparse.moving import Triplets
 from onesided.sparse.partition import index_dtype
 
 try:
@@ -27,18 +27,6 @@ _REAL = re.compile(
     rb"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|inf|infinity)\Z", re.IGNORECASE
 )
 _NO_PLACES = np.zeros(0, np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Entries of consecutive lines, zero-based; an array file's have no rows and columns."""
-
-    rows: NDArray[Any]
-    cols: NDArray[Any]
-    values: NDArray[Any]
-
-    def __len__(self) -> int:
-        return len(self.values)
 
 
 def _powers(least: int, most: int) -> bytes:
@@ -61,7 +49,8 @@ if _lines is not None:
 
 
 class Entries:
-    """Local. What has been parsed of consecutive lines, in arrays with room for more."""
+    """Local. What has been parsed of consecutive lines, in arrays with room for more. Entries of an
+    array file have no rows and columns."""
 
     def __init__(self, header: Header, room: int) -> None:
         """Room for so many entries at first."""
@@ -74,10 +63,10 @@ class Entries:
     def __len__(self) -> int:
         return self._filled
 
-    def block(self) -> Block:
+    def triplets(self) -> Triplets:
         """All entries, in this memory."""
         parts = [array[: self._filled] for array in self._arrays]
-        return Block(_NO_PLACES, _NO_PLACES, *parts) if len(parts) == 1 else Block(*parts)
+        return Triplets(*[_NO_PLACES] * (3 - len(parts)), *parts)
 
     def add(self, text: bytes, first_line: int) -> None:
         """Parse whole lines, the first of which has number ``first_line`` in the file.
@@ -85,7 +74,10 @@ class Entries:
         Blank lines are skipped. Raises :class:`MatrixMarketError` naming the first line that is
         not an entry, or whose index is out of range.
         """
-        self._grow(self._filled + most_entries(self._header, len(text)))
+        room = self._filled + most_entries(self._header, len(text))
+        for array in self._arrays:
+            if room > len(array):
+                array.resize(max(room, 3 * len(array) // 2), refcheck=False)
         if _lines is None:
             self._append(_parse_slowly(self._header, text, first_line))
             return
@@ -102,19 +94,12 @@ class Entries:
             counted, at = at, text.index(b"\n", at) + 1
             self._append(_parse_slowly(self._header, text[counted:at], first_line))
 
-    def _append(self, block: Block) -> None:
-        stop = self._filled + len(block)
-        for array, part in zip(
-            reversed(self._arrays), (block.values, block.cols, block.rows), strict=False
-        ):
+    def _append(self, more: Triplets) -> None:
+        stop = self._filled + len(more.values)
+        parts = more.rows, more.cols, more.values
+        for array, part in zip(self._arrays, parts[-len(self._arrays) :], strict=True):
             array[self._filled : stop] = part
         self._filled = stop
-
-    def _grow(self, room: int) -> None:
-        if room > len(self._arrays[0]):
-            for number, array in enumerate(self._arrays):
-                self._arrays[number] = np.empty(max(room, 3 * len(array) // 2), array.dtype)
-                self._arrays[number][: self._filled] = array[: self._filled]
 
 
 def most_entries(header: Header, size: int) -> int:
@@ -128,15 +113,15 @@ def parser() -> str:
     return "compiled" if _lines else "Python (the package was installed without a compiler)"
 
 
-def parse_block(header: Header, text: bytes, first_line: int) -> Block:
+def parse_block(header: Header, text: bytes, first_line: int) -> Triplets:
     """Local. Parse whole lines into memory of their own; see :meth:`Entries.add`."""
-    found = Entries(header, most_entries(header, len(text)))
-    found.add(text, first_line)
-    block = found.block()
-    return Block(block.rows.copy(), block.cols.copy(), block.values.copy())
+    parsed = Entries(header, most_entries(header, len(text)))
+    parsed.add(text, first_line)
+    found = parsed.triplets()
+    return Triplets(found.rows.copy(), found.cols.copy(), found.values.copy())
 
 
-def _parse_slowly(header: Header, text: bytes, first_line: int) -> Block:
+def _parse_slowly(header: Header, text: bytes, first_line: int) -> Triplets:
     rows, cols, values = [], [], []
     for number, line in enumerate(text.split(b"\n"), first_line):
         words = line.split()
@@ -150,7 +135,8 @@ def _parse_slowly(header: Header, text: bytes, first_line: int) -> Block:
             cols.append(col)
             words = words[2:]
         values.append(_value(header, number, words))
-    return Block(np.array(rows, np.int64), np.array(cols, np.int64), np.array(values, header.dtype))
+    places = np.array(rows, np.int64), np.array(cols, np.int64)
+    return Triplets(*places, np.array(values, header.dtype))
 
 
 def _index(header: Header, number: int, axis: int, word: bytes) -> int:

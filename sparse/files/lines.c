@@ -116,23 +116,6 @@ static int scaled(uint64_t number, int64_t q, double *value)
     return 1;
 }
 
-/* nan, inf or infinity, in any case. */
-static int read_name(Cursor *cursor, double *value)
-{
-    static const char *const names[] = {"infinity", "inf", "nan"};
-    for (int i = 0; i < 3; i++) {
-        size_t length = strlen(names[i]), k = 0;
-        while (k < length && (cursor->at[k] | 0x20) == names[i][k])
-            k++;
-        if (k == length) {
-            cursor->at += length;
-            *value = i == 2 ? Py_NAN : Py_HUGE_VAL;
-            return 1;
-        }
-    }
-    return 0;
-}
-
 static int by_python(Cursor *cursor, const char *word, double *value)
 {
     PyEval_RestoreThread(cursor->released);
@@ -182,13 +165,8 @@ static int read_real(Cursor *cursor, double *value)
         q = point - at;
         digits += at - point;
     }
-    if (digits == 0) {
-        cursor->at = first;
-        if (!read_name(cursor, value))
-            return 0;
-        *value = negative ? -*value : *value;
-        return 1;
-    }
+    if (digits == 0)
+        return 0; /* a name, such as nan, is left to Python */
     if (*at == 'e' || *at == 'E') {
         int down = *++at == '-';
         at += down || *at == '+';

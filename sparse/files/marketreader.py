@@ -13,22 +13,22 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
-from onesided.collectives import agreed
-from onesided.collectives.agreement import portable, words_of_all
+from onesided.collectives import agree, agreed
+from onesided.collectives.agreement import largest
+from onesided.collectives.context import Context
 from onesided.sparse.alike import vector_dtype
 from onesided.sparse.errors import MatrixMarketError
-from onesided.sparse.files.entries import Block, Entries, most_entries, parse_block
+from onesided.sparse.files.entries import Entries, most_entries, parse_block
 from onesided.sparse.files.matrixmarket import Header, read_header
-from onesided.sparse.files.textfile import BLOCK_BYTES, Advance, TextFile, line_blocks, line_count
-from onesided.sparse.moving import before
+from onesided.sparse.files.textfile import BLOCK_BYTES, Advance, TextFile, line_blocks
+from onesided.sparse.moving import Triplets, before
 from onesided.sparse.partition import Partition, index_dtype
-from onesided.sparse.triplets import Triplets
 
 _CACHED_BYTES = 1 << 19  # of text that is still in the cache when it is parsed
 
@@ -42,7 +42,7 @@ def read_triplets(
 ) -> tuple[tuple[int, int], Triplets]:
     """Collective. The shape, and on each rank the entries of the lines that it parsed.
 
-    Symmetry is expanded. ``comm`` must be free of other messages.
+    Symmetry is expanded.
     """
     file: TextFile | None = None
     found: tuple[Header, tuple[int, int, int] | None] | None = None
@@ -77,18 +77,12 @@ def _all_see(comm: MPI.Intracomm, path: str | os.PathLike[str], stamp: tuple[int
     return bool(comm.allreduce(same, op=MPI.LAND))
 
 
-def _expanded(header: Header, first: int, block: Block) -> Triplets:
-    """Local. The entries of a block, the first of which has this number in the file."""
-    rows, cols = block.rows, block.cols
+def _expanded(header: Header, first: int, found: Triplets) -> Triplets:
+    """Local. With what the symmetry implies; the first entry has this number in the file."""
+    rows, cols = found.rows, found.cols
     if header.is_array:
-        rows, cols = header.positions(first, len(block))
-    return Triplets(*header.expand(rows, cols, block.values))
-
-
-def _raise_of(comm: MPI.Intracomm, root: int, mine: Exception | None) -> NoReturn:
-    """Collective. Raise on all ranks the error of one."""
-    kind, text = comm.bcast(portable(mine) if mine else None, root=root)
-    raise kind(text) from mine
+        rows, cols = header.positions(first, len(found.values))
+    return Triplets(*header.expand(rows, cols, found.values))
 
 
 # -- dealt by rank 0 ------------------------------------------------------------------------------
@@ -103,36 +97,29 @@ def _read_dealt_lines(
 ) -> list[Triplets]:
     """Collective. Parse the blocks of lines that rank 0 deals, until it deals an empty one.
 
-    What reading or parsing raises is raised on all ranks: that of the lowest line.
+    What reading or parsing raises is raised on all ranks: in a turn that of the lowest rank, which
+    has the first lines.
     """
     pieces: list[Triplets] = []
-    total = 0
+    total, context = 0, Context.of(comm)
+    tag = context.next_tag()
     with ThreadPoolExecutor(1) as reader:
         blocks = _read_ahead(reader, file, block_bytes, progress) if file else None
         while True:
-            line, text, failure = _dealt(comm, blocks)
-            block: Block | None = None
+            line, text, failure = _dealt(context.comm, tag, blocks)
+            block: Triplets | None = None
             if failure is None:
                 try:
                     block = parse_block(header, text, line)
                 except Exception as error:
                     failure = error
-            count = 0 if block is None else len(block)
-            mine = np.array([line, count, bool(text), failure is not None], np.int64)
-            words = words_of_all(len(mine) * comm.size, np.int64)
-            comm.Allgather(mine, words)
-            lines, counts, texts, failed = words.reshape(comm.size, -1).T
-            if failed.any():
-                ranks = np.flatnonzero(failed)
-                _raise_of(comm, int(ranks[np.argmin(lines[ranks])]), failure)
-            first = total + int(counts[lines < line].sum())
-            total += int(counts.sum())
-            if total > header.entries:
-                break
-            if block:
+            ended = largest(comm, failure, None, [int(not text)])[0]
+            lower, count = before(comm, 0 if block is None else len(block.values))
+            first, total = total + lower, total + count
+            if block is not None and total <= header.entries:
                 pieces.append(_expanded(header, first, block))
-            if not texts[0]:
-                break  # rank 0 gets the last block of a turn
+            if ended or total > header.entries:
+                break
     header.check_whole(total)
     return pieces
 
@@ -152,28 +139,31 @@ def _read_ahead(
 
 
 def _dealt(
-    comm: MPI.Intracomm, blocks: Iterator[tuple[int, bytes]] | None
+    comm: MPI.Intracomm, tag: int, blocks: Iterator[tuple[int, bytes]] | None
 ) -> tuple[int, bytes, Exception | None]:
-    """Rank 0 sends the next blocks to ranks 1, 2, ..., empty ones once reading fails, and keeps
-    the last; the others receive theirs."""
+    """Rank 0 keeps the next block and sends those after it to ranks 1, 2, ..., empty ones once
+    reading fails; the others receive theirs."""
     if blocks is None:
         head = np.empty(2, np.int64)
-        comm.Recv(head, source=0, tag=0)
+        comm.Recv(head, 0, tag)
         block: Any = bytearray(int(head[1]))
-        comm.Recv([block, MPI.BYTE], source=0, tag=0)
+        comm.Recv([block, MPI.BYTE], 0, tag)
         return int(head[0]), block, None
     failure: Exception | None = None
-    line, text = 0, b""
-    for rank in range(1, comm.size + 1):
+    mine: tuple[int, bytes] = 0, b""
+    for rank in range(comm.size):
+        line, text = 0, b""
         if failure is None:
             try:
                 line, text = next(blocks)
             except Exception as error:
-                text, failure = b"", error
-        if rank < comm.size:
-            comm.Send(np.array([line, len(text)], np.int64), dest=rank)
-            comm.Send([text, MPI.BYTE], dest=rank)
-    return line, text, failure
+                failure = error
+        if rank == 0:
+            mine = line, text
+        else:
+            comm.Send(np.array([line, len(text)], np.int64), rank, tag)
+            comm.Send([text, MPI.BYTE], rank, tag)
+    return *mine, failure
 
 
 # -- read by each rank ----------------------------------------------------------------------------
@@ -195,7 +185,7 @@ def _read_own_lines(
     begin, end = body
     start, stop = Partition.even(end - begin, comm.size).range(comm.rank)
     size = min(block_bytes, _CACHED_BYTES)
-    entries, at, text = Entries(header, 0), 0, b""
+    entries = Entries(header, 0)
     failure: Exception | None = None
     try:
         even = header.entries * (stop - start) / max(end - begin, 1)
@@ -203,7 +193,10 @@ def _read_own_lines(
         entries = Entries(header, min(room, most_entries(header, stop - start)))
         with open(path, "rb") as file:
             for at, text in line_blocks(file, begin + start, begin + stop, size):
-                entries.add(text, 1)
+                try:
+                    entries.add(text, 1)
+                except MatrixMarketError as error:
+                    raise _located(path, header, at, text) or error from None
                 if progress is not None and comm.rank == 0:
                     done = begin + (at + len(text) - begin) * comm.size
                     progress(min(done, end), end)
@@ -211,14 +204,10 @@ def _read_own_lines(
                     break
     except Exception as error:
         failure = error
+    agree(comm, failure)
     first, total = before(comm, len(entries))
-    failed = int(comm.allreduce(comm.size if failure is None else comm.rank, op=MPI.MIN))
-    if failed < comm.size:
-        if comm.rank == failed and isinstance(failure, MatrixMarketError):
-            failure = _located(path, header, at, text) or failure
-        _raise_of(comm, failed, failure)
     header.check_whole(total)
-    return _expanded(header, first, entries.block())
+    return _expanded(header, first, entries.triplets())
 
 
 def _located(
@@ -229,7 +218,7 @@ def _located(
     try:
         with open(path, "rb") as file:
             for start in range(0, at, BLOCK_BYTES):
-                line += line_count(file.read(min(BLOCK_BYTES, at - start)))
+                line += file.read(min(BLOCK_BYTES, at - start)).count(b"\n")
         parse_block(header, text, line)
     except Exception as error:
         return error

@@ -13,7 +13,9 @@ import numpy as np
 from mpi4py import MPI
 from scipy import sparse
 
-from onesided.collectives import agree, agreed
+from onesided.collectives import agreed
+from onesided.collectives.agreement import largest
+from onesided.sparse.errors import check_comm
 from onesided.sparse.files.draft import write_together
 from onesided.sparse.moving import before
 
@@ -50,7 +52,8 @@ def write_matrixmarket(
     ``rows`` is CSR with global columns, ``comments`` lines that follow the banner. All ranks see
     the same file. It holds the entries row by row, so the bytes do not depend on the number of
     ranks, and gets its name once it is whole. Values are written so that reading them gives the
-    same numbers. Raises ``OSError``, ``TypeError`` or ``ValueError`` on every rank.
+    same numbers; of bools as a pattern, as integers where some that are stored are False. Raises
+    ``OSError``, ``TypeError`` or ``ValueError`` on every rank.
 
     Examples
     --------
@@ -63,30 +66,35 @@ def write_matrixmarket(
     ...     A.nnz == 2 * comm.size
     True
     """
+    check_comm("write_matrixmarket", comm)
     with agreed(comm, "write_matrixmarket"):
         if getattr(rows, "format", None) != "csr" or rows.ndim != 2:
             raise TypeError(f"rows in CSR expected, not {type(rows).__name__}")
         name, form = os.fsdecode(path), form or Form()
         form_of_all = (form, tuple(comments), name, rows.shape[1], rows.dtype.kind)
-    agree(comm, None, f"write_matrixmarket {form_of_all}")
+        false = rows.dtype.kind == "b" and not np.all(rows.data)
+    false, *_ = largest(comm, None, f"write_matrixmarket {form_of_all}", [int(false)])
     first, n_rows = before(comm, rows.shape[0])
     shape = n_rows, rows.shape[1]
     with agreed(comm):
-        field = "pattern" if form.pattern else _FIELDS.get(rows.dtype.kind)
+        field = "pattern" if form.pattern else _FIELDS.get("u" if false else rows.dtype.kind)
+        if rows.dtype.kind == "b":
+            rows = rows.astype(np.uint8)
         if field is None:
             raise ValueError(f"values of {rows.dtype} in a Matrix Market file")
         if form.symmetric and shape[0] != shape[1]:
             raise ValueError(f"a symmetric matrix of shape {shape}")
         if any("\n" in comment for comment in comments):
             raise ValueError(f"comments have more than one line each: {list(comments)}")
-        sizes = [len(text) for text in _texts(rows, first, shape, field, form)]
-        entries = sum(part.nnz for part in _parts(rows, first, shape, form))
+        size = lines = 0
+        for text in _texts(rows, first, shape, field, form):
+            size, lines = size + len(text), lines + text.count(b"\n")
     words = [field, "symmetric" if form.symmetric else "general"]
     head = [f"%%MatrixMarket matrix coordinate {' '.join(words)}"]
     head += [f"% {comment}".rstrip() for comment in comments]
-    head += [f"{shape[0]} {shape[1]} {comm.allreduce(entries)}"]
+    head += [f"{shape[0]} {shape[1]} {comm.allreduce(lines)}"]
     text = ("\n".join(head) + "\n").encode()
-    start = len(text) + before(comm, sum(sizes))[0]
+    start = len(text) + before(comm, size)[0]
 
     def fill(file: BinaryIO, _: object) -> None:
         file.seek(start)
@@ -95,35 +103,29 @@ def write_matrixmarket(
     write_together(comm, name, lambda draft: Path(draft).write_bytes(text), fill)
 
 
-def _parts(rows: Any, first: int, shape: tuple[int, int], form: Form) -> Iterator[sparse.coo_array]:
-    """Local. What is to be written, some rows at once, with global indices."""
+def _texts(
+    rows: Any, first: int, shape: tuple[int, int], field: Any, form: Form
+) -> Iterator[bytes]:
+    """Local. The lines of the entries, some rows at once, by SciPy's writer without its header."""
+    import scipy.io  # slow to import
+
     indptr = rows.indptr
     start = 0
     while start < rows.shape[0]:
         stop = int(np.searchsorted(indptr, indptr[start] + _ENTRIES_AT_ONCE, side="right")) - 1
         stop = max(stop, start + 1)
-        begin, end = indptr[start], indptr[stop]
+        part = slice(indptr[start], indptr[stop])
         row = np.repeat(np.arange(first + start, first + stop), np.diff(indptr[start : stop + 1]))
-        place = row, rows.indices[begin:end].astype(row.dtype)
-        data = rows.data[begin:end]
+        col, data = rows.indices[part].astype(row.dtype), rows.data[part]
         if form.symmetric:
-            lower = place[0] >= place[1]
-            place, data = (place[0][lower], place[1][lower]), data[lower]
-        yield sparse.coo_array((data, place), shape=shape)
-        start = stop
-
-
-def _texts(
-    rows: Any, first: int, shape: tuple[int, int], field: Any, form: Form
-) -> Iterator[bytes]:
-    """Local. The lines of the entries, by SciPy's writer without its header."""
-    import scipy.io  # slow to import
-
-    for part in _parts(rows, first, shape, form):
+            lower = row >= col
+            row, col, data = row[lower], col[lower], data[lower]
         stream = io.BytesIO()
-        scipy.io.mmwrite(stream, part, field=field, symmetry="general")
+        entries = sparse.coo_array((data, (row, col)), shape=shape)
+        scipy.io.mmwrite(stream, entries, field=field, symmetry="general")
         whole = stream.getvalue()
         begin = 0
         while whole.startswith(b"%", begin):
             begin = whole.index(b"\n", begin) + 1
-        yield whole[whole.index(b"\n", begin) + 1 :] if part.nnz else b""
+        yield whole[whole.index(b"\n", begin) + 1 :] if len(data) else b""
+        start = stop

@@ -133,7 +133,9 @@ def read_header(file: TextFile) -> Header:
         raise file.error(number, f"sizes too large: {quoted(line)}")
     if symmetry != "general" and n_rows != n_cols:
         raise file.error(number, f"{symmetry}, but {n_rows} rows and {n_cols} columns")
-    entries = sizes[2] if format_ == "coordinate" else _dense_entries(symmetry, n_rows, n_cols)
+    entries = sizes[-1] if format_ == "coordinate" else n_rows * n_cols
+    if format_ == "array" and symmetry != "general":
+        entries = n_rows * (n_rows - 1 if symmetry == "skew-symmetric" else n_rows + 1) // 2
     return Header(file.path, format_, field, symmetry, (n_rows, n_cols), entries, number)
 
 
@@ -158,10 +160,3 @@ def _banner(file: TextFile) -> tuple[str, str, str]:
     if field == "unsigned-integer" and symmetry == "skew-symmetric":
         raise file.error(1, "unsigned integers cannot be skew-symmetric")
     return format_, field, symmetry
-
-
-def _dense_entries(symmetry: str, n_rows: int, n_cols: int) -> int:
-    if symmetry == "general":
-        return n_rows * n_cols
-    diagonal = 0 if symmetry == "skew-symmetric" else n_rows
-    return n_rows * (n_rows - 1) // 2 + diagonal

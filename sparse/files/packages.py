@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,78 +15,51 @@ from scipy import sparse
 
 from onesided.collectives import agreed
 from onesided.sparse.alike import vector_dtype
-from onesided.sparse.assembly import Choices, check_room, from_blocks, from_scipy
-from onesided.sparse.errors import MatrixFileError, naming
+from onesided.sparse.assembly import Choices, check_room, from_scipy
+from onesided.sparse.errors import MatrixFileError, check_comm, naming
+from onesided.sparse.files.compressed import RowFile
 from onesided.sparse.files.textfile import Advance
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.moving import balanced, before
-from onesided.sparse.partition import Partition, index_dtype
+from onesided.sparse.partition import Partition
 from onesided.sparse.vector import DistVector
-
-Reader = Callable[[MPI.Intracomm, str, Choices, Advance], DistMatrix]
-Load = Callable[[str, Advance], Any]
 
 _MATRIX, _VECTOR = 1211216, 1211214  # PETSc's numbers at the beginning of an object
 
 
-def read_petsc(comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance) -> DistMatrix:
-    """Collective. A matrix that PETSc's MatView wrote; every rank reads its own rows of the file.
+@contextmanager
+def open_petsc(path: str) -> Iterator[RowFile]:
+    """Local. A matrix that PETSc's MatView wrote.
 
     Big-endian: a number for the kind, rows, columns, nonzeros, the length of each row, columns,
     values. Indices of 32 or 64 bits, real or complex values in double precision.
     """
-    with agreed(comm), naming(path):
-        head = np.fromfile(path, ">i4", 4)
-        index: np.dtype[Any] = np.dtype(">i4")
-        if len(head) > 1 and head[0] == 0 and head[1] == _MATRIX:
-            index = np.dtype(">i8")
-            head = np.fromfile(path, index, 4)
-        if len(head) < 4 or head[0] != _MATRIX:
-            raise ValueError("no matrix in PETSc's binary format")
-        n_rows, n_cols, entries = (int(number) for number in head[1:])
-        if min(n_rows, n_cols, entries) < 0:
-            raise ValueError("a dense matrix" if entries == -1 else f"sizes are {head[1:]}")
-        behind = index.itemsize * (4 + n_rows + entries)
-        kind = _value_kind(path, behind, entries)
-    with agreed(comm):  # its TypeError is that of all formats
-        vector_dtype(kind.newbyteorder("="), choices.dtype)
-    check_room(comm, (n_rows, n_cols))
-    even = Partition.even(n_rows, comm.size)
-    with agreed(comm), naming(path):
-        lengths = _row_lengths(path, index, *even.range(comm.rank))
-    if before(comm, int(lengths.sum()))[1] != entries:
-        raise MatrixFileError(f"{path}: the rows have not the {entries} entries that it says")
-    rows = balanced(comm, lengths + 1) or even
-    with agreed(comm), naming(path):
-        start, stop = rows.range(comm.rank)
-        mine = _row_lengths(path, index, start, stop)
-        count = int(mine.sum())
-    first = before(comm, count)[0]
-    with agreed(comm), naming(path):
-        place = index.itemsize * (4 + n_rows + first)
-        columns = np.fromfile(path, index, count, offset=place)
-        values = np.fromfile(path, kind, count, offset=behind + kind.itemsize * first)
-        if len(columns) != count or len(values) != count:
-            raise ValueError("cut short")
-        if count and not (0 <= columns.min() and columns.max() < n_cols):
-            raise ValueError(f"columns {columns.min()} to {columns.max()}, there are {n_cols}")
-        narrow = index_dtype(max(n_cols, count))
-        indptr = np.concatenate([[0], np.cumsum(mine)]).astype(narrow)
-        parts: Any = values.astype(kind.newbyteorder("=")), columns.astype(narrow), indptr
-        local = sparse.csr_array(parts, shape=(stop - start, n_cols))
-        local.sum_duplicates()
-    with agreed(comm):
-        if progress is not None and comm.rank == 0:
-            progress(os.path.getsize(path), os.path.getsize(path))
-    return from_blocks(comm, local, rows, choices)
+    whole = np.memmap(path, np.uint8, "r")
 
+    def part(start: int, kind: np.dtype[Any], count: int) -> NDArray[Any]:
+        found = whole[start : start + kind.itemsize * count]
+        if len(found) != kind.itemsize * count:
+            raise ValueError("truncated")
+        return found.view(kind)
 
-def _row_lengths(name: str, index: np.dtype[Any], start: int, stop: int) -> NDArray[np.int64]:
-    """Local. How many entries some of the rows have."""
-    found = np.fromfile(name, index, stop - start, offset=(4 + start) * index.itemsize)
-    if len(found) != stop - start or found.min(initial=0) < 0:
-        raise ValueError("the lengths of rows are cut short, or below zero")
-    return found.astype(np.int64)
+    index = np.dtype(">i4")
+    if part(0, index, 2).tolist() == [0, _MATRIX]:
+        index = np.dtype(">i8")
+    kind, n_rows, n_cols, entries = part(0, index, 4).tolist()
+    if kind != _MATRIX:
+        raise ValueError("no matrix in PETSc's binary format")
+    if min(n_rows, n_cols, entries) < 0:
+        words = f"sizes are {n_rows}, {n_cols} and {entries}"
+        raise ValueError("a dense matrix" if entries == -1 else words)
+    before, behind = index.itemsize * (4 + n_rows), index.itemsize * (4 + n_rows + entries)
+
+    def lengths(start: int, stop: int) -> NDArray[np.int64]:
+        found = part(index.itemsize * (4 + start), index, stop - start)
+        if found.min(initial=0) < 0:
+            raise ValueError("lengths of rows are below zero")
+        return found.astype(np.int64)
+
+    values = part(behind, _value_kind(path, behind, entries), entries)
+    yield RowFile((n_rows, n_cols), lengths, part(before, index, entries), values)
 
 
 def _value_kind(name: str, before: int, entries: int) -> np.dtype[Any]:
@@ -101,27 +75,24 @@ def _value_kind(name: str, before: int, entries: int) -> np.dtype[Any]:
     raise ValueError(f"truncated: {size - before} bytes are left for {entries} values")
 
 
-def by_rank_0(load: Load) -> Reader:
-    """What reads a file whole on rank 0, by a Local function, and deals out the matrix."""
-
-    def read_whole(
-        comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance
-    ) -> DistMatrix:
-        found = None
-        with agreed(comm):
-            if comm.rank == 0:
-                found = load(path, progress)
-                with naming(path):
-                    vector_dtype(found.dtype)
-                if progress is not None:
-                    progress(os.path.getsize(path), os.path.getsize(path))
-        check_room(comm, comm.bcast(None if found is None else found.shape))
-        return from_scipy(
-            comm, found, method=choices.method, info=choices.info, dtype=choices.dtype,
-            partition=choices.partition, kernel=choices.kernel,
-        )  # fmt: skip
-
-    return read_whole
+def by_rank_0(
+    load: Callable[[str, Advance], Any], comm: MPI.Intracomm, path: str, choices: Choices,
+    progress: Advance,
+) -> DistMatrix:  # fmt: skip
+    """Collective. Rank 0 reads a file whole, by a Local function, and deals out the matrix."""
+    found = None
+    with agreed(comm):
+        if comm.rank == 0:
+            found = load(path, progress)
+            with naming(path):
+                vector_dtype(found.dtype)
+            if progress is not None:
+                progress(os.path.getsize(path), os.path.getsize(path))
+    check_room(comm, comm.bcast(None if found is None else found.shape))
+    return from_scipy(
+        comm, found, method=choices.method, info=choices.info, dtype=choices.dtype,
+        partition=choices.partition, kernel=choices.kernel,
+    )  # fmt: skip
 
 
 def load_npz(path: str, progress: Advance) -> Any:
@@ -136,8 +107,9 @@ def load_npz(path: str, progress: Advance) -> Any:
 
 
 def load_matlab(path: str, progress: Advance) -> Any:
-    """Local. The first sparse matrix of a MATLAB file; SuiteSparse's is the field A of the
-    structure Problem. Of version 7.3 (HDF5) it is told that SciPy does not read it."""
+    """Local. The first sparse matrix of a MATLAB file, also in a structure or a cell; SuiteSparse's
+    is the field A of the structure Problem. Of version 7.3 (HDF5) it is told that SciPy does not
+    read it."""
     import scipy.io  # slow to import
 
     with open(path, "rb") as file:
@@ -145,15 +117,24 @@ def load_matlab(path: str, progress: Advance) -> Any:
             raise MatrixFileError(f"{path}: MATLAB's version 7.3; save it with '-v7'")
     with naming(path):
         variables = scipy.io.loadmat(path, squeeze_me=True, struct_as_record=True)
-        for name, value in variables.items():
-            names = getattr(getattr(value, "dtype", None), "names", None) or ()
-            found = value["A"].item() if "A" in names else value
-            if not name.startswith("__") and sparse.issparse(found):
-                check = getattr(found, "check_format", None)
-                if check is not None:
-                    check(full_check=True)
-                return found
+        for found in _sparse_in(list(variables.values())):
+            check = getattr(found, "check_format", None)
+            if check is not None:
+                check(full_check=True)
+            return found
     raise MatrixFileError(f"{path} has no sparse matrix")
+
+
+def _sparse_in(values: Iterable[Any]) -> Iterator[Any]:
+    """Local. The sparse matrices among values, and in their fields, A before others, and cells."""
+    for value in values:
+        if sparse.issparse(value):
+            yield value
+        elif isinstance(value, np.ndarray | np.void):
+            names = sorted(value.dtype.names or (), key=lambda name: name != "A")
+            cells = [value] if value.dtype == object else [value[name] for name in names]
+            for cell in cells:
+                yield from _sparse_in(np.ravel(cell))
 
 
 def read_vector(
@@ -178,6 +159,7 @@ def read_vector(
     True
     >>> A.Free()
     """
+    check_comm("read_vector", comm)
     with agreed(comm, ("read_vector", partition is None)):
         name = os.fsdecode(path)
     if re.search(r"\.(mtx|mm)(\.gz)?\Z", name, re.IGNORECASE):

@@ -5,26 +5,23 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from mpi4py import MPI
 from numpy.typing import DTypeLike
 
 from onesided.collectives import agreed
 from onesided.sparse.assembly import Choices, from_any_rank
-from onesided.sparse.errors import MatrixFileError
+from onesided.sparse.errors import MatrixFileError, check_comm
+from onesided.sparse.files.compressed import read_rows
 from onesided.sparse.files.harwell import load_boeing, looks_like_boeing
 from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.files.matrixmarket import quoted
-from onesided.sparse.files.packages import (
-    Reader,
-    by_rank_0,
-    load_matlab,
-    load_npz,
-    read_petsc,
-)
-from onesided.sparse.files.store import read_store
+from onesided.sparse.files.packages import by_rank_0, load_matlab, load_npz, open_petsc
+from onesided.sparse.files.store import open_store
 from onesided.sparse.files.textfile import BLOCK_BYTES, Advance, TextFile
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
@@ -77,8 +74,7 @@ def read(
     22
     >>> A.Free()
     """
-    if not isinstance(comm, MPI.Intracomm):
-        raise TypeError(f"read takes a communicator, and then the path, not {comm!r:.60}")
+    check_comm("read", comm)
     choices = Choices(method, info, dtype, partition, None, kernel)
     found = ""
     with agreed(comm, f"read with dtype={dtype}, kernel={kernel}"):
@@ -93,16 +89,12 @@ class Format:
     """How files of a format are told by their names, and how one is read (Collective)."""
 
     names: str
-    read: Reader
+    read: Callable[[MPI.Intracomm, str, Choices, Advance], DistMatrix]
 
 
 def read_market(comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance) -> DistMatrix:
     """Collective. The matrix of the entries that the ranks parse, wherever they belong."""
-    private = comm.Dup()
-    try:
-        shape, entries = read_triplets(private, path, choices.dtype, BLOCK_BYTES, progress)
-    finally:
-        private.Free()
+    shape, entries = read_triplets(comm, path, choices.dtype, BLOCK_BYTES, progress)
     held = [entries]
     del entries
     return from_any_rank(comm, shape, held, choices)
@@ -110,11 +102,11 @@ def read_market(comm: MPI.Intracomm, path: str, choices: Choices, progress: Adva
 
 FORMATS = {
     "Matrix Market": Format(r"\.(mtx|mm)(\.gz)?\Z", read_market),
-    "Harwell-Boeing": Format(r"\.(rb|hb|[rcpi][suhzr]a)(\.gz)?\Z", by_rank_0(load_boeing)),
-    "npz": Format(r"\.npz\Z", by_rank_0(load_npz)),
-    "HDF5": Format(r"\.(h5|hdf5|h5ad)\Z", read_store),
-    "PETSc binary": Format(r"\.petsc\Z", read_petsc),
-    "MATLAB": Format(r"\.mat\Z", by_rank_0(load_matlab)),
+    "Harwell-Boeing": Format(r"\.(rb|hb|[rcpi][suhzr]a)(\.gz)?\Z", partial(by_rank_0, load_boeing)),
+    "npz": Format(r"\.npz\Z", partial(by_rank_0, load_npz)),
+    "HDF5": Format(r"\.(h5|hdf5|h5ad)\Z", partial(read_rows, open_store)),
+    "PETSc binary": Format(r"\.petsc\Z", partial(read_rows, open_petsc)),
+    "MATLAB": Format(r"\.mat\Z", partial(by_rank_0, load_matlab)),
 }
 _MAGIC = {
     b"PK\x03\x04": "npz",

@@ -12,29 +12,23 @@ from __future__ import annotations
 import io
 import os
 import re
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
-from scipy import sparse
 
 from onesided.collectives import agreed
-from onesided.sparse.alike import vector_dtype
-from onesided.sparse.assembly import Choices, check_room, from_blocks
-from onesided.sparse.errors import naming
+from onesided.sparse.files.compressed import RowFile
 from onesided.sparse.files.draft import write_together
 from onesided.sparse.files.marketwriter import write_matrixmarket
-from onesided.sparse.files.textfile import Advance
 from onesided.sparse.matrix import DistMatrix
-from onesided.sparse.moving import balanced, before
-from onesided.sparse.partition import Partition, index_dtype
+from onesided.sparse.moving import before
+from onesided.sparse.partition import index_dtype
 from onesided.sparse.vector import DistVector
 
-PIECE_BYTES = 1 << 22  # that are read at a time
 _KIND = "csr_matrix"
 _LARGEST_SIZE = np.iinfo(np.int64).max // 4
 MATRIX_ENDINGS, VECTOR_ENDINGS = (".h5", ".hdf5", ".mtx"), (".npy",)
@@ -91,9 +85,9 @@ def write(thing: DistMatrix | DistVector, path: str | os.PathLike[str]) -> None:
     parts = _parts(thing, rows, start)
 
     def fill(file: BinaryIO, places: dict[str, int]) -> None:
-        for name, part in parts.items():
-            file.seek(places[name] + part.first * part.items.dtype.itemsize)
-            file.write(np.ascontiguousarray(part.items).data)
+        for name, (items, first, _) in parts.items():
+            file.seek(places[name] + first * items.dtype.itemsize)
+            file.write(np.ascontiguousarray(items).data)
 
     write_together(comm, name, lambda draft: _create(draft, thing.shape, parts), fill)
 
@@ -114,16 +108,11 @@ def _write_vector(vector: DistVector, path: str) -> None:
     write_together(vector.comm, path, lambda draft: Path(draft).write_bytes(header), fill)
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """This rank's part of a dataset, and where in the dataset it begins, in items."""
-
-    items: NDArray[Any]
-    first: int
-    length: int
+#: By the name of a dataset this rank's items of it, where in it they begin, and its length.
+_Parts = dict[str, tuple[NDArray[Any], int, int]]
 
 
-def _parts(matrix: DistMatrix, rows: Any, start: int) -> dict[str, _Part]:
+def _parts(matrix: DistMatrix, rows: Any, start: int) -> _Parts:
     """Collective. What this rank has to write, rows from ``start`` on."""
     comm = matrix.comm
     first, total = before(comm, int(rows.nnz))
@@ -131,13 +120,13 @@ def _parts(matrix: DistMatrix, rows: Any, start: int) -> dict[str, _Part]:
     last = comm.rank == comm.size - 1
     index = index_dtype(matrix.shape[1])
     return {
-        "indptr": _Part(pointers if last else pointers[:-1], start, matrix.shape[0] + 1),
-        "indices": _Part(rows.indices.astype(index, copy=False), first, total),
-        "data": _Part(rows.data, first, total),
+        "indptr": (pointers if last else pointers[:-1], start, matrix.shape[0] + 1),
+        "indices": (rows.indices.astype(index, copy=False), first, total),
+        "data": (rows.data, first, total),
     }
 
 
-def _create(draft: str, shape: tuple[int, int], parts: dict[str, _Part]) -> dict[str, int]:
+def _create(draft: str, shape: tuple[int, int], parts: _Parts) -> dict[str, int]:
     """Local. Make the file without data; where in it each dataset begins."""
     import h5py  # slow to import
 
@@ -146,8 +135,8 @@ def _create(draft: str, shape: tuple[int, int], parts: dict[str, _Part]) -> dict
         file.attrs["encoding-version"] = "0.1.0"
         file.attrs["shape"] = np.array(shape, np.int64)
         return {
-            name: _allocated(file, name, part.length, part.items.dtype)
-            for name, part in parts.items()
+            name: _allocated(file, name, length, items.dtype)
+            for name, (items, _, length) in parts.items()
         }
 
 
@@ -165,42 +154,13 @@ def _allocated(file: Any, name: str, length: int, dtype: np.dtype[Any]) -> int:
     return int(made.get_offset() or 0)
 
 
-def read_store(
-    comm: MPI.Intracomm, path: str, choices: Choices, progress: Advance = None
-) -> DistMatrix:
-    """Collective. Read a file of compressed rows; each rank reads the rows that it is to own.
+@contextmanager
+def open_store(path: str) -> Iterator[RowFile]:
+    """Local. ``ValueError`` for a file that does not hold a matrix."""
+    import h5py  # slow to import
 
-    ``progress(done, total)`` is called on rank 0 with bytes of the datasets, taking it that the
-    other ranks have read as many.
-
-    Raises the same error on every rank: ``OSError`` where a rank cannot open the file,
-    ``MatrixFileError`` where it holds no whole matrix.
-    """
-    with ExitStack() as stack:
-        with agreed(comm):
-            with naming(path):
-                import h5py  # slow to import
-
-                file = stack.enter_context(h5py.File(path, "r"))
-                stored = _Stored(file, path, comm.size, None if comm.rank else progress)
-            target = vector_dtype(stored.data.dtype.newbyteorder("="), choices.dtype)
-        check_room(comm, stored.shape)
-        even = Partition.even(stored.shape[0], comm.size)
-        with agreed(comm), naming(path):
-            weights = np.diff(stored.pointers(*even.range(comm.rank))) + 1
-        rows = balanced(comm, weights) or even
-        with agreed(comm):
-            mine = stored.rows(*rows.range(comm.rank), target)
-    return from_blocks(comm, mine, rows, choices)
-
-
-class _Stored:
-    """Local. The datasets of an open file, and how far their reading is."""
-
-    def __init__(self, file: Any, path: str, ranks: int, progress: Advance) -> None:
-        """Raises ``ValueError`` for a file that does not hold a matrix."""
-        import h5py
-
+    with h5py.File(path, "r") as whole:
+        file: Any = whole
         if file.attrs.get("encoding-type") == "anndata" and isinstance(file.get("X"), h5py.Group):
             file = file["X"]
         kind = file.attrs.get("encoding-type", _KIND)
@@ -211,72 +171,26 @@ class _Stored:
         sizes = np.asarray(file.attrs["shape"])
         if sizes.shape != (2,) or sizes.dtype.kind not in "iu":
             raise ValueError(f"the shape is {sizes}")
-        self.shape = int(sizes[0]), int(sizes[1])
-        if not 0 <= min(self.shape) <= max(self.shape) <= _LARGEST_SIZE:
-            raise ValueError(f"the shape is {self.shape}")
-        self.indptr, self.indices, self.data = (file[name] for name in names)
-        entries = self.data.size
+        shape = int(sizes[0]), int(sizes[1])
+        if not 0 <= min(shape) <= max(shape) <= _LARGEST_SIZE:
+            raise ValueError(f"the shape is {shape}")
+        indptr, indices, data = (file[name] for name in names)
         for item, length, kinds in (
-            (self.indptr, self.shape[0] + 1, "iu"),
-            (self.indices, entries, "iu"),
-            (self.data, entries, "biufc"),
-        ):
+            (indptr, shape[0] + 1, "iu"), (indices, data.size, "iu"), (data, data.size, "biufc")
+        ):  # fmt: skip
             if item.shape != (length,) or item.dtype.kind not in kinds:
                 raise ValueError(f"{item.name} is {item.dtype} of shape {item.shape}")
-        self._path, self._ranks, self._progress, self._read = path, ranks, progress, 0
 
-    def pointers(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Where the rows ``start:stop`` begin, and where the last of them ends."""
-        found: NDArray[np.int64] = self.indptr[start : stop + 1].astype(np.int64)
-        limits = np.concatenate([[0], found, [self.data.size]])
-        falls = np.flatnonzero(np.diff(limits) < 0)
-        if len(falls):
-            at = int(falls[0])
-            words = f"indptr[{start + at}] is {limits[at + 1]}, after {limits[at]}"
-            raise ValueError(f"{words}, of {self.data.size} entries")
-        if (start == 0 and found[0] != 0) or (
-            stop == self.shape[0] and found[-1] != self.data.size
-        ):
-            raise ValueError(f"indptr does not go from 0 to {self.data.size}")
-        return found
+        def lengths(start: int, stop: int) -> NDArray[np.int64]:
+            found = indptr[start : stop + 1].astype(np.int64)
+            limits = np.concatenate([[0], found, [data.size]])
+            falls = np.flatnonzero(np.diff(limits) < 0)
+            if len(falls):
+                at = int(falls[0])
+                words = f"indptr[{start + at}] is {limits[at + 1]}, after {limits[at]}"
+                raise ValueError(f"{words}, of {data.size} entries")
+            if (start == 0 and found[0] != 0) or (stop == shape[0] and found[-1] != data.size):
+                raise ValueError(f"indptr does not go from 0 to {data.size}")
+            return np.diff(found)
 
-    def rows(self, start: int, stop: int, dtype: np.dtype[Any]) -> sparse.csr_array:
-        """CSR of these rows, columns global, duplicates summed."""
-        with naming(self._path):
-            pointers = self.pointers(start, stop)
-        first, last = int(pointers[0]), int(pointers[-1])
-        index = index_dtype(max(self.shape[1], last - first))
-        self._tell()
-        indices = self._items(self.indices, first, last, np.dtype(index))
-        data = self._items(self.data, first, last, dtype)
-        place = data, indices, (pointers - first).astype(index)
-        found = sparse.csr_array(place, shape=(stop - start, self.shape[1]))
-        found.sum_duplicates()
-        return found
-
-    def _items(self, dataset: Any, first: int, last: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """The items ``first:last`` of a dataset, in pieces."""
-        found = np.empty(last - first, dtype)
-        step = max(PIECE_BYTES // dataset.dtype.itemsize, 1)
-        for start in range(first, last, step):
-            with naming(self._path):
-                piece = dataset[start : min(start + step, last)]
-                if dataset is self.indices:
-                    self._check_columns(piece, start)
-                found[start - first : start - first + len(piece)] = piece
-            self._read += piece.nbytes
-            self._tell()
-        return found
-
-    def _check_columns(self, indices: NDArray[Any], first: int) -> None:
-        """Raise ``ValueError`` for a column that there is not."""
-        bad = np.flatnonzero((indices < 0) | (indices >= self.shape[1]))
-        if len(bad):
-            words = f"indices[{first + int(bad[0])}] is {indices[bad[0]]}"
-            raise ValueError(f"{words}, there are {self.shape[1]} columns")
-
-    def _tell(self) -> None:
-        """Say how far reading is, if that is wanted."""
-        if self._progress is not None:
-            total = int(self.indices.nbytes + self.data.nbytes)
-            self._progress(min(self._read * self._ranks, total), total)
+        yield RowFile(shape, lengths, indices, data)

@@ -12,6 +12,7 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -27,7 +28,6 @@ except ImportError:
 _GZIP_MAGIC, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 _DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile, _damage)
 _LONGEST_LINE = 1 << 20
-_PIECE_BYTES = 1 << 17
 BLOCK_BYTES = 1 << 22  # of text that are parsed at a time
 
 Advance = Callable[[int, int], object] | None  # called on rank 0: bytes read, bytes of the file
@@ -48,17 +48,20 @@ class TextFile:
         self._kind = kind
         self._rest = b""
         self._file = open(self.path, "rb")
-        status = os.fstat(self._file.fileno())
-        self.size = status.st_size
-        gzipped = self._file.peek(2)[:2] == _GZIP_MAGIC
-        #: Whether the bytes of the file are not the text, or can be read once only, as of a pipe.
-        self.packed = gzipped or not stat.S_ISREG(status.st_mode)
-        self._stream: BinaryIO = self._file
-        if gzipped:
-            unpack = _igzip.IGzipFile if _igzip else gzip.GzipFile
-            self._stream = cast(BinaryIO, unpack(fileobj=self._file))
-            if re.search(r"\.(tar\.gz|tgz)\Z", self.path, re.IGNORECASE):
-                self._stream = self._member()
+        with ExitStack() as stack:
+            stack.callback(self.close)  # where what follows fails
+            status = os.fstat(self._file.fileno())
+            self.size = status.st_size
+            gzipped = self._file.peek(2)[:2] == _GZIP_MAGIC
+            #: Whether the file's bytes are not the text, or can be read once only, as of a pipe.
+            self.packed = gzipped or not stat.S_ISREG(status.st_mode)
+            self._stream: BinaryIO = self._file
+            if gzipped:
+                unpack = _igzip.IGzipFile if _igzip else gzip.GzipFile
+                self._stream = cast(BinaryIO, unpack(fileobj=self._file))
+                if re.search(r"\.(tar\.gz|tgz)\Z", self.path, re.IGNORECASE):
+                    self._stream = self._member()
+            stack.pop_all()
 
     @property
     def position(self) -> int:
@@ -139,7 +142,7 @@ class TextFile:
             cut = int(ends[lines - 1]) + 1
         first, self._rest = self.line, text[cut:]
         block = text[:cut]
-        self.line += line_count(block)
+        self.line += block.count(b"\n")
         return first, block
 
     def tell(self, progress: Advance) -> None:
@@ -157,13 +160,6 @@ class TextFile:
             raise self._kind(
                 f"{self.path}: damaged {what} somewhere after line {self.line}: {error}"
             ) from error
-
-
-def line_count(text: bytes) -> int:
-    """Local. How many line ends a text has, counted in pieces that stay in the cache."""
-    whole = np.frombuffer(text, np.uint8)
-    pieces = (whole[at : at + _PIECE_BYTES] for at in range(0, len(whole), _PIECE_BYTES))
-    return sum(int(np.count_nonzero(piece == ord("\n"))) for piece in pieces)
 
 
 def line_blocks(file: BinaryIO, start: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:

@@ -38,7 +38,7 @@ _KRYLOV_STEPS = 10
 _LOWEST, _HIGHEST = 0.1, 1.1
 _LEAST_GAIN = 0.7  # rows of a coarser level to those of a finer one, at most
 _MOST_LEVELS = 12
-_ROWS_AT_ONCE = 1 << 13
+_DEPENDENT = 1000  # so many times eps are left of a mode that depends on others
 _COARSE_SWEEPS = 8  # of the smoother, where the coarsest level is too large to be inverted
 
 
@@ -93,17 +93,11 @@ class AMG(OfOneKind, Scoped):
                 raise ValueError("near_nullspace has no vectors, or holds what is no number")
         self._block, self._strength, self._degree = block, strength, degree
         self._coarsest, self._reuse = coarsest, reuse
-        self._own: DistMatrix | None = None  # A in another dtype
         self._levels: list[_Level] = []
         self._ways: list[DistMatrix] = []  # from each level to the next one
         self._freed = False
         self._inverse: Vector | None = None
-        try:
-            super().__init__(A)
-        except Exception as error:
-            if getattr(error, "agreed_on", None) == A.comm:  # else other ranks may not come
-                self.Free()
-            raise
+        super().__init__(A)
 
     @property
     def freed(self) -> bool:
@@ -127,12 +121,20 @@ class AMG(OfOneKind, Scoped):
             raise RequestError("the preconditioner has been freed")
         kept = self._ways if self._reuse else []
         self._free(bool(kept))
-        if self._kind != A.dtype:
-            A = self._own = A.astype(self._kind)
-        self._append(A)
-        for P in kept or self._prolongations():
-            self._append(self._levels[-1].coarsened(P))
-        self._invert(self._levels[-1].A)
+        try:
+            if self._kind != A.dtype:
+                A = A.astype(self._kind)
+            self._append(A)
+            for P in kept or self._prolongations():
+                self._append(self._levels[-1].coarsened(P))
+            self._invert(self._levels[-1].A)
+        except Exception as error:
+            if getattr(error, "agreed_on", None) != A.comm:  # other ranks may not come
+                raise
+            self._free(False)
+            if not kept:
+                raise
+            self._build()  # with ways that fit these values
 
     def _append(self, A: DistMatrix) -> None:
         """Collective. One more level, which is there to be freed also where it cannot be used."""
@@ -150,7 +152,7 @@ class AMG(OfOneKind, Scoped):
                 return
             with agreed(A.comm):
                 aggregates = _aggregates(A.local(), level.diagonal, nodes, strength)
-                tentative, modes, nodes = _tentative(aggregates, modes)
+                tentative, modes, nodes = _tentative(A.local(), aggregates, modes)
             coarse = lengths(A.comm, tentative.shape[1])
             if coarse.size > _LEAST_GAIN * A.shape[0] or not coarse.size:
                 return
@@ -176,6 +178,8 @@ class AMG(OfOneKind, Scoped):
             else:
                 inverse = np.linalg.pinv(dense, rcond=least)
             self._inverse = np.ascontiguousarray(inverse[slice(*A.row_range)].astype(A.dtype))
+
+    apply = np.errstate(all="ignore")(OfOneKind.apply)  # of the caller; else one rank might raise
 
     def _times(self, r: NDArray[Any]) -> NDArray[Any]:
         """Collective. ``RequestError`` after ``Free``."""
@@ -208,13 +212,11 @@ class AMG(OfOneKind, Scoped):
     def _free(self, keep: bool) -> None:
         """Collective. Free the matrices of the levels, and unless they are kept the ways between
         them."""
-        ways = [] if keep else self._ways
-        for each in (*ways, *(level.A for level in self._levels[1:]), self._own):
-            if each is not None:
+        for each in (*(level.A for level in self._levels), *([] if keep else self._ways)):
+            if each is not self.matrix:
                 each.Free()
-        self._levels, self._own = [], None
-        if not keep:
-            self._ways = []
+        self._levels = []
+        self._ways = self._ways if keep else []
 
 
 class _Level:
@@ -347,10 +349,9 @@ def _aggregates(
     row = np.repeat(np.arange(n), np.diff(local.indptr))
     coupled = np.zeros(n, np.bool_)
     coupled[row[(local.indices != row) & (local.data != 0)]] = True
-    strong = _strong(local, np.sqrt(np.abs(diagonal)), strength)
-    inside = local.indices < n
-    strong &= coupled[row]
-    strong[inside] &= coupled[local.indices[inside]]
+    size = np.where(coupled, np.sqrt(np.abs(diagonal)), np.inf)  # nothing is as strong as that
+    least = strength * size[row] * size.take(local.indices, mode="clip")
+    strong = (local.indices < n) & (np.abs(local.data) > least)
     if not n or len(nodes) == int(nodes[-1]) + 1:
         found = _around(local.indptr, local.indices, strong)
     else:
@@ -363,20 +364,6 @@ def _aggregates(
         found[coupled] = np.unique(found[coupled], return_inverse=True)[1]
         found[~coupled] = -1
     return found
-
-
-def _strong(local: sparse.csr_array, size: Vector, strength: float) -> NDArray[np.bool_]:
-    """Local. Which entries are strong and of own columns; by parts that stay in the cache."""
-    n, indptr = local.shape[0], local.indptr
-    strong = np.empty(len(local.data), np.bool_)
-    for first in range(0, n, _ROWS_AT_ONCE):
-        rows = slice(first, min(first + _ROWS_AT_ONCE, n))
-        part = slice(indptr[rows.start], indptr[rows.stop])
-        columns = local.indices[part]
-        least = np.repeat(strength * size[rows], np.diff(indptr[rows.start : rows.stop + 1]))
-        least *= size.take(columns, mode="clip")
-        strong[part] = (np.abs(local.data[part]) > least) & (columns < n)
-    return strong
 
 
 def _around(
@@ -405,33 +392,48 @@ def _around(
 
 
 def _tentative(
-    aggregates: NDArray[np.int64], modes: Vector
+    local: sparse.csr_array, aggregates: NDArray[np.int64], modes: Vector
 ) -> tuple[sparse.csr_array, Vector, NDArray[np.int64]]:
     """Local. T with orthonormal columns that hold the modes; the coarse modes, and coarse nodes.
 
-    Rows of no aggregate are empty.
+    Within an aggregate modes are made orthogonal one after the other, so their sizes do not matter.
+    Rows of no aggregate are empty. Columns that the matrix maps to zero have no place on a coarser
+    level: they are motions of a piece that nothing holds, all of which is one aggregate.
     """
     n, m = modes.shape
     inside = aggregates >= 0
-    aggregates, modes = aggregates[inside], modes[inside]
-    count = int(aggregates.max(initial=-1)) + 1
-    gram = np.empty((count, m, m), np.result_type(modes, np.float64))
-    for i, j in np.ndindex(m, m):
-        gram[:, i, j] = stored.summed(modes[:, i].conj() * modes[:, j], aggregates, count)
-    values, vectors = gram[:, 0].real, np.ones_like(gram)
-    if m > 1:
-        values, vectors = np.linalg.eigh(gram)
-    good = values > 1e-10 * values.max(axis=1, initial=0, keepdims=True)
-    roots = np.sqrt(np.where(good, values, 1.0))
+    label = aggregates[inside]
+    count = int(label.max(initial=-1)) + 1
+    basis = np.zeros((n, m), np.result_type(modes, np.float64))
+    basis[inside] = modes[inside]
+    coarse, good = np.zeros((count, m, m), basis.dtype), np.zeros((count, m), np.bool_)
+    row = np.repeat(np.arange(n), np.diff(local.indptr))
+    near = aggregates[row] == aggregates.take(local.indices, mode="clip")
+    near &= inside[row] & (local.indices < n)
+    row, col, entries = row[near], local.indices[near], local.data[near]
+    within = aggregates[row]
+
+    def summed(terms: Vector, where: NDArray[np.int64] = label) -> Vector:
+        return stored.summed(terms, where, count)
+
+    for j in range(m):
+        column = basis[inside, j]
+        size = np.sqrt(summed(np.abs(column) ** 2))
+        for i in 2 * list(range(j)):
+            part = summed(basis[inside, i].conj() * column)
+            coarse[:, i, j] += part
+            column -= part[label] * basis[inside, i]
+        left = np.sqrt(summed(np.abs(column) ** 2))
+        there = left > _DEPENDENT * np.finfo(modes.dtype).eps * size
+        coarse[there, j, j] = left[there]
+        basis[inside, j] = column * np.divide(1.0, left, out=0 * left, where=there)[label]
+        energy = basis[row, j].conj() * entries * basis[col, j]
+        least = 100 * np.finfo(local.dtype).eps * summed(np.abs(energy), within)
+        good[:, j] = there & (np.abs(summed(energy, within)) > least)
     number = np.where(good, np.cumsum(good.reshape(-1)).reshape(good.shape) - 1, -1)
-    turned = np.einsum("nk,nkm->nm", modes, (vectors / roots[:, None, :])[aggregates])
-    turned = turned.astype(modes.dtype)
-    kept = good[aggregates]
+    kept = good[label]
     lengths = np.zeros(n + 1, np.int64)
     lengths[1:][inside] = kept.sum(axis=1)
-    shape = n, int(good.sum())
-    place = turned[kept], number[aggregates][kept], np.cumsum(lengths)
-    T = sparse.csr_array(place, shape=shape)
-    coarse = (roots[:, :, None] * vectors.conj().transpose(0, 2, 1))[good]
-    nodes = np.repeat(np.arange(count), good.sum(axis=1))
-    return T, coarse.astype(modes.dtype), nodes
+    place = basis[inside][kept].astype(modes.dtype), number[label][kept], np.cumsum(lengths)
+    T = sparse.csr_array(place, shape=(n, int(good.sum())))
+    return T, coarse[good].astype(modes.dtype), np.repeat(np.arange(count), good.sum(axis=1))

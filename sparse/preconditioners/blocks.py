@@ -63,48 +63,63 @@ class Jacobi(OfMatrix):
 
 
 class PatternFactors:
-    """L U on the pattern of the matrix, ILU(0), in double precision.
+    """L U on the pattern of a block of rows, in double precision; L has ones on its diagonal."""
 
-    ``definite``: the matrix is Hermitian, and so is L U, with pivots above zero. With ``absolute``
-    it is, where the matrix is Hermitian: L |D| L^H instead of L D L^H.
-    """
+    definite: bool  #: whether the block is Hermitian, and so is L U, with pivots above zero
 
-    def __init__(self, block: sparse.csr_array, absolute: bool) -> None:
-        """Local. ``ValueError`` where a pivot is zero, or the diagonal has no place."""
-        eps = float(np.finfo(block.dtype).eps)
-        kind = np.result_type(block.dtype, np.float64)
-        block = sparse.csr_array(block.astype(kind))
+    def __init__(self, block: sparse.csr_array) -> None:
+        """Local. The ``values`` are the block's, and are to become those of L and of U."""
+        block = sparse.csr_array(block.astype(np.result_type(block.dtype, np.float64)))
         block.sort_indices()
-        skew: Any = block - block.conj().T
-        n = block.shape[0]
-        self._indptr, self._indices = block.indptr.astype(np.int64), block.indices.astype(np.int64)
-        self._values, self._pivot = block.data.copy(), np.zeros(n, np.int64)
-        limit = 100 * eps * np.max(np.abs(block.data), initial=0.0)
-        factor = _factored if loops is None else loops.factor
-        place = np.zeros(n, np.int64)
-        bad = factor(self._indptr, self._indices, self._values, self._pivot, place)
-        if bad >= 0:
-            raise ValueError(f"row {bad} of the block has a zero pivot")
-        hermitian = np.max(np.abs(skew.data), initial=0.0) <= limit
-        if absolute and hermitian:
-            row = np.repeat(np.arange(n), np.diff(self._indptr))
-            upper = self._indices >= row
-            signs = np.where(self._values[self._pivot].real < 0, -1.0, 1.0)
-            self._values[upper] *= signs[row[upper]]
-        pivots = self._values[self._pivot]
-        self.definite = bool(hermitian and np.all(pivots.real > 0))
-        if loops is None:
-            both = sparse.csr_array((self._values, self._indices, self._indptr), shape=(n, n))
-            self._lower = _triangle(sparse.tril(both, -1) + sparse.eye_array(n))
-            self._upper = _triangle(sparse.triu(both))
+        self.indptr, self.indices = block.indptr.astype(np.int64), block.indices.astype(np.int64)
+        self.values, self.pivot = block.data.copy(), np.zeros(block.shape[0], np.int64)
+        self.row = np.repeat(np.arange(block.shape[0]), np.diff(self.indptr))
+        self._triangles: Any = None
 
     def solve(self, r: NDArray[Any]) -> NDArray[Any]:
         """Local. A new array, for one of the dtype of the factors."""
         if loops is None:
-            return np.asarray(self._upper.solve(self._lower.solve(r)))
+            if self._triangles is None:
+                n = len(r)
+                both = sparse.csr_array((self.values, self.indices, self.indptr), shape=(n, n))
+                lower = sparse.tril(both, -1) + sparse.eye_array(n)
+                self._triangles = _triangle(lower), _triangle(sparse.triu(both))
+            lower, upper = self._triangles
+            return np.asarray(upper.solve(lower.solve(r)))
         x = r.copy()
-        loops.solve(self._indptr, self._indices, self._values, self._pivot, x)
+        loops.solve(self.indptr, self.indices, self.values, self.pivot, x)
         return x
+
+
+def incomplete(block: sparse.csr_array, absolute: bool) -> PatternFactors:
+    """Local. ILU(0). With ``absolute`` L |D| L^H instead of L D L^H where the block is Hermitian.
+
+    ``ValueError`` where a pivot is zero, or the diagonal has no place.
+    """
+    made, skew = PatternFactors(block), block - block.conj().T
+    limit = 100 * float(np.finfo(block.dtype).eps) * np.max(np.abs(block.data), initial=0.0)
+    factor = _factored if loops is None else loops.factor
+    bad = factor(made.indptr, made.indices, made.values, made.pivot, np.zeros_like(made.pivot))
+    if bad >= 0:
+        raise ValueError(f"row {bad} of the block has a zero pivot")
+    hermitian = np.max(np.abs(skew.data), initial=0.0) <= limit
+    if absolute and hermitian:
+        upper = made.indices >= made.row
+        signs = np.where(made.values[made.pivot].real < 0, -1.0, 1.0)
+        made.values[upper] *= signs[made.row[upper]]
+    made.definite = bool(hermitian and np.all(made.values[made.pivot].real > 0))
+    return made
+
+
+def relaxed(block: sparse.csr_array, omega: float) -> PatternFactors:
+    """Local. (1 + omega L D^-1) (D / omega + U) / (2 - omega), for a diagonal without zeros."""
+    made = PatternFactors(block)
+    made.pivot[:] = np.flatnonzero(made.indices == made.row)
+    lower = made.indices < made.row
+    made.values[lower] *= omega / made.values[made.pivot][made.indices[lower]]
+    made.values[made.pivot] /= omega
+    made.values[~lower] /= 2.0 - omega
+    return made
 
 
 def _factored(
@@ -185,7 +200,7 @@ class BlockILU(_Block):
             if hermitian and not own_pattern:
                 raise ValueError("factors with fill_factor or drop_tol cannot be Hermitian")
             if own_pattern:
-                self._factors = _of_own_block(A, PatternFactors, hermitian)
+                self._factors = _of_own_block(A, incomplete, hermitian)
             else:
                 self._factors = _of_own_block(A, _dropped, fill_factor or 10.0, drop_tol)
             definite = self._factors is None or (own_pattern and self._factors.definite)
@@ -256,7 +271,7 @@ def _dropped(block: Any, fill_factor: float, drop_tol: float | None) -> Any:
     return spilu(sparse.csc_array(block), drop_tol=least, fill_factor=fill_factor, **how)
 
 
-class SSOR(OfOneKind):
+class SSOR(_Block):
     """Block Jacobi: M is the inverse of omega / (2 - omega) (D / omega + L) D^-1 (D / omega + U).
 
     D, L and U are diagonal, lower and upper part of the own rows and columns of each rank;
@@ -281,25 +296,10 @@ class SSOR(OfOneKind):
 
     def _build(self) -> None:
         A, omega = self.matrix, self._omega
+        self._kind = np.result_type(A.dtype, np.float64)
         with agreed(A.comm, ("SSOR", omega)):
             A.check_square("SSOR")
             if not 0 < omega < 2:
                 raise ValueError(f"omega is {omega}; it must be between 0 and 2")
-            diagonal = checked_diagonal(A)
-            self._scale = diagonal * ((2.0 - omega) / omega)
-            self._kind = A.dtype
-            self._lower: Any = None
-            if len(diagonal):
-                block: Any = A.own_block()
-                scaled: Any = sparse.diags_array((diagonal / omega).astype(A.dtype))
-                self._lower = _triangle(sparse.tril(block, -1) + scaled)
-                self._upper = _triangle(sparse.triu(block, 1) + scaled)
-
-    def _times(self, r: NDArray[Any]) -> NDArray[Any]:
-        """Local."""
-        if self._lower is None:
-            return r
-        half = self._lower.solve(r)
-        np.multiply(half, self._scale, out=half)
-        solved: NDArray[Any] = self._upper.solve(half)
-        return solved
+            checked_diagonal(A)
+            self._factors = _of_own_block(A, relaxed, omega)

@@ -94,10 +94,10 @@ class OfMatrix(ABC):
 
     def __init__(self, A: DistMatrix) -> None:
         """Collective. Errors as of ``_build``."""
-        self.matrix = A
-        self._build()
-        self._version = A.version
+        self.matrix, self._version = A, -1
+        self.refresh()
 
+    @np.errstate(all="ignore")  # of the caller; else one rank might raise alone
     def refresh(self) -> None:
         """Collective. Build again if :meth:`.DistMatrix.set_values` or a scaling came between."""
         if self._version != self.matrix.version:

@@ -11,20 +11,6 @@ from onesided.sparse.solvers.pagerank import pagerank
 from onesided.sparse.solvers.solution import Eigenpairs, Solution
 
 __all__ = [
-    "Eigenpairs",
-    "Solution",
-    "bicgstab",
-    "cg",
-    "chebyshev",
-    "eigenvalue_bounds",
-    "fgmres",
-    "gmres",
-    "inner",
-    "lobpcg",
-    "lsmr",
-    "lsqr",
-    "minres",
-    "pagerank",
-    "pipelined_cg",
-    "power_iteration",
-]
+    "Eigenpairs", "Solution", "bicgstab", "cg", "chebyshev", "eigenvalue_bounds", "fgmres", "gmres",
+    "inner", "lobpcg", "lsmr", "lsqr", "minres", "pagerank", "pipelined_cg", "power_iteration",
+]  # fmt: skip

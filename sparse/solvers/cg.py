@@ -76,6 +76,7 @@ def pipelined_cg(
     return run.solve(lambda run: _pipeline(run, replacement))
 
 
+@np.errstate(all="ignore")
 def cg_coefficients(
     A: Linear, b: Any, M: Any, steps: int, nullspace: Any = None
 ) -> tuple[list[tuple[float, float]], str]:

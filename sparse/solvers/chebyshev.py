@@ -53,8 +53,7 @@ def chebyshev(
         if run.size:
             bounds = eigenvalue_bounds(run.A, M=run.M, nullspace=nullspace)
     low, high = bounds
-    with np.errstate(over="ignore", invalid="ignore"):
-        return run.solve(lambda run: _iterate(run, low, high))
+    return run.solve(lambda run: _iterate(run, low, high))
 
 
 def eigenvalue_bounds(

@@ -56,6 +56,7 @@ def power_iteration(
     )  # fmt: skip
 
 
+@np.errstate(all="ignore")
 def _power(run: Run) -> complex | float:
     """Collective. Normalize, multiply, compare; the eigenvalue."""
     space, x, y, r = run.space, run.x, run.space.vector(), run.space.vector()
@@ -140,6 +141,7 @@ class _Blocks:
         self.values: Any = np.zeros(self.k)
         self.norms: Any = np.full(self.k, math.inf)
 
+    @np.errstate(all="ignore")
     def iterate(self) -> None:
         """Collective. Rayleigh and Ritz over X, R and P, again and again."""
         run, rules, k = self._run, self._run.rules, self.k
@@ -155,7 +157,7 @@ class _Blocks:
             if not np.all(np.isfinite(gram)):
                 run.reason = f"{BREAKDOWN}: the product of the matrix is not finite"
                 return
-            values, vectors = self._small_pairs(gram)
+            values, vectors = self._pairs(self._sign * (gram + gram.conj().T) / 2)
             size = max(size, float(np.max(np.abs(values))))
             self.values = self._sign * values[:k]
             turn = vectors[:, :k].astype(basis.dtype)
@@ -192,13 +194,12 @@ class _Blocks:
             basis = np.concatenate([X, new], axis=1)
             images = np.concatenate([AX, self._image(new)], axis=1)
 
-    def _small_pairs(self, gram: Vector) -> tuple[Any, Any]:
-        """Collective. Eigenpairs of the projected matrix, those of rank 0 on every rank: others'
+    def _pairs(self, small: Vector) -> tuple[Any, Any]:
+        """Collective. Eigenpairs of a matrix that all have, those of rank 0 on every rank: others'
         processors may round in another way, and take another basis of equal eigenvalues."""
-        values, vectors = np.linalg.eigh(self._sign * (gram + gram.conj().T) / 2)
-        self._run.comm.Bcast(values)
-        self._run.comm.Bcast(vectors)
-        return values, vectors
+        found = np.vstack(np.linalg.eigh(small))
+        self._run.comm.Bcast(found)
+        return found[0].real, found[1:]
 
     def _orthonormal(self, V: Vector) -> Vector:
         """Collective. An orthonormal basis of the columns, dependent ones left out."""
@@ -206,7 +207,7 @@ class _Blocks:
         sizes = np.sqrt(np.maximum(gram.diagonal().real, 0))
         kept = sizes > 0
         scale = 1.0 / sizes[kept]
-        values, vectors = np.linalg.eigh(gram[np.ix_(kept, kept)] * np.outer(scale, scale))
+        values, vectors = self._pairs(gram[np.ix_(kept, kept)] * np.outer(scale, scale))
         good = values > 10 * len(values) * np.finfo(V.dtype).eps
         turn = (scale[:, None] * vectors[:, good] / np.sqrt(values[good])).astype(V.dtype)
         basis: Vector = V[:, kept] @ turn

@@ -102,7 +102,7 @@ def _damped(A: Linear, b: Any, x0: Any, damp: float) -> tuple[Linear, Any]:
         m = A.col_range[1] - A.col_range[0]
         guess = np.zeros(m, A.dtype) if x0 is None else block("x0", x0, m, A.dtype)
     # empty blocks decide no dtype
-    parts = [each if len(each) else each.astype(A.dtype) for each in (upper, damp * guess)]
+    parts = [each if len(each) else np.zeros(0, A.dtype) for each in (upper, damp * guess)]
     right: Any = np.concatenate(parts)
     rows = Partition.from_lengths(A.row_partition.lengths() + A.col_partition.lengths())
 

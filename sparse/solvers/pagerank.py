@@ -60,6 +60,7 @@ def pagerank(
     return run.solution(run.residuals[-1] if run.residuals else np.nan)
 
 
+@np.errstate(all="ignore")
 def _iterate(run: Run, damping: float) -> None:
     """Collective. x = damping (A.T (x / out) + dangling / n) + (1 - damping) / n, again and again.
 

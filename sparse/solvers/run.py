@@ -23,7 +23,7 @@ from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse.alike import block, columns
-from onesided.sparse.linear import Linear, LinearOperator
+from onesided.sparse.linear import Linear, LinearOperator, whose
 from onesided.sparse.moving import shared_dtype, shared_width
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, preconditioner
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LEAST_SQUARES, LIMIT, Solution
@@ -85,6 +85,7 @@ class Run:
     lose, or None. ``resumed``: a leg that goes on begins. ``calls_back``: a rank has a callback.
     """
 
+    @np.errstate(all="ignore")  # of the caller; else one rank might raise alone
     def __init__(
         self, name: str, A: Linear, b: Any, x0: Any, rules: Rules, M: Any = None, *,
         square: bool = True, hermitian: bool = False, choices: Any = None,
@@ -117,7 +118,7 @@ class Run:
             dtype = np.result_type(dtype, *given)
             # code of the caller's, which does not communicate as the product of a matrix does
             foreign = not isinstance(made, OfMatrix | None) and isinstance(
-                getattr(made, "map", None), LinearOperator | None)
+                whose(getattr(made, "map", None)), LinearOperator | None)
             refresh = getattr(made, "refresh", None)
             if refresh is None:
                 self._check_hermitian(made, hermitian)
@@ -177,6 +178,7 @@ class Run:
 
     # -- from leg to leg -------------------------------------------------------------------------
 
+    @np.errstate(all="ignore")
     def solve(
         self,
         method: Callable[[Run], object],
@@ -226,16 +228,14 @@ class Run:
         if self._exponent or abs(exponent) <= _MODERATE:
             return
         self._exponent, self.b = -exponent, self.b.copy()
-        with np.errstate(over="ignore"):
-            self.tolerance = float(np.ldexp(self.tolerance, -exponent))
+        self.tolerance = float(np.ldexp(self.tolerance, -exponent))
         for vector in (self.b, self.x):
             self._shift(vector, -exponent)
 
     def _shift(self, vector: Vector, exponent: int) -> None:
         """Local. A vector times a power of two, which rounds nothing that is not tiny."""
         parts = vector.view(vector.real.dtype)
-        with np.errstate(over="ignore", under="ignore"):
-            np.ldexp(parts, exponent, out=parts)
+        np.ldexp(parts, exponent, out=parts)
 
     def hear(self) -> None:
         """Collective. Raise on all ranks what a caller's preconditioner has raised on any."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import Sums, sums
 from onesided.collectives.context import Context
+from onesided.sparse.moving import of_all
 
 #: Entries of a part; of longer vectors OpenBLAS makes threads, which take the cores of other ranks.
 _PART = 10_000
@@ -77,22 +78,12 @@ class Space:
             square = self.dots((x, x))[0].real
         if self._least < square < math.inf:
             return math.sqrt(square)
-        largest = self.largest(x)
+        parts = np.abs(x.view(x.real.dtype))
+        largest = float(of_all(self._comm, parts.max(initial=0.0)).max())
         if not 0 < largest < math.inf:
             return largest
         scaled = x / largest if largest > self._tiny else (x / self._tiny) / (largest / self._tiny)
         return largest * math.sqrt(self.dots((scaled, scaled))[0].real)
-
-    def largest(self, x: Vector) -> float:
-        """Collective. The largest absolute real or imaginary part; nan where any is none."""
-        parts = x.view(x.real.dtype)
-        mine = np.zeros(2)
-        if len(parts):
-            mine[0] = np.max(np.abs(parts))
-        mine[1] = np.isnan(mine[0])  # MPI does not say what the largest of nan is
-        most = np.empty(2)
-        self._comm.Allreduce(np.nan_to_num(mine, nan=0.0, posinf=np.inf), most, op=MPI.MAX)
-        return math.nan if most[1] else float(most[0])
 
     def sums(self, *own: Scalar) -> list[Scalar]:
         """Collective. The sums over all ranks of some numbers, by one reduction."""

@@ -22,14 +22,14 @@ _PART_BYTES = 1 << 16
 Numbers = NDArray[np.float64]
 
 
+@np.errstate(all="ignore")
 def together(runs: Sequence[Run]) -> None:
     """Collective. The first leg of each of these runs of one matrix and preconditioner."""
     if not any(run.size for run in runs):
         return
     for run in runs:
         run.scale()
-    with np.errstate(all="ignore"):
-        _iterate(runs, _Columns(runs))
+    _iterate(runs, _Columns(runs))
     runs[0].hear()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.io
 from cases import parameters, ranks
 from cases_sparse_reading import SHIPPED, file_of
-from errors import agreed
+from errors import agreed, raises
 from mpi4py import MPI
 from scipy import sparse
 
@@ -31,8 +31,9 @@ from onesided.sparse import (
 )
 from onesided.sparse.assembly import from_triplets
 from onesided.sparse.errors import HarwellBoeingError, MatrixFileError
-from onesided.sparse.files import store
+from onesided.sparse.files import compressed
 from onesided.sparse.files.store import write
+from onesided.sparse.files.textfile import TextFile
 
 
 def random_matrix(shape, kind, seed=1, density=0.2):
@@ -398,7 +399,7 @@ BAD_ARRAYS = {
     "falling": ({"indptr": np.array([0, 4, 3])}, "indptr[2] is 3, after 4"),
     "late": ({"indptr": np.array([1, 2, 3])}, "indptr does not go from 0 to 3"),
     "short": ({"indptr": np.array([0, 1, 2])}, "indptr does not go from 0 to 3"),
-    "large": ({"indices": np.array([0, 3, 1])}, "indices[1] is 3, there are 3 columns"),
+    "large": ({"indices": np.array([0, 3, 1])}, "columns 0 to 3 in a matrix of 3 columns"),
 }
 BAD_NPZ = {
     **{name: arrays_of(**change) for name, (change, _) in BAD_ARRAYS.items()
@@ -465,6 +466,10 @@ def case_bad_files(comm, name):
     kind = HarwellBoeingError if boeing else MatrixFileError
     with file_of(comm, data, ending) as path:
         agreed(comm, kind, lambda: read(comm, path), f"{kind.__name__}: ", words, str(path))
+        if comm.rank == 0 and name == "archive without":
+            error = raises(MatrixFileError, lambda: TextFile(path))  # nothing is left open by it
+            opened = {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
+            assert str(path) not in opened, error
 
 
 WRONG = {
@@ -539,7 +544,7 @@ def case_a_failing_progress_is_an_error_on_every_rank(comm, name, known):
 
 def case_progress_of_a_store_goes_to_its_end(comm):
     whole, seen = random_matrix((300, 300), "real"), []
-    with mock.patch.object(store, "PIECE_BYTES", 1000), store_of(comm, whole) as (path, _):
+    with mock.patch.object(compressed, "PIECE_BYTES", 1000), store_of(comm, whole) as (path, _):
         check(comm, path, whole, progress=lambda done, total: seen.append((done, total)))
     assert bool(seen) == (comm.rank == 0)
     if comm.rank == 0:
@@ -608,7 +613,13 @@ def case_archives(comm):
 
 def case_matlab(comm):
     whole = random_matrix((8, 5), "complex")
-    for names in ({"first": np.ones(3), "B": whole}, {"Problem": {"A": whole, "title": "words"}}):
+    cell = np.array([np.ones(2), whole, 2 * whole], dtype=object)
+    structs = np.array([("a", 2 * whole), ("b", whole)], [("name", object), ("A", object)])
+    for names in (
+        {"first": np.ones(3), "B": whole}, {"Problem": {"A": whole, "title": "words"}},
+        {"S": {"Z": 2 * whole, "A": whole}}, {"S": {"title": "words", "inner": {"M": whole}}},
+        {"cell": cell}, {"S": structs[::-1]},
+    ):  # fmt: skip
         with file_of(comm, matlab_of(names), "m.mat") as path:
             check(comm, path, whole)
 

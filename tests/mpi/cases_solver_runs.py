@@ -310,6 +310,23 @@ def case_numbers_of_unlike_size(comm, solver, dtype, M, seed):
     A.Free()
 
 
+@parameters(solver=[*ALL, "lobpcg"], kind=["none", Jacobi, SSOR, "single"])
+def case_a_caller_whose_numpy_raises(comm, solver, kind):
+    """Numbers too small for single precision, on one rank alone, end no run there."""
+    A = diags(comm, [-0.1, 2, -0.1], [-1, 0, 1], shape=(64, 64))
+    b = np.full(A.row_range[1] - A.row_range[0], 1e-300 if comm.rank else 1.0)
+    how = {} if kind == "none" or solver.startswith("ls") else {"M": None}
+    with np.errstate(all="raise"):
+        if how:
+            how["M"] = AMG(A, dtype="f4", coarsest=8) if kind == "single" else kind(A)
+            how["M"].apply(np.ones_like(b) if kind is Jacobi else b, np.empty_like(b))
+        found = getattr(ours, solver)(A, b[:, None] if solver == "lobpcg" else b, **how)
+    assert found.converged, found.reason
+    if how and kind == "single":
+        how["M"].Free()
+    A.Free()
+
+
 @parameters(dtype=["f4", "f8"])
 def case_a_preconditioner_of_entries_that_are_rounded(comm, dtype, seed):
     A = diags(comm, [-0.3, 2, -0.3], [-1, 0, 1], shape=(64, 64), dtype=dtype)

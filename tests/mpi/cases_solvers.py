@@ -1,13 +1,14 @@
 """Solvers against SciPy's on the whole matrix: solutions, iterations, eigenpairs, multigrid."""
 
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import scipy.io
 import scipy.sparse.linalg as serial
 from cases import parameters
 from cases_formats import whole_of
-from errors import raises
+from errors import agreed, raises
 from mpi4py import MPI
 from scipy import sparse
 
@@ -341,7 +342,7 @@ def case_an_operation_that_there_is_not_is_named(comm):
         (lambda: A.norm(3), ValueError, "norm of order 3"),
         (lambda: A.set_values(np.ones(3)), ValueError, "factors of shape"),
         (lambda: operator.T, TypeError, "without multiply_adjoint"),
-        (lambda: ours.cg(A.as_linear_operator(), None), TypeError, "not WholeOperator"),
+        (lambda: ours.cg(A.as_linear_operator(), None), TypeError, "or another Linear, not"),
     ]
     for call, kind, words in calls:
         raises(kind, call, words)
@@ -384,6 +385,7 @@ def case_other_values_at_the_same_places(comm, kernel, seed):
 
 @parameters(dtype=["f8", "c16"], precond=["none", "jacobi", "amg"], largest=[False, True])
 def case_a_few_eigenpairs(comm, dtype, precond, largest, seed):
+    """Also where small eigenvectors of other ranks' processors have other signs."""
     whole = stencil7(7) + sparse.diags_array(np.linspace(0, 1, 343))
     if dtype == "c16":
         turn = sparse.diags_array(np.exp(1j * np.arange(343)))
@@ -393,7 +395,14 @@ def case_a_few_eigenpairs(comm, dtype, precond, largest, seed):
     M = {"none": lambda A: None, "jacobi": Jacobi, "amg": AMG}[precond](A)
     if largest:
         M = None
-    found = ours.lobpcg(A, 4, largest=largest, M=M, rtol=1e-6, maxiter=500)
+    eigh = np.linalg.eigh
+
+    def other(matrix):
+        values, vectors = eigh(matrix)
+        return values, vectors if comm.rank == 0 else -vectors
+
+    with mock.patch.object(np.linalg, "eigh", other):
+        found = ours.lobpcg(A, 4, largest=largest, M=M, rtol=1e-6, maxiter=500)
     assert found.converged, found.reason
     values = np.linalg.eigvalsh(whole.toarray())
     np.testing.assert_allclose(found.values, values[::-1][:4] if largest else values[:4], rtol=1e-9)
@@ -406,7 +415,7 @@ def case_a_few_eigenpairs(comm, dtype, precond, largest, seed):
     A.Free()
 
 
-@parameters(name=["poisson", "mesh", "complex", "elastic", "neumann"])
+@parameters(name=["poisson", "mesh", "complex", "elastic", "unlike", "neumann", "pieces"])
 def case_multigrid(comm, name, seed):
     """Few iterations, whatever the size; a coarse level of every kind is used."""
     how, nullspace = {"coarsest": 30}, None
@@ -415,22 +424,30 @@ def case_multigrid(comm, name, seed):
     elif name == "complex":  # what is smooth turns from row to row
         turn = np.exp(1j * np.arange(1000))
         whole = sparse.diags_array(turn) @ stencil7(10) @ sparse.diags_array(turn.conj())
-    elif name == "elastic":  # two unknowns of a node, coupled
+    elif name in ("elastic", "unlike"):  # two unknowns of a node, coupled
         whole = sparse.kron(DEFINITE["mesh"](), np.array([[2.0, 0.5], [0.5, 1.0]])).tocsr()
         whole.sum_duplicates()
     elif name == "neumann":
         links = -abs(DEFINITE["mesh"]())
         links.setdiag(0)
         whole = links - sparse.diags_array(links.sum(axis=1))
+    elif name == "pieces":  # paths that nothing holds, some of them so short that they coarsen away
+        lengths, rng = np.arange(300) % 40 + 2, np.random.default_rng(seed)
+        ends = np.cumsum(lengths)
+        links = -rng.random(ends[-1]) - 0.1
+        links[ends - 1] = 0
+        links = sparse.diags_array([links[:-1], links[:-1]], offsets=[-1, 1])
+        whole = links - sparse.diags_array(links.sum(axis=1))
     else:
         whole = DEFINITE[name]()
     whole = sparse.csr_array(whole)
     n = whole.shape[0]
-    if name == "elastic":
+    if name in ("elastic", "unlike"):
         parts = Partition(Partition.even(n // 2, comm.size).starts * 2)
         A = from_rows(comm, whole[slice(*parts.range(comm.rank))], method="p2p")
         modes = np.tile(np.eye(2), ((A.row_range[1] - A.row_range[0]) // 2, 1))
-        how |= {"block": 2, "near_nullspace": modes}
+        alike = how | {"block": 2, "near_nullspace": modes}
+        how = alike | {"near_nullspace": modes * ([1, 1e-9] if name == "unlike" else 1)}
     else:
         A = distributed(comm, whole)
     rows = slice(*A.row_range)
@@ -439,8 +456,13 @@ def case_multigrid(comm, name, seed):
     b = random(n, whole.dtype, seed)
     if name == "neumann":
         b, nullspace = b - b.mean(), np.ones(rows.stop - rows.start)
+    if name == "pieces":
+        b = whole @ b
     with AMG(A, **how) as M:
         assert len(M._levels) > 1, M
+        if name == "unlike":
+            with AMG(A, **alike) as other:
+                assert repr(M) == repr(other)
         found = ours.cg(A, b[rows], M=M, rtol=1e-8, nullspace=nullspace)
         assert found.converged, found.reason
         plain = ours.cg(A, b[rows], M=Jacobi(A), rtol=1e-8, nullspace=nullspace)
@@ -472,7 +494,16 @@ def case_multigrid_of_other_values(comm, reuse):
     first = ours.cg(A, b, M=M)
     A.set_values(np.where(diagonal, 0.0, good))
     raises(ValueError, lambda: ours.cg(A, b, M=M), "the diagonal has 0.0")
-    raises(ValueError, lambda: AMG(pairs, coarsest=3), "the diagonal has 0.0")
+    assert len(Context.of(comm).live) == live
+    raises(RequestError, lambda: M.apply(b, b.copy()), "could not be made anew")
+    agreed(comm, ValueError, lambda: AMG(A, dtype="f4"), "the diagonal has 0.0")
+    right = pairs @ np.arange(*map(float, pairs.col_range))
+    with AMG(pairs, coarsest=3) as other:
+        assert ours.cg(pairs, right, M=other, rtol=1e-10).converged
+    with pairs.shifted(1.0) as held, AMG(held, coarsest=3, reuse=reuse) as other:
+        assert len(other._levels) > 1
+        held.set_values(pairs.values)  # for which the coarse matrix would be zero
+        assert ours.cg(held, right, M=other, rtol=1e-10).converged
     A.set_values(good)
     again = ours.cg(A, b, M=M)
     np.testing.assert_array_equal(again.residuals, first.residuals)

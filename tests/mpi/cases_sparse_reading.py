@@ -16,10 +16,10 @@ from errors import agreed, raises
 from scipy import sparse
 
 from onesided.collectives import MismatchError
-from onesided.sparse import MatrixMarketError, moving, read, read_vector
+from onesided.sparse import MatrixMarketError, moving, read, read_vector, write_matrixmarket
 from onesided.sparse.files.marketreader import read_triplets
+from onesided.sparse.moving import Triplets, balanced_rows, route
 from onesided.sparse.partition import Partition
-from onesided.sparse.triplets import Triplets, balanced_rows, route
 
 SHIPPED = Path(__file__).resolve().parent.parent / "matrices"
 LARGE = os.environ.get("ONESIDED_MATRICES", "")
@@ -159,7 +159,9 @@ def case_files_that_cannot_be_opened(comm):
         number = 5 if comm.rank == comm.size - 1 else path
         agreed(comm, TypeError, lambda: read(comm, number), "not int")
         agreed(comm, TypeError, lambda: read_vector(comm, number), "not int")
-        agreed(comm, TypeError, lambda: read(path, comm), "a communicator, and then the path")
+        for call in (read, read_vector, lambda path, comm: write_matrixmarket(path, comm, None)):
+            words = "a communicator, and then the path"
+            agreed(comm, TypeError, lambda call=call: call(path, comm), words)
     complex_file = SHIPPED / "dwg961b.mtx.gz"
     agreed(comm, TypeError, lambda: read(comm, complex_file, dtype="f8"), "values of complex128")
     if comm.size > 1:

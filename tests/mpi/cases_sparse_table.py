@@ -433,11 +433,11 @@ def products_as_one_call(cell, name):
             raises(RequestError, again)
             assert np.array_equal(A.halo.sendbuf, packed)
         assert np.all(A.halo.finish() == 1)
-        A.multiply_transposed(result, other)
+        A.multiply_back(result, other)
         back = A._reverse_halos[1]
         back.ghosts[:] = 1
         back.start()
-        raises(RequestError, lambda: A.multiply_transposed(result, other))
+        raises(RequestError, lambda: A.multiply_back(result, other))
         assert np.all(back.ghosts == 1)
         back.finish(other)
 
@@ -650,6 +650,18 @@ def scaled(cell):
     B.scale_columns(DistVector(cell.comm, cell.rows, f))
     B.scale(2)
     cell.same(B, sparse.csr_array(2 * cell.whole.toarray() * whole))
+    last = np.arange(*cell.rows.range(cell.comm.rank)) == cell.n - 1
+    huge = np.where(last, np.finfo(cell.dtype).max, 1).astype(cell.dtype)
+    with np.errstate(all="raise"):
+        for scale in (cell.A.scale_rows, cell.A.scale_columns):
+            raises(FloatingPointError, lambda scale=scale: scale(huge), "overflow")
+    same = B
+    B.T @ np.ones(len(f), cell.dtype)
+    B *= 3
+    B /= 4
+    assert B is same
+    cell.same(B, sparse.csr_array(1.5 * cell.whole.toarray() * whole))
+    cell.same(B.T.copy(), sparse.csr_array(1.5 * cell.whole.toarray() * whole).T)
 
 
 @row("values", "rows")
