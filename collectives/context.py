@@ -99,14 +99,20 @@ class Resources:
         if self not in self.context.live:
             return
         del self.context.live[self]
+        problem: Exception | None = None
         while self._closing:
             action, in_step = self._closing.pop()
-            if not (broken and in_step):
-                action()
+            try:
+                if not (broken and in_step):
+                    action()
+            except Exception as error:  # the others are collective, too
+                problem = problem or error
         if not broken:  # else a message may still be on its way into a buffer
             self.keep.clear()
         self.context.torn |= broken
         self.context.let_go(self.keep)
+        if problem is not None:
+            raise problem
 
 
 class Scoped(ABC):

@@ -35,9 +35,13 @@ from onesided.collectives.agreement import agree
 from onesided.collectives.errors import RequestError
 
 
+#: Environment variable that asks for debugging, the same on all ranks.
+VARIABLE = "ONESIDED_DEBUG"
+
+
 def enabled() -> bool:
     """Local. Whether the environment asks for debugging."""
-    return os.environ.get("ONESIDED_DEBUG", "0").strip().lower() not in ("", "0", "false", "no")
+    return os.environ.get(VARIABLE, "0").strip().lower() not in ("", "0", "false", "no")
 
 
 def poison(dtype: np.dtype[Any]) -> NDArray[Any]:

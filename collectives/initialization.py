@@ -72,6 +72,7 @@ def initialize(
         make = kind.load()  # where it cannot be loaded on some rank, no rank makes it
         read = call.read(context, *buffers)
         said += f" {call.words(read)}"
+        said += f" {debug.VARIABLE}=1" * debug.enabled()  # it compares in Start, collectively
         numbers = call.numbers(read)
     except Exception as problem:
         error = problem

@@ -263,6 +263,7 @@ class PythonRounds(Hooks):
         self.in_start, self.in_wait, self.waiting, self.helped = 0.0, 0.0, 0.0, 0
         self._by_thread = self._by_python = 0
         self._needs_calls = self._blocks = self._calling = False
+        self._opening = self._freeing = 0  # another call has it: it cannot be started meanwhile
         self._plans: list[Plan] = []
         self._answers: tuple[Any, ...] = ()
         self._credit: PythonCredit | None = None
@@ -272,7 +273,7 @@ class PythonRounds(Hooks):
     # -- the verbs --------------------------------------------------------------------------------
 
     def check_start(self) -> None:
-        if self._is_busy():
+        if self._is_taken():
             self._refuse("started")
         self._check_program(0)
 
@@ -298,7 +299,7 @@ class PythonRounds(Hooks):
             self._before_start()
         self._refuse_inside()
         with self._lock:
-            if self._is_busy():
+            if self._is_taken():
                 self._refuse("started")  # another thread, or a handler, was faster
             with self._unbroken():
                 self._reserve(0)
@@ -345,6 +346,8 @@ class PythonRounds(Hooks):
             self._before_wait()
         self._refuse_inside()
         with self._lock:
+            if self._state == ACTIVE and self._unready:  # another thread has opened the next one
+                self._inactive("waited for")
             if self._state == ACTIVE:
                 with self._unbroken():
                     self._complete()
@@ -417,9 +420,10 @@ class PythonRounds(Hooks):
         with self._lock:
             if self._is_busy():
                 self._refuse("opened")
-            self._state = ACTIVE
-            self._reserve(1)
-            self._unready = chunks
+            with self._unbroken():
+                self._unready = chunks  # before it is active, and looks as one that was started
+                self._state = ACTIVE
+                self._reserve(1)
 
     def _fill_chunk(self) -> None:
         if self._unready > 1:
@@ -471,6 +475,10 @@ class PythonRounds(Hooks):
         """It is active, or another one into the same memory, or it can be no more."""
         return self._state != INACTIVE or bool(self._credit is not None and self._credit.busy)
 
+    def _is_taken(self) -> bool:
+        """The same of a round that begins by Start."""
+        return bool(self._is_busy() or self._opening or self._freeing)
+
     def _is_inside(self) -> bool:
         owned: bool = self._lock._is_owned()  # type: ignore[attr-defined]
         return owned
@@ -497,6 +505,8 @@ class PythonRounds(Hooks):
             return True
         if self._state != ACTIVE:
             self._refuse("tested")
+        if self._unready:  # another thread has opened the next one
+            self._inactive("tested")
         with self._unbroken():
             done = bool(self._done) or self._pass(level)
             if not done:
@@ -583,10 +593,14 @@ class PythonRounds(Hooks):
                 if step[1][0] < number * step[2] + step[3]:
                     return False
                 fence()
-            elif not _may_call(step[2], level) or self._call(step[1]) is False:
+            elif not self._is_allowed(step[2], level) or self._call(step[1]) is False:
                 return False
             self._here[index] += 1
         return True
+
+    def _is_allowed(self, flags: int, level: int) -> bool:
+        forbidden = {LOCAL_CALLS: BLOCKS, ALL_CALLS: BLOCKS * self._freeing, _STARTING: LATER}
+        return level != NO_CALLS and not flags & forbidden[level]
 
     def _call(self, function: Callable[[], Any]) -> Any:
         self._calling = True
@@ -639,6 +653,7 @@ class PythonRounds(Hooks):
             self._listed, self._by_python = True, self._by_thread
             self._enlist()
 
+
 def _serves(step: Step) -> bool:
     return bool(step[0] == RAISE or (step[0] == CALL and step[2] & SERVES))
 
@@ -654,11 +669,6 @@ def _may_need_calls(chain: Chain) -> bool:
         if is_call and stops:
             return True
     return False
-
-
-def _may_call(flags: int, level: int) -> bool:
-    forbidden = {LOCAL_CALLS: BLOCKS, ALL_CALLS: 0, _STARTING: LATER}
-    return level != NO_CALLS and not flags & forbidden[level]
 
 
 #: Times of every round are added up.

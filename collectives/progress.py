@@ -160,7 +160,7 @@ def _look() -> None:
                         return
             continue
         idle = 0.0
-        moved = [_help(request, level) for request, ours in list(_late.items()) if ours]
+        moved = [_help(request, level) for request, ours in _late.copy().items() if ours]
         pause = FIRST if any(moved) else min(pause * 1.3, RAREST)
 
 

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +52,7 @@ from mpi4py import MPI
 
 from onesided.collectives import profiling, progress
 from onesided.collectives.agreement import agree, largest
-from onesided.collectives.context import Resources, Scoped
+from onesided.collectives.context import Resources, Scoped, interrupts_later
 from onesided.collectives.errors import (
     RequestError,
     UnsupportedError,
@@ -97,7 +98,6 @@ class Persistent(Rounds, Hooks, Scoped):
     #: What messages call it.
     noun = "request"
     _made = False  # what was not made to its end needs no Free
-    _opening = False  # a thread is in ``Open``, where strictly ordered methods wait for other ranks
 
     def __init__(self, probe: Callable[..., object], by_thread: bool) -> None:
         super().__init__()
@@ -184,8 +184,18 @@ class Persistent(Rounds, Hooks, Scoped):
         It is lost where it is broken, or was opened and not filled. Returns whether it is lost,
         whether any rank is in the middle of its steps, or has not started a round that another one
         has, so that epochs may be open and data on their way, and the largest number of a round.
+        From now on no thread starts a round, or begins to wait for other ranks in one; where it
+        raises they may again.
         """
         self._check_process("freed")
+        self._freeing = 1
+        try:
+            return self._agreed_to_free(comm, name)
+        except BaseException:
+            self._freeing = 0
+            raise
+
+    def _agreed_to_free(self, comm: MPI.Comm, name: str) -> tuple[bool, bool, int]:
         lost = self._state == BROKEN or (self._state == ACTIVE and bool(self._unready))
         active = self._state == ACTIVE and not lost
         unfinished = (lost or active) and not self._done
@@ -280,6 +290,7 @@ class Request(Persistent):
         self.watch: Any = None
         self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
         self._written = bytearray(transport.chunks)
+        self._sending: list[int] = []  # threads in the middle of sending a chunk
         self._filled = False  # the programs of filled rounds are there
         self._before: Callable[[], object] | None = None
         self._after: Callable[[Any], object] | None = None
@@ -399,11 +410,12 @@ class Request(Persistent):
             return
         comm, name = self.resources.context.comm, f"Free of request {self.operation.number}"
         credit, own = self.transport.credit, self._state in (ACTIVE, BROKEN)
-        lost, torn, reached = self._agree_to_free(comm, name)
-        self.retire()
-        self.resources.release(torn)
-        if credit is not None and lost:
-            credit.settle(reached, own)  # of those that alternate, the others can be started again
+        with interrupts_later():  # the others would be freed, and this one not
+            lost, torn, reached = self._agree_to_free(comm, name)
+            self.retire()
+            self.resources.release(torn)
+            if credit is not None and lost:
+                credit.settle(reached, own)  # others that alternate with it can be started again
 
     def like(self, *buffers: Any) -> Request:
         """Collective. Another request of the same pattern, by the same method, on other buffers.
@@ -445,10 +457,18 @@ class Request(Persistent):
 
         Raises :class:`RequestError` as :meth:`Start` does.
         """
-        self._give_up("opened")
+        if self._opening or self._freeing:  # by another thread, or by what a handler interrupts
+            self._refuse("opened while another call opens or frees it")
+        self._opening = 1
+        try:
+            self._give_up("opened")
+            return self.direct and self._opened()
+        finally:
+            self._opening = 0
+
+    def _opened(self) -> bool:
+        """``Open``, of which there is one at a time, and no ``Start``."""
         transport = self.transport
-        if not self.direct:
-            return False
         if not self._filled:
             self._outlets = transport.outlets()
             self._load_plans(transport.filled_plans())
@@ -457,15 +477,11 @@ class Request(Persistent):
             self._complete_earlier()
         if self.watch is not None:
             self.watch.before_open()
-        chunks, opened = len(self._written), False
+        chunks = len(self._written)
         try:
-            self._opening = True
-            may = transport.may_open(self.rounds)
-            self._opening = False
-            if not may:
+            if not transport.may_open(self.rounds):
                 return False
             self._open(max(chunks, 1))
-            opened = True
             for chunk in range(chunks):
                 self._written[chunk] = 0
             if self._hooked:
@@ -473,11 +489,8 @@ class Request(Persistent):
             if not chunks:
                 self._fill_chunk()
         except BaseException as error:
-            self._opening = False
             if self._state == INACTIVE:  # a fence may have been passed, a message may come
                 self._open(1)
-            elif not opened:
-                raise  # what is active is of another thread, or a signal handler
             self._break(error)
             raise
         return True
@@ -495,7 +508,11 @@ class Request(Persistent):
             raise self._unexpected(chunk)
         try:
             self._written[chunk] = 1
-            sent = self.transport.send_chunk(self._slot, chunk)
+            self._sending.append(me := threading.get_ident())
+            try:  # Free by another thread waits, and has retired the request, or sees this
+                sent = self._state == ACTIVE and self.transport.send_chunk(self._slot, chunk)
+            finally:
+                self._sending.remove(me)
             self._fill_chunk()
             if sent:
                 progress.drive(self._probe, self)
@@ -544,6 +561,8 @@ class Request(Persistent):
         """Local. Drop every view of the memory: the request is freed, was not built on another
         rank, or MPI ends."""
         super().retire()
+        while set(self._sending) - {threading.get_ident()}:
+            os.sched_yield()
         if self.watch is not None:
             self.watch.stop()
             self.watch = None
@@ -643,7 +662,7 @@ class Request(Persistent):
             if self._unready:
                 self._inactive("completed before a later one")
             self.advance(ALL_CALLS)
-            if self._state != ACTIVE:
+            if self._state in (BROKEN, FREED):
                 self._refuse("completed before a later one")
             if not self._done:
                 self._drive()

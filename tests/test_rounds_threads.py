@@ -41,9 +41,16 @@ def refusing(kind):
 
         def _enlist(self): ...
 
+        def _delist(self): ...
+
         def _drive(self): ...
 
     return Refusing
+
+
+def load_into(request, plans):
+    """Programs of calls alone, which are the same for both interpreters."""
+    request._load(plans, (None,), None, None)
 
 
 @pytest.mark.parametrize("verb", ["Wait", "Test"])
@@ -127,6 +134,72 @@ def test_a_step_cannot_free_its_request():
     request.Wait()
 
 
+@pytest.mark.parametrize("verb", ["Wait", "Test"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_that_another_thread_has_opened_is_not_complete(kind, verb):
+    """The one that was waited for is, by another thread, before this one has the lock."""
+
+    class Overtaken(refusing(kind)):
+        def _other(self):
+            self._hooked = 0
+            self.Wait()
+            self._open(1)
+            return True
+
+        _before_wait = _before_test = _other
+
+        def _inactive(self, word):
+            return self._refuse("not ready") if self._unready else None
+
+    request = Overtaken()
+    load_into(request, [[[call(lambda: None, in_start=False)]], [[call(lambda: None)]]])
+    request.Start()
+    request._hooked = 1
+    with pytest.raises(RequestError, match="not ready"):
+        getattr(request, verb)()
+    assert (request._state, request._unready) == (program.ACTIVE, 1)
+    request._fill_chunk()
+    request.Wait()
+
+
+@pytest.mark.parametrize("verb", ["Start", "Wait", "Test"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_step_can_give_its_round_up(kind, verb):
+    request = refusing(kind)()
+    load_into(request, [[[call(lambda: request._break(MemoryError()), in_start=verb == "Start")]]])
+    request.Start()
+    if verb != "Start":
+        getattr(request, verb)()
+    assert request._state == program.BROKEN
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_call_that_waits_for_other_ranks_begins_while_the_request_is_freed(kind):
+    calls = []
+    request = refusing(kind)()
+    load_into(request, [[[call(lambda: calls.append(1), blocks=True)]]])
+    request.Start()
+    request._freeing = 1
+    assert not request.Test()
+    request.advance(program.ALL_CALLS)
+    assert not calls
+    request._freeing = 0
+    assert request.Test()
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("flag", ["_freeing", "_opening"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_request_that_another_call_opens_or_frees_is_not_started(kind, flag):
+    request = refusing(kind)()
+    load_into(request, [[[call(lambda: None)]]])
+    setattr(request, flag, 1)
+    with pytest.raises(RequestError, match="started"):
+        request.Start()
+    setattr(request, flag, 0)
+    request.Start()
+
+
 #: After these, in a frame, CPython looks for signals.
 HANDLES = {"CALL", "RESUME", "JUMP_BACKWARD", "CALL_FUNCTION_EX", "CALL_KW"}
 
@@ -153,18 +226,20 @@ class Interrupts:
         return self
 
 
-@pytest.mark.parametrize("verb", ["Start", "Wait", "Test", "late", "advance"])
+@pytest.mark.parametrize("verb", ["Start", "Wait", "Test", "late", "advance", "_open"])
 def test_an_interrupt_leaves_no_lock_behind(verb):
-    """Of the Python core: wherever it comes, another thread can have the lock."""
+    """Of the Python core: wherever it comes, another thread can have the lock. A round is not
+    active unless it has begun."""
+    given = {"advance": [program.ALL_CALLS], "_open": [1]}.get(verb, [])
     for wanted in range(1, 200):
         request = refusing(PythonRounds)()
-        request._load([[[call(lambda: None, in_start=False)]]], (None,), None, None)
-        if verb != "Start":
+        load_into(request, 2 * [[[call(lambda: None, in_start=False)]]])
+        if verb not in ("Start", "_open"):
             request.Start()
         interrupts = Interrupts(wanted)
         sys.settrace(interrupts)
         try:
-            getattr(request, verb)(*([program.ALL_CALLS] if verb == "advance" else []))
+            getattr(request, verb)(*given)
         except KeyboardInterrupt:
             pass
         finally:
@@ -175,6 +250,8 @@ def test_an_interrupt_leaves_no_lock_behind(verb):
         other.start()
         other.join()
         assert taken == [True], f"{verb}, interrupted at place {wanted}"
+        begun = request._unready or request._open_chains or request._done
+        assert request._state != program.ACTIVE or begun, f"{verb}, interrupted at {wanted}"
         if interrupts.left > 0:
             assert wanted > 3
             return

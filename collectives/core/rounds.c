@@ -65,6 +65,7 @@ typedef struct Rounds {
     int needs_calls;         /* of some round, a late one may need calls */
     int blocks;              /* some step waits for other ranks */
     int calling;             /* the thread that is inside is in a CALL */
+    int opening, freeing;    /* another call has it: it cannot be started meanwhile */
     atomic_int done;
     atomic_uintptr_t locked; /* 0, or the thread that is inside */
     struct Rounds *next_late;
@@ -153,11 +154,12 @@ void copy_box(const Box *box, char *to, const char *from)
 
 /* -- running -------------------------------------------------------------------------------------- */
 
-/* Whether a CALL may be executed: by whom, and when, says the level. */
-static inline int may_call(const Step *step, int level)
+/* Whether a CALL may be executed: by whom, and when, says the level. Of a request that is being
+   freed no thread begins to wait for other ranks. */
+static inline int may_call(const Rounds *self, const Step *step, int level)
 {
     switch (level) {
-    case ALL_CALLS: return 1;
+    case ALL_CALLS: return !(self->freeing && step->flags & BLOCKS);
     case LOCAL_CALLS: return !(step->flags & BLOCKS);
     case STARTING: return !(step->flags & LATER);
     default: return 0;
@@ -192,11 +194,16 @@ static int run_chain(Rounds *self, Chain *chain, int level, PyThreadState **rele
                 return 0;
             break;
         default: {
-            if (!may_call(step, level))
+            if (level == NO_CALLS)
                 return 0;
             PyThreadState *state = *released;
             if (state != NULL)
                 PyEval_RestoreThread(state);
+            if (!may_call(self, step, level)) {
+                if (state != NULL)
+                    *released = PyEval_SaveThread();
+                return 0;
+            }
             self->calling = 1;
             PyObject *said = PyObject_CallNoArgs(step->call);
             self->calling = 0;
@@ -302,11 +309,16 @@ static PyObject *refuse(Rounds *self, const char *verb)
     return PyObject_CallMethod((PyObject *)self, "_refuse", "s", verb);
 }
 
+static int holds_lock(Rounds *self)
+{
+    return atomic_load_explicit(&self->locked, memory_order_relaxed) == (uintptr_t)&this_thread;
+}
+
 /* A signal handler, or a step, has called a verb of the request that it interrupts: 1, and an
    exception is set. */
 static int is_inside(Rounds *self)
 {
-    if (atomic_load_explicit(&self->locked, memory_order_relaxed) != (uintptr_t)&this_thread)
+    if (!holds_lock(self))
         return 0;
     Py_XDECREF(refuse(self, "used in the middle of a call of it, by a signal handler or a step"));
     return 1;
@@ -599,10 +611,16 @@ static int is_busy(const Rounds *self)
     return self->state != INACTIVE || (self->credit != NULL && self->credit->busy);
 }
 
+/* The same of a round that begins by Start. */
+static int is_taken(const Rounds *self)
+{
+    return is_busy(self) || self->opening || self->freeing;
+}
+
 /* Raise what Start would raise before it does anything. */
 static PyObject *check_start(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
-    if (is_busy(self))
+    if (is_taken(self))
         return refuse(self, "started");
     return can_run(self, 0) ? Py_NewRef(Py_None) : NULL;
 }
@@ -618,7 +636,7 @@ static PyObject *Start(Rounds *self, PyObject *Py_UNUSED(nothing))
         return NULL; /* nothing has been sent, and nothing changed that a second Start would miss */
     if (lock(self) < 0)
         return NULL;
-    if (is_busy(self)) {
+    if (is_taken(self)) {
         unlock(self); /* another thread, or a signal handler, was faster */
         return refuse(self, "started");
     }
@@ -769,6 +787,10 @@ static PyObject *Wait(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
         return NULL; /* of this round nothing has been executed */
     if (lock(self) < 0)
         return NULL;
+    if (self->state == ACTIVE && self->unready) { /* another thread has opened the next one */
+        unlock(self);
+        return without_round(self, "waited for", status);
+    }
     if (self->state == ACTIVE) {
         if (!is_done(self) && complete(self) < 0)
             return give_up(self);
@@ -798,6 +820,13 @@ static int calls_of_test(Rounds *self)
     return turn < 0 ? -1 : turn ? ALL_CALLS : LOCAL_CALLS;
 }
 
+static PyObject *tested_without_round(Rounds *self, PyObject *status)
+{
+    PyObject *said = without_round(self, "tested", status);
+    Py_XDECREF(said);
+    return said == NULL ? NULL : Py_NewRef(Py_True);
+}
+
 static PyObject *Test(Rounds *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     PyObject *status = status_of(args, count, names);
@@ -805,11 +834,8 @@ static PyObject *Test(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
         return NULL;
     if (forked)
         return refuse(self, "tested in a forked child, whose memory is its parent's");
-    if (self->state != ACTIVE || self->unready) {
-        PyObject *said = without_round(self, "tested", status);
-        Py_XDECREF(said);
-        return said == NULL ? NULL : Py_NewRef(Py_True);
-    }
+    if (self->state != ACTIVE || self->unready)
+        return tested_without_round(self, status);
     double began = profiling ? now() : 0;
     int level = calls_of_test(self);
     if (level < 0)
@@ -818,6 +844,10 @@ static PyObject *Test(Rounds *self, PyObject *const *args, Py_ssize_t count, PyO
         if (is_inside(self) || hook(self, "_drive") < 0)
             return NULL;
         Py_RETURN_FALSE;
+    }
+    if (self->state == ACTIVE && self->unready) { /* another thread has opened the next one */
+        unlock(self);
+        return tested_without_round(self, status);
     }
     if (self->state == ACTIVE) {
         int code = is_done(self) ? 1 : advance(self, level);
@@ -907,14 +937,17 @@ static PyObject *fill_chunk(Rounds *self, PyObject *Py_UNUSED(nothing))
 /* What the request itself has met in the middle of a round. */
 static PyObject *break_round(Rounds *self, PyObject *error)
 {
-    while (!try_lock(self)) { /* not by lock(), which handles signals */
+    /* a step, or a handler of signals, may give its own round up: the call around it goes on */
+    int inside = holds_lock(self);
+    while (!inside && !try_lock(self)) { /* not by lock(), which handles signals */
         Py_BEGIN_ALLOW_THREADS
         sched_yield();
         Py_END_ALLOW_THREADS
     }
     if (self->state == ACTIVE)
         break_with(self, error);
-    unlock(self);
+    if (!inside)
+        unlock(self);
     Py_RETURN_NONE;
 }
 
@@ -1374,6 +1407,8 @@ static PyMemberDef rounds_members[] = {
     {"_needs_calls", T_INT, offsetof(Rounds, needs_calls), READONLY, NULL},
     {"_blocks", T_INT, offsetof(Rounds, blocks), READONLY, NULL},
     {"_calling", T_INT, offsetof(Rounds, calling), READONLY, NULL},
+    {"_opening", T_INT, offsetof(Rounds, opening), 0, NULL},
+    {"_freeing", T_INT, offsetof(Rounds, freeing), 0, NULL},
     {"in_start", T_DOUBLE, offsetof(Rounds, in_start), READONLY, NULL},
     {"in_wait", T_DOUBLE, offsetof(Rounds, in_wait), READONLY, NULL},
     {"waiting", T_DOUBLE, offsetof(Rounds, waiting), READONLY, NULL},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import threading
 import time
 import weakref
@@ -10,7 +12,7 @@ import weakref
 import numpy as np
 from cases import parameters, ranks, skip
 from errors import raises
-from exchange_data import Vector, names, tables
+from exchange_data import Vector, any_order, names, tables
 from mpi4py import MPI
 from subjects import make
 from table import Cell, Length
@@ -61,6 +63,11 @@ def ordinary():
     """MPI's own collectives cannot be withdrawn once started."""
     return [name for name in names() if not name.startswith("mpi") and name not in
             ("auto", "rma-pscw", "rma-fence-paper", "rma-lock-paper")]
+
+
+def strictly_ordered():
+    """Of these, the methods that wait for all ranks in Wait."""
+    return [name for name in ordinary() if name not in any_order()]
 
 
 def freed_in_the_middle(comm, moved):
@@ -167,6 +174,84 @@ def case_between_open_and_ready(comm, method, where, everywhere, slots):
     again = exchange(comm, method)
     for turn in range(3):
         again.round(turn)
+    again.free()
+
+
+@ranks(at_least=2)
+@parameters(method=ordinary, nodes=["", "1"])
+def case_another_call_in_the_middle_of_open(comm, method, nodes):
+    """Of a handler, or another thread: it is refused, and the round goes on as it was opened."""
+    moved = exchange(comm, method, info={"ranks_per_node": nodes} if nodes else None)
+    request = moved.request
+    moved.round(0)
+    moved.fill(1)
+    may_open = request.transport.may_open
+
+    def refuses(rounds):
+        raises(RequestError, request.Start, "started")
+        raises(RequestError, request.Open, "opened")
+        return may_open(rounds)
+
+    request.transport.may_open = refuses
+    request.Release()
+    comm.Barrier()
+    if request.direct and request.Open():
+        for outlets in request.outlets:
+            for peer, part, array in outlets:
+                array[...] = moved.send.array[part]
+        for chunk in range(len(request.outlets)):
+            request.Ready(chunk)
+    else:
+        request.Start()
+    moved.check(1, request.Wait())
+    moved.free()
+
+
+@ranks(at_least=2)
+@parameters(method=ordinary, nodes=["", "1"])
+def case_an_interrupt_in_free(comm, method, nodes):
+    """On one rank, while all agree: the request is freed on all, and Ctrl-C is heard after it."""
+    moved = exchange(comm, method, info={"ranks_per_node": nodes} if nodes else None)
+    request, heard = moved.request, False
+    moved.round(0)
+    agreed, largest_rank = request._agreed_to_free, comm.rank == comm.size - 1
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupted(*given):
+        os.kill(os.getpid(), signal.SIGINT)
+        return agreed(*given)
+
+    if largest_rank:
+        request._agreed_to_free = interrupted
+    try:
+        request.Free()
+    except KeyboardInterrupt:
+        heard = True
+    finally:
+        signal.signal(signal.SIGINT, earlier)
+    assert heard == largest_rank
+    assert request.state == "freed"
+    again = exchange(comm, method)
+    again.round(1)
+    again.free()
+
+
+@ranks(at_least=2)
+@parameters(nodes=["", "1"])
+def case_what_cannot_be_given_back(comm, nodes):
+    """What else there is is given back all the same: others wait for it."""
+    moved = exchange(comm, "rma-notify", info={"ranks_per_node": nodes} if nodes else None)
+    moved.round(0)
+    arena, resources = Context.of(comm).arena, moved.request.resources
+    if comm.rank == 0:
+        resources.on_release(once(bool))
+        raises(Boom, moved.request.Free)
+    else:
+        moved.request.Free()
+    assert not resources._closing
+    assert not arena._taken
+    again = exchange(comm, "rma-notify")
+    again.round(1)
     again.free()
 
 
@@ -301,6 +386,116 @@ def case_free_ends_the_wait_of_another_thread(comm, method):
         assert not thread.is_alive()
         assert raised, "the wait did not end by an error"
     moved.free()
+
+
+@ranks(at_least=2)
+@parameters(method=ordinary, nodes=["", "1"])
+def case_free_waits_for_a_thread_that_sends_a_chunk(comm, method, nodes):
+    """What it sends is not given back before; then there is no round any more."""
+    if nodes and method not in ("p2p", "rma-notify"):
+        skip("windows whose epochs stay open cannot be freed")
+    moved = exchange(comm, method, info={"ranks_per_node": nodes} if nodes else None)
+    moved.round(0)
+    request, raised, inside = moved.request, [], threading.Event()
+    send_chunk, release, sent = request.transport.send_chunk, request.resources.release, []
+
+    def slow(*given):
+        inside.set()
+        time.sleep(0.05)
+        sent.append(send_chunk(*given))
+        return sent[-1]
+
+    def released(torn):
+        assert not inside.is_set() or sent
+        release(torn)
+
+    def fill():
+        raised.append(raises(RequestError, lambda: request.Ready(0), "freed"))
+
+    moved.fill(1)
+    request.Release()
+    comm.Barrier()
+    opened = comm.rank == 0 and request.direct and request.Open()
+    thread = threading.Thread(target=fill)
+    if opened:
+        request.transport.send_chunk, request.resources.release = slow, released
+        thread.start()
+        assert inside.wait(20)
+    elif comm.rank:
+        request.Start()
+    if not comm.bcast(opened):
+        if comm.rank == 0:
+            request.Start()
+        request.Wait()
+    request.Free()
+    if opened:
+        thread.join(20)
+        assert raised, "Ready was not refused"
+    moved.free()
+
+
+@ranks(at_least=2)
+@parameters(method=strictly_ordered)
+def case_a_thread_comes_while_the_request_is_freed(comm, method):
+    """It does not begin to wait for other ranks, so that Free ends."""
+    moved = exchange(comm, method, info={"ranks_per_node": "1"})
+    request, raised, waits = moved.request, [], threading.Event()
+    agreed, drive = request._agreed_to_free, request._drive
+    moved.round(0)
+    moved.fill(1)
+
+    def driven():
+        waits.set()
+        drive()
+
+    def wait():
+        raised.append(raises(RequestError, request.Wait, "freed"))
+
+    thread = threading.Thread(target=wait)
+
+    def later(*given):
+        thread.start()
+        assert waits.wait(20)
+        return agreed(*given)
+
+    request.Start()
+    if comm.rank:
+        request._agreed_to_free, request._drive = later, driven
+    else:
+        request._break(RuntimeError("as it was wanted"))
+    release = request.resources.release
+    request.resources.release = lambda torn: release()  # nobody is in a fence: the windows can go
+    request.Free()
+    if comm.rank:
+        thread.join(20)
+        assert raised, "Wait was not refused"
+    moved.free()
+
+
+@ranks(at_least=2)
+@parameters(method=strictly_ordered)
+def case_a_thread_completes_the_earlier_round(comm, method):
+    """While the later one is waited for, which completes the earlier one first, too."""
+    both = [exchange(comm, method, info={"ranks_per_node": "1"}) for _ in range(2)]
+    for turn in range(2):
+        for moved in both:
+            moved.fill(turn)
+            moved.request.Start()
+        first = both[0].request
+        advance = first.advance
+
+        def meanwhile(level, first=first, advance=advance):
+            del first.advance
+            thread = threading.Thread(target=first.Wait)
+            thread.start()
+            thread.join()
+            return advance(level)
+
+        first.advance = meanwhile
+        both[1].check(turn, both[1].request.Wait())
+        both[0].check(turn, first.Wait())
+    for moved in both:
+        moved.free()
 
 
 @ranks(at_least=2)

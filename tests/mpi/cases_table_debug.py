@@ -62,3 +62,12 @@ def case_different_orders_become_an_error(comm, cell, options):
     b.round(1)
     b.free()
     a.free()
+
+
+@ranks(at_least=2)
+@parameters(cell=cells("", rows=ROWS, lengths=LENGTHS))
+def case_debugging_on_some_ranks(comm, cell, options, monkeypatch):
+    """It compares in Start, so it is refused before there is a request."""
+    if comm.rank == 0:
+        monkeypatch.delenv("ONESIDED_DEBUG")
+    agreed(comm, MismatchError, lambda: make(comm, cell, options), "ONESIDED_DEBUG=1")
