@@ -28,7 +28,6 @@ from onesided.apps.cli.statistics import (
     break_even,
     conclusion,
     quartiles,
-    ratio,
 )
 from onesided.apps.tools.fft import KERNELS
 from onesided.collectives.tuning.defects import DEFECTS, known_defects
@@ -66,10 +65,9 @@ def test_quartiles_are_ordered_and_within(times):
     assert middle <= third + near <= max(times) + 2 * near
 
 
-def test_ratio_is_of_pairs_and_not_of_medians():
-    assert ratio([1.0, 10.0, 100.0], [2.0, 10.0, 1.0]) == 1.0
-    with pytest.raises(ValueError, match="2 times cannot be paired with 1"):
-        ratio([1.0, 2.0], [1.0])
+def test_a_ratio_is_of_pairs_and_not_of_medians():
+    row = Row({"method": "p2p"}, [1.0, 10.0, 100.0], against={"mpi": [2.0, 10.0, 1.0]})
+    assert row.intervals["mpi"].median == 1.0
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,17 @@ from typing import Any, TypeAlias
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.ranks import among
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.bench.timing import Timings, Variant, clocked, interleaved, repeats
-from onesided.apps.cli.failures import CommandError, closing, user_errors, words
+from onesided.apps.cli.failures import (
+    LONGEST_WAIT,
+    CommandError,
+    Found,
+    closing,
+    rest,
+    user_errors,
+    words,
+)
 from onesided.apps.cli.launch import GOES_ON
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
@@ -131,6 +138,37 @@ def sweep(
                for row in report.rows)
     if comm.bcast(bool(refused) and not done):
         raise CommandError("; ".join(comm.bcast(list(refused))))
+
+
+def among(
+    comm: MPI.Intracomm, members: Sequence[int], work: Callable[[MPI.Intracomm], Found]
+) -> Found:
+    """Collective. What ``work``, called on these ranks alone with a communicator of them, gives
+    rank 0, which is one of them; the others sleep.
+
+    :class:`CommandError` on all ranks, also for what those that slept cannot know. An error that a
+    rank turns out to have alone, because the others do not come, ends the job.
+    """
+    taking_part = comm.rank in members
+    sub: Any = comm.Split(0 if taking_part else MPI.UNDEFINED, comm.rank)
+    found, trouble = None, ""
+    if taking_part:
+        try:
+            with user_errors():
+                found = work(sub)
+        except CommandError as error:
+            trouble = str(error)
+            if not rest(comm, LONGEST_WAIT):
+                raise RuntimeError(f"rank {comm.rank} alone: {trouble}") from error
+    if not trouble:
+        rest(comm)
+    if taking_part:
+        sub.Free()
+    result, trouble = comm.bcast((found, trouble))
+    if trouble:
+        raise CommandError(trouble)
+    told: Found = result
+    return told
 
 
 def _pieces(case: Case) -> list[Case]:

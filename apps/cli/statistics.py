@@ -21,13 +21,6 @@ def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
     return first, middle, third
 
 
-def ratio(times: Sequence[float], baseline: Sequence[float]) -> float:
-    """Local. Median over k of time k divided by the baseline's time k, taken in the same round."""
-    if len(times) != len(baseline):
-        raise ValueError(f"{len(times)} times cannot be paired with {len(baseline)}")
-    return median(one / other for one, other in zip(times, baseline, strict=True))
-
-
 @dataclass(frozen=True)
 class Interval:
     """A median, and between which numbers it lies with a confidence of 95 %.

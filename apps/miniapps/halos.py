@@ -15,8 +15,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided import collectives
-from onesided.apps.bench.ranks import counted
-from onesided.apps.bench.selection import ways_of
+from onesided.apps.bench.choices import counted, ways_of
 from onesided.apps.bench.sweep import Case, Make, sweep
 from onesided.apps.bench.team import Team, Work, check_threads
 from onesided.apps.bench.timing import nothing

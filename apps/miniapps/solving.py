@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.apps.bench import timing
-from onesided.apps.bench.selection import hints
+from onesided.apps.bench.choices import hints
 from onesided.apps.bench.sweep import Labels, Make
 from onesided.apps.bench.timing import Stopwatch, Variant, clocked, nothing
 from onesided.apps.cli.failures import CommandError, from_rank_0

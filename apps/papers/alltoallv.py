@@ -32,14 +32,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.memory import Array, give_back, made
-from onesided.apps.bench.ranks import counted
-from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.choices import Array, chosen, counted, give_back, hints, made
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import REGION, Variant, unchecked
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options, doubling
-from onesided.apps.cli.report import METHOD, Report, byte_count
+from onesided.apps.cli.report import BASELINE, METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.spmv import shipped
 from onesided.apps.tools.trace_mesh import trace_mesh

@@ -16,12 +16,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.choices import chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, rounds_of, sums_of_solvers
 from onesided.apps.cli.failures import CommandError, by_rank_0
 from onesided.apps.cli.options import Options, edge
-from onesided.apps.cli.report import METHOD, Report
+from onesided.apps.cli.report import BASELINE, METHOD, Report
 from onesided.apps.cli.statistics import Verdict, conclusion
 from onesided.apps.tools.fft import COMMUNICATION, PEER, transform_case
 from onesided.apps.tools.petsc import Petsc, question

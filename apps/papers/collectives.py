@@ -24,12 +24,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided import collectives
-from onesided.apps.bench.memory import receiving
-from onesided.apps.bench.selection import BASELINE, named
+from onesided.apps.bench.choices import named, receiving
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import METHOD, Report, byte_count
+from onesided.apps.cli.report import BASELINE, METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.alltoallv import ITEM, round_of
 from onesided.collectives import UnsupportedError, methods

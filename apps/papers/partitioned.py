@@ -21,8 +21,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided import collectives
-from onesided.apps.bench.memory import receiving
-from onesided.apps.bench.selection import named
+from onesided.apps.bench.choices import named, receiving
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.team import Team, check_threads

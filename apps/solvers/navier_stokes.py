@@ -18,13 +18,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import BASELINE, chosen
+from onesided.apps.bench.choices import chosen
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant
 from onesided.apps.cli.failures import CommandError, by_rank_0
 from onesided.apps.cli.options import Options, box
-from onesided.apps.cli.report import METHOD, Listing, Report
+from onesided.apps.cli.report import BASELINE, METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.report.figures import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint

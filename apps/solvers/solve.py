@@ -19,7 +19,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided import sparse
-from onesided.apps.bench.selection import chosen
+from onesided.apps.bench.choices import chosen
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0, user_errors

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from onesided import collectives
-from onesided.apps.bench.selection import named
+from onesided.apps.bench.choices import named
 from onesided.apps.cli import machine
 from onesided.apps.cli.failures import FAILED, by_rank_0, words
 from onesided.apps.cli.options import Options

@@ -21,13 +21,13 @@ import scipy.fft
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.choices import chosen, hints
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import WARM, Stopwatch, Variant, WatchedComm, clocked, unchecked
 from onesided.apps.cli.failures import from_rank_0, words
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import METHOD, Report
+from onesided.apps.cli.report import BASELINE, METHOD, Report
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.fftw_mpi import FftwMpi
 from onesided.collectives import UnsupportedError, sums

@@ -22,12 +22,12 @@ import scipy.sparse
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.choices import chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import MOST_REPEATS, STEADY, WARM, Variant, unchecked
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import METHOD, Report
+from onesided.apps.cli.report import BASELINE, METHOD, Report
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.figures import Plot, save
 from onesided.apps.tools.petsc import Petsc, question
