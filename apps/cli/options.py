@@ -350,10 +350,3 @@ def box(shape: Sequence[int]) -> tuple[int, int, int]:
     a, b, c = shape if len(shape) == 3 else 3 * list(shape)
     return a, b, c
 
-
-def transform(parser: Any, shape: str) -> None:
-    """Local. Which Fourier transform."""
-    take(parser, "shape", shape)
-    take(parser, "dtype", "float64", "real types are transformed real to complex")
-    take(parser, "backend", "auto")
-    take(parser, "grid", "auto")

@@ -22,7 +22,7 @@ from onesided.apps.bench.timing import Variant, rounds_of, sums_of_solvers
 from onesided.apps.cli.failures import CommandError, by_rank_0
 from onesided.apps.cli.options import Options, edge
 from onesided.apps.cli.report import BASELINE, METHOD, Report
-from onesided.apps.cli.statistics import Verdict, conclusion
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.fft import COMMUNICATION, PEER, transform_case
 from onesided.apps.tools.petsc import Petsc, question
 from onesided.apps.tools.rowblock import RowBlock
@@ -160,6 +160,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     cases = [APPLICATIONS[name][0](options, names) for name in wanted]
     sweep(comm, options, report, cases, "running")
     report.remarks += [APPLICATIONS[name][1] for name in wanted]
-    verdicts = [row.verdict for row in report.rows if row.verdict is not None]
-    report.remarks += [REMARK, conclusion(verdicts, "serial transforms, and residuals")]
+    report.remarks.append(REMARK)
+    report.conclude("serial transforms, and residuals")
     return report.end(comm, options)

@@ -9,19 +9,25 @@ the experiments that are not done, and with each where it was.
 from __future__ import annotations
 
 import math
+import os
+import signal
+import subprocess
+import sys
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 
 from mpi4py import MPI
 
-from onesided.apps.bench.job import Ended, run_job, signals_interrupt
 from onesided.apps.bench.store import Part, Parts
-from onesided.apps.cli.failures import FAILED, CommandError
+from onesided.apps.cli.failures import FAILED, CommandError, words
+from onesided.apps.cli.launch import LEAVING
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import PLAIN, Report, Row, duration
@@ -126,15 +132,18 @@ class Series:
         elif limit < LEAST:
             ended = Ended(LEFT_OUT, 0.0, f"the {QUICK_SECONDS:.0f} s of --quick are over")
         else:
-            ranks = experiment.ranks(self._options.ranks)
-            ended = run_job(self._arguments(experiment), ranks, target, limit)
+            target.unlink(missing_ok=True)
+            more = ["--ranks", str(experiment.ranks(self._options.ranks)), "--json", str(target)]
+            log = target.with_suffix(".log")
+            ended = run_job([*self._arguments(experiment), *more], log, limit)
         self.failures += ended.state != DONE
         self.tell(experiment, ended)
 
     def make_page(self) -> None:
         """Have the report of all results made."""
         words = ["report", str(self._output), "-o", f"{self._output}/report.html"]
-        ended = run_job(words, 1, None, REPORTING if self._options.quick else LIMIT)
+        limit = REPORTING if self._options.quick else LIMIT
+        ended = run_job(words, self._output / "report.log", limit)
         self._say("report", "last", ended)
         self.failures += ended.state != DONE
 
@@ -205,3 +214,74 @@ def _chosen(names: Sequence[str] | None) -> list[Experiment]:
         if name not in known:
             raise CommandError(f"no experiment {name!r}; they are {', '.join(known)}")
     return [known[name] for name in dict.fromkeys(names or known)]
+
+
+# -- a command of ours in a job of its own ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended: ``state`` in a word, ``reason`` in more where it did not do its work."""
+
+    state: str
+    seconds: float
+    reason: str = ""
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """Local. Asked to end, it ends as by Ctrl-C: no job stays behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_job(arguments: Sequence[str], log: Path, limit: float) -> Ended:
+    """Local. ``onesided`` with these arguments, at most ``limit`` seconds; it prints to ``log``."""
+    line, began = [sys.executable, "-m", "onesided.apps", *arguments], time.monotonic()
+    with open(log, "wb") as out:
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out,
+                                   stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _end(process)
+    seconds = time.monotonic() - began
+    if code is None:
+        return Ended("ended", seconds, f"not done after {limit:.0f} s")
+    if code != 0:
+        return Ended("failed", seconds, f"exit code {code}: {_last_words(log)}")
+    return Ended(DONE, seconds)
+
+
+def _last_words(log: Path) -> str:
+    """Local. What the command said about its failure, or the last that was printed."""
+    try:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    except OSError as error:
+        return words(error)
+    spoken = [line for line in lines if line]
+    ours = [line for line in spoken if line.startswith("onesided: ")]
+    return (ours or spoken or ["it said nothing"])[-1]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Local. Let the job leave if it is still there, then make it."""
+    if process.poll() is None:
+        try:
+            process.terminate()
+            process.wait(LEAVING)
+        except BaseException as error:  # another Ctrl-C, too: nothing may stay behind
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
