@@ -170,11 +170,11 @@ def test_a_case_in_which_a_job_ended_is_measured_by_its_variants(tmp_path, monke
             with pytest.raises(KeyboardInterrupt):
                 options.command.run(COMM, options)
     assert options.command.run(COMM, options) == 0
-    assert measured == ["", "p2p slots", "rma-notify slots"]
+    assert measured == ["", "mpi plain", "p2p slots", "rma-notify slots"]
     rows = json.loads(path.read_text())["rows"]
-    assert [row["labels"]["method"] for row in rows] == ["p2p", "rma-notify"]
-    assert "mpi" in rows[0]["ratios"]
-    assert "held up for 60" in rows[1]["reason"]
+    assert [row["labels"]["method"] for row in rows] == ["mpi", "p2p", "rma-notify"]
+    assert "mpi" in rows[1]["ratios"]
+    assert "held up for 60" in rows[2]["reason"]
 
 
 def test_a_job_that_ends_in_a_case_is_followed_by_another(tmp_path, monkeypatch):

@@ -56,7 +56,7 @@ class Case:
     ``setups``: how often a variant is set up; ``region``: seconds that are timed in a row at
     least, 0 for single calls. ``weight``: its share of the time. ``rest``: the name of what the
     parts of a time leave of it. ``told``: called with the part of the results that has the rows, to
-    add to it. ``piece``: of which variant alone it is, beside the first.
+    add to it. ``piece``: of which variant alone it is, its last one.
     """
 
     labels: Labels
@@ -174,13 +174,14 @@ def among(
 def _pieces(case: Case) -> list[Case]:
     """Local. A case in which a job has ended, variant by variant, each beside the first one."""
     first, *others = case.variants
-    return [replace(case, variants=[first, each], piece=_name(each)) for each in others]
+    pairs = [[first], *([first, each] for each in others)]
+    return [replace(case, variants=pair, piece=_name(pair[-1])) for pair in pairs]
 
 
 def _given_up(case: Case, options: Options, part: Part) -> None:
     """Local. Why a piece has no times."""
     why = f"its job died, or was held up for {duration(options.limit)}"
-    part.rows.append(Row({**case.labels, **case.variants[1]}, reason=why))
+    part.rows.append(Row({**case.labels, **case.variants[-1]}, reason=why))
 
 
 def measure(
@@ -208,7 +209,8 @@ def measure(
         )
         for each in reversed(ready):
             each.free(comm)
-    part.rows += _rows(case, ready, entered, found)[bool(case.piece) :]
+    rows = _rows(case, ready, entered, found)
+    part.rows += rows[-1:] if case.piece else rows
     case.told(part)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 KIBI = 1024
 SUFFIXES = {"K": KIBI, "M": KIBI**2, "G": KIBI**3}
+FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
 SIZES = "1K 8K 32K 128K 1M 2M 16M"
 ALL = "all"
 

@@ -167,12 +167,11 @@ class TwoSided(Packed):
 
 class Persistent(Halo):
     """Ghosts by one persistent request, of any method of :func:`onesided.collectives.methods`.
-    ``label``: the method that ``auto`` has chosen."""
+    ``label``: the method that works, which ``auto`` may have chosen."""
 
     def __init__(self, need: Need, method: str) -> None:
         super().__init__(need.comm, need.pattern, need.dtype, method=method, info=dict(need.info))
-        used = self.request.method
-        self.label = "" if used == method else used
+        self.label = self.request.method
 
 
 def _allocated(comm: MPI.Intracomm, nbytes: int, item: int) -> MPI.Win:

@@ -114,9 +114,9 @@ def _opened(
             call = _plain_call(comm, given)
             return Variant(call, partial(delivered, comm, given, call), set_up=False, metrics=size)
         request, free = _request(comm, given, name, labels["memory"], options)
-        exchange, used = round_of(request), "" if request.method == name else request.method
+        exchange = round_of(request)
         check = partial(delivered, comm, given, exchange)
-        return Variant(exchange, check, free=free, used=used, metrics=size)
+        return Variant(exchange, check, free=free, used=request.method, metrics=size)
 
     return make
 

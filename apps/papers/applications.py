@@ -90,12 +90,12 @@ def _opened(
         name = labels[METHOD]
         if name == PETSC:
             return _petsc(comm, block, steps)
-        return _gradient(comm, name, maker(name), steps)
+        return _gradient(comm, maker(name), steps)
 
     return make
 
 
-def _gradient(comm: MPI.Intracomm, name: str, matrix: DistMatrix, steps: int) -> Variant:
+def _gradient(comm: MPI.Intracomm, matrix: DistMatrix, steps: int) -> Variant:
     """Collective. What a solver does with a matrix, and whether its residual is true."""
     b = vector(*matrix.row_range, matrix.dtype)
     setup = halo_setup(comm, matrix)
@@ -112,7 +112,7 @@ def _gradient(comm: MPI.Intracomm, name: str, matrix: DistMatrix, steps: int) ->
 
     return Variant(
         partial(_solution, matrix, b, steps), check, parts={COMMUNICATION: communication},
-        free=matrix.Free, set_up=setup, used="" if matrix.method == name else matrix.method,
+        free=matrix.Free, set_up=setup, used=matrix.method,
     )  # fmt: skip
 
 

@@ -306,14 +306,10 @@ LEVEL: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (5, 3)
 
 
 def save(path: str, plots: Sequence[Plot]) -> None:
-    """Local. One image, or several with numbers in their names; those of a run before go."""
+    """Local. One image, or several with numbers in their names; no other file is touched."""
     if not plots:
         raise CommandError(f"{path}: no figure is made of this: nothing is timed, or too much")
     file = Path(path)
-    numbered = re.compile(rf"{re.escape(file.stem)}-[1-9][0-9]?{re.escape(file.suffix)}")
-    for old in [each for each in file.parent.iterdir() if numbered.fullmatch(each.name)]:
-        old.unlink()
-    file.unlink(missing_ok=True)
     for place, plot in enumerate(plots, 1):
         canvas(plot).savefig(file if len(plots) == 1 else file.with_stem(f"{file.stem}-{place}"))
 

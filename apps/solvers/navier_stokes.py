@@ -159,6 +159,7 @@ class History:
 
 SHAPE, DT, END = (32, 32, 32), 0.01, 1.0
 LEAST = 4  # modes along an axis
+ODD = 1e-6  # of a time step, which rounding explains
 LINES = 10  # of the table, where nothing else is wanted
 DIFFERENCE = 1e-10  # of the states of two methods; rounding grows with time
 REMARK = "An iteration is a time step, timed from a barrier on by the slowest rank."
@@ -214,10 +215,11 @@ def _steps(options: Options, state: State) -> int:
     if options.steps is not None:
         return int(options.steps)
     end = END if options.time is None else options.time
-    steps = round((end - state.time) / state.dt)
-    if steps < 1:
-        raise CommandError(f"--time {end:g} is less than a time step of {state.dt:g} after the "
-                           f"start at {state.time:g}")
+    exact = (end - state.time) / state.dt
+    steps = round(exact)
+    if steps < 1 or (options.time is not None and abs(exact - steps) > ODD):
+        raise CommandError(f"--time {end:g} is no whole number of time steps of {state.dt:g} after "
+                           f"the start at {state.time:g}")
     return steps
 
 

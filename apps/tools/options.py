@@ -6,6 +6,7 @@ import argparse
 
 from onesided.apps.cli.options import (
     ALL,
+    FIGURES,
     SIZES,
     InputFile,
     info_entry,
@@ -70,9 +71,6 @@ def doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--thorough", action="store_true",
         help="exchanges in all kinds of memory, long ones, types with holes, and in place")
-
-
-FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
 
 
 def bench_fft(parser: argparse.ArgumentParser) -> None:
