@@ -13,6 +13,7 @@ import scipy.fft
 from onesided.apps.solvers.poisson import (
     BOUNDARIES,
     DIRICHLET,
+    KINDS,
     NEUMANN,
     PERIODIC,
     Axis,
@@ -61,10 +62,11 @@ def test_blocks_of_an_axis_are_parts_of_the_whole(boundary):
 
 def along(values, axis, number, inverse):
     """One transform of SciPy's."""
-    if axis.kind is None:
+    kind = KINDS.get(axis.boundary)
+    if kind is None:
         return (scipy.fft.ifft if inverse else scipy.fft.fft)(values, axis=number)
-    function = getattr(scipy.fft, ("i" if inverse else "") + axis.kind[:3])
-    return function(values, type=int(axis.kind[3]), axis=number)
+    function = getattr(scipy.fft, ("i" if inverse else "") + kind[:3])
+    return function(values, type=int(kind[3]), axis=number)
 
 
 def error(axes):

@@ -59,25 +59,11 @@ def counted(size: int, asked: Sequence[int] | None, usual: Sequence[int]) -> lis
     return sorted(set(asked or usual))
 
 
-def made(comm: MPI.Intracomm, memory: str, count: int) -> Array | None:
-    """Collective. So many doubles of a kind that ``--memory`` names; None is memory of the request,
-    two slots that take turns."""
-    if memory == "slots":
-        return None
-    return empty(comm, count, np.float64) if memory == "empty" else np.zeros(count)
-
-
-def give_back(memory: str, array: Array | None) -> None:
-    """Collective. What :func:`made` made."""
-    if memory == "empty" and array is not None:
-        free(array)
-
-
-def receiving(comm: MPI.Intracomm, memory: str, nbytes: int, stack: ExitStack) -> Array:
-    """Collective. So many bytes of a kind of memory, zeros; freed with the stack."""
-    array = made(comm, memory, -(-nbytes // 8))
-    if array is None:
-        raise ValueError(f"{memory} is memory of a request")
-    stack.callback(give_back, memory, array)
-    array[:] = 0
-    return array.view(np.uint8)[:nbytes]
+def receiving(comm: MPI.Intracomm, memory: str, count: int, stack: ExitStack) -> Array:
+    """Collective. So many doubles of a kind that ``--memory`` names but for the slots of a request;
+    freed with the stack."""
+    if memory != "empty":
+        return np.zeros(count)
+    array = empty(comm, count, np.float64)
+    stack.callback(free, array)
+    return array

@@ -54,9 +54,9 @@ class Case:
     what variants share, freed with the stack, and gives what makes a variant. ``ranks``: the first
     so many of the job; 0 for all. ``against``: methods that every row is compared with.
     ``setups``: how often a variant is set up; ``region``: seconds that are timed in a row at
-    least, 0 for single calls. ``weight``: its share of the time. ``rest``: the name of what the
-    parts of a time leave of it. ``told``: called with the part of the results that has the rows, to
-    add to it. ``piece``: of which variant alone it is, its last one.
+    least, 0 for single calls. ``rest``: the name of what the parts of a time leave of it. ``told``:
+    called with the part of the results that has the rows, to add to it. ``piece``: of which variant
+    alone it is, its last one.
     """
 
     labels: Labels
@@ -66,7 +66,6 @@ class Case:
     against: Sequence[str] = (BASELINE,)
     setups: int = 1
     region: float = 0.0
-    weight: float = 1.0
     rest: str = ""
     piece: str = ""
     told: Callable[[Part], object] = lambda part: None
@@ -109,7 +108,6 @@ def sweep(
     names = Counter(case.name for case in cases)
     if twice := [name for name, count in names.items() if count > 1]:
         raise CommandError(f"two cases would be told as one: {', '.join(twice)}")
-    whole = sum(case.weight for case in cases) or 1.0
     turns = options.iterations * sum(len(case.variants) for case in cases)
     report.draw = draw
     parts = Parts(comm, report, options.json, [*options.inputs(), *inputs])
@@ -120,7 +118,7 @@ def sweep(
 
             def work(sub: MPI.Intracomm, mine: Sequence[Case] = mine) -> None:
                 for case in mine:
-                    seconds = options.seconds * case.weight / whole
+                    seconds = options.seconds / len(cases)
                     for each in _pieces(case) if goes_on and case.name in parts.broken else [case]:
                         adds = partial(measure, sub, each, options, seconds, tick)
                         if each.piece and each.name in parts.broken:

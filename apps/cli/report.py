@@ -345,17 +345,19 @@ class Report:
     kept: Path | None = None
     draw: Callable[[str, Mapping[str, Any]], object] = lambda path, content: None
 
+    def _verdicts(self) -> list[Verdict]:
+        of_rows = [row.verdict for row in self.rows if row.verdict is not None]
+        return [*of_rows, *self.verdicts.values()]
+
     @property
     def verified(self) -> bool | None:
         """Whether all verdicts are good; None where nothing was verified."""
-        verdicts = [row.verdict for row in self.rows if row.verdict is not None]
-        verdicts += self.verdicts.values()
+        verdicts = self._verdicts()
         return all(verdict.passed for verdict in verdicts) if verdicts else None
 
     def conclude(self, against: str) -> None:
-        """Rank 0's: a sentence about what the rows were verified with, if they were."""
-        verdicts = [row.verdict for row in self.rows if row.verdict is not None]
-        if verdicts:
+        """Rank 0's: a sentence about what was verified, if anything was."""
+        if verdicts := self._verdicts():
             self.remarks.append(conclusion(verdicts, against))
 
     def finish(self, comm: MPI.Intracomm, options: Options, *, interrupted: bool = False) -> None:

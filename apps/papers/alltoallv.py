@@ -32,7 +32,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.choices import Array, chosen, counted, give_back, hints, made
+from onesided.apps.bench.choices import Array, chosen, counted, hints, receiving
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import REGION, Variant, unchecked
 from onesided.apps.cli.failures import user_errors
@@ -126,20 +126,17 @@ def _request(
 ) -> tuple[Request, Callable[[], None]]:
     """Collective. A persistent exchange, and what frees it with its receive memory, which belongs
     to the set-up, as the window that paper 000 creates does."""
-    array = made(comm, memory, sum(problem.recv_counts))
-    received = None if array is None else [array, list(problem.recv_counts)]
+    counts, made = list(problem.recv_counts), ExitStack()
+    slots = memory == "slots"
+    received = None if slots else [receiving(comm, memory, sum(counts), made), counts]
     sent = [problem.sent, list(problem.send_counts)]
     try:
         request = Alltoallv_init(comm, sent, received, method=method, info=hints(options))
     except OnesidedError:  # the same on every rank
-        give_back(memory, array)
+        made.close()
         raise
-
-    def free() -> None:
-        request.Free()
-        give_back(memory, array)
-
-    return request, free
+    made.callback(request.Free)
+    return request, made.close
 
 
 def round_of(request: Any) -> Callable[[], Any]:
@@ -263,17 +260,6 @@ BASE = 1 << 31  # more than the elements of a block
 Counts = NDArray[np.int64]
 
 
-def _record(counts: Counts) -> dict[str, Any]:
-    """Local. For JSON: counts in elements, those to oneself included, and how skewed they are: the
-    most of a rank, divided by the mean; 1.0 where there is nothing."""
-    found: dict[str, Any] = {"counts": counts.tolist(), "blocks": int(np.count_nonzero(counts))}
-    for name, totals in (("sent", counts.sum(axis=1)), ("received", counts.sum(axis=0))):
-        mean = float(totals.mean())
-        found[name] = totals.tolist()
-        found[f"{name}_imbalance"] = float(totals.max()) / mean if mean else 1.0
-    return found
-
-
 def _of_matrix(counts: Counts, comm: MPI.Intracomm) -> Problem:
     """Local. An element tells its sender, its receiver and its place in the block."""
     ranks, rank = range(comm.size), comm.rank
@@ -321,7 +307,7 @@ def run_patterns(comm: MPI.Intracomm, options: Options) -> int:
     with user_errors():
         subjects = _subjects(comm, options)
     matrices = {
-        name: facts | {"patterns": {pattern: _record(each) for pattern, each in counts.items()}}
+        name: facts | {"patterns": {each: {"counts": counts[each].tolist()} for each in counts}}
         for name, facts, counts in subjects
     }
     report = Report("bench patterns", options.settings(),

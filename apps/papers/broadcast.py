@@ -192,7 +192,7 @@ def _opened(
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
     """Collective. The message, and what makes each variant of it."""  # fmt: skip
-    message = receiving(comm, options.memory, size, stack)
+    message = receiving(comm, options.memory, -(-size // 8), stack).view(np.uint8)[:size]
 
     def make(labels: Labels) -> Variant:
         method, order = labels[METHOD], labels.get("order", "")

@@ -250,8 +250,8 @@ def _opened(
         on = comm.Create_dist_graph_adjacent(place.near, place.near)
         stack.callback(on.Free)
     sent = contribution(place.rank, operation.sent(place))
-    held, nbytes_received = operation.held(place), ITEM * operation.received(place)
-    received = receiving(on, options.memory, nbytes_received, stack).view(np.float64)
+    held = operation.held(place)
+    received = receiving(on, options.memory, operation.received(place), stack)
     arguments = operation.arguments(place, sent, received, operation.spec)
     received[:] = POISON if held is None else held
     getattr(on, operation.name)(*arguments)

@@ -32,13 +32,8 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import PLAIN, Report, Row, duration
 
-QUICK_SECONDS = 105.0  # for all of --quick together, but for the report
-BESIDE = 4.0  # seconds that a job needs beside its measurements, about
-LEAST_MEASURED = 1.0  # seconds that are measured, at least
-PATIENCE = 4.0  # times what it is expected to take that a job may take
-LIMIT = 900.0  # seconds for a job that is not told how long to measure
-REPORTING = 12.0  # seconds for the report of a quick run, at most
-LEAST = 3.0  # seconds below which no experiment is begun
+PATIENCE = 4.0  # times what a job is told to measure for that it may take
+LIMIT, QUICK_LIMIT = 900.0, 90.0  # seconds that it may take in any case
 DONE, LEFT_OUT = "done", "left out"
 MANIFEST = "manifest.json"
 NO_PICTURES = "pictures are skipped: matplotlib is not installed (the extra plot)"
@@ -50,8 +45,8 @@ class Experiment:
 
     ``words`` are those of a full run, ``quick`` of a quick one; ``{ranks}``, ``{matrices}``
     among them are replaced. ``least``: ranks that it needs at least, ``most`` at most.
-    ``seconds``, of both: what it is told to measure for, 0 where it takes as long as it takes,
-    which is ``takes``, about. ``draws``: an image of its name.
+    ``seconds``, of both: what it is told to measure for, 0 where it takes as long as it takes.
+    ``draws``: an image of its name.
     """
 
     name: str
@@ -60,7 +55,6 @@ class Experiment:
     words: str = ""
     quick: str = ""
     seconds: Sequence[float] = (0.0, 0.0)
-    takes: Sequence[float] = (0.0, 0.0)
     least: int = 1
     most: float = math.inf
     draws: bool = False
@@ -68,10 +62,6 @@ class Experiment:
     def ranks(self, asked: int) -> int:
         """Local. Of its job, where so many were asked for."""
         return int(min(self.most, max(self.least, asked)))
-
-    def expected(self, quick: bool) -> float:
-        """Local. Seconds that it takes, about."""
-        return BESIDE + self.seconds[quick] + self.takes[quick]
 
 
 _TABLE = (files("onesided.apps") / "data" / "experiments.toml").read_text(encoding="utf-8")
@@ -102,7 +92,7 @@ class Series:
 
     def __init__(self, comm: MPI.Intracomm, options: Options) -> None:
         self._options, self._output = options, Path(options.output).resolve()
-        self._end, self._out = time.monotonic() + QUICK_SECONDS, console()
+        self._out = console()
         matrices = [Path(file) for file in options.matrices or ()]
         for file in matrices:
             if not file.is_file():
@@ -117,33 +107,28 @@ class Series:
         self._draws = find_spec("matplotlib") is not None
         options.json = str(self._output / MANIFEST)
         given = options.settings() | {"matrices": [file.name for file in matrices]}
-        pictures = "drawn" if self._draws else NO_PICTURES
-        pattern = {"ranks": options.ranks, "pictures": pictures, "files": {}}
-        self.report = Report("bench all", given, pattern)
-        self.report.remarks = [] if self._draws else [NO_PICTURES]
+        self.report = Report("bench all", given, {"ranks": options.ranks},
+                             remarks=[] if self._draws else [NO_PICTURES])  # fmt: skip
         self._parts = Parts(comm, self.report, options.json, matrices)
 
     def run(self, experiment: Experiment) -> None:
         """Run one and keep a row about it."""
-        limit = self._limit(experiment)
         target = self._target(experiment)
         if experiment.name in self._parts.done and target.exists():
             ended = Ended(DONE, 0.0)
-        elif limit < LEAST:
-            ended = Ended(LEFT_OUT, 0.0, f"the {QUICK_SECONDS:.0f} s of --quick are over")
         else:
             target.unlink(missing_ok=True)
-            more = ["--ranks", str(experiment.ranks(self._options.ranks)), "--json", str(target)]
-            log = target.with_suffix(".log")
-            ended = run_job([*self._arguments(experiment), *more], log, limit)
+            quick = self._options.quick
+            usual = max(QUICK_LIMIT if quick else LIMIT, PATIENCE * experiment.seconds[quick])
+            log, limit = target.with_suffix(".log"), self._options.limit or usual
+            ended = run_job(self._arguments(experiment), log, limit)
         self.failures += ended.state != DONE
         self.tell(experiment, ended)
 
     def make_page(self) -> None:
         """Have the report of all results made."""
         words = ["report", str(self._output), "-o", f"{self._output}/report.html"]
-        limit = REPORTING if self._options.quick else LIMIT
-        ended = run_job(words, self._output / "report.log", limit)
+        ended = run_job(words, self._output / "report.log", LIMIT)
         self._say("report", "last", ended)
         self.failures += ended.state != DONE
 
@@ -151,34 +136,16 @@ class Series:
         return self._output / f"{experiment.name}.json"
 
     def _arguments(self, experiment: Experiment) -> list[str]:
-        """The words of its command but for ranks and JSON."""
-        quick = self._options.quick
-        words = experiment.command.split()
+        """The words of its command."""
+        quick, ranks = self._options.quick, experiment.ranks(self._options.ranks)
+        words = [*experiment.command.split(), "--json", str(self._target(experiment)),
+                 "--ranks", str(ranks)]  # fmt: skip
         words += (experiment.quick if quick else experiment.words).split()
         if experiment.seconds[quick]:
-            beside = BESIDE + experiment.takes[quick]
-            seconds = self._share() * experiment.expected(quick) - beside
-            words += ["--seconds", f"{max(LEAST_MEASURED, seconds):.3g}"]
+            words += ["--seconds", str(experiment.seconds[quick])]
         if experiment.draws and self._draws:
             words += ["--picture", f"{self._output}/{experiment.name}.png"]
         return [each for word in words for each in self._places.get(word, [word])]
-
-    def _left(self) -> float:
-        """Seconds that are left of a quick run."""
-        return self._end - time.monotonic()
-
-    def _share(self) -> float:
-        """How much there is of the time that all who wait should have, in a quick run."""
-        if not self._options.quick:
-            return 1.0
-        wanted = sum(each.expected(True) for each in self.waiting)
-        return min(1.0, self._left() / max(wanted, LEAST))
-
-    def _limit(self, experiment: Experiment) -> float:
-        """Seconds that it may take; all of them together no more than a quick run may."""
-        quick, expected = self._options.quick, PATIENCE * experiment.expected(self._options.quick)
-        limit = self._options.limit or (expected if quick else max(LIMIT, expected))
-        return float(min(limit, self._left()) if quick else limit)
 
     def tell(self, experiment: Experiment, ended: Ended) -> None:
         """Keep a row about one, which waits no longer; if it is not done, another run tries it."""
@@ -195,8 +162,6 @@ class Series:
 
         def add(part: Part) -> None:
             part.rows.append(Row(labels, times, reason=ended.reason))
-            target = self._target(experiment)
-            part.pattern["files"] = {experiment.name: target.name} if target.exists() else {}
 
         self._parts.add(experiment.name, add, keep=ended.state == DONE)
 

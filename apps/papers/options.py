@@ -103,12 +103,10 @@ def bench_collectives(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--operations", metavar="NAME", choices=OPERATIONS, nargs="+",
                         default=OPERATIONS, help=said)  # fmt: skip
     note = "that a rank has, or of one block, as OSU's micro-benchmarks count them"
-    take(parser, "sizes", "8 64 256 1K 4K 16K 64K 256K 1M 4M", note, quick="8 1K 64K 1M")
+    take(parser, "sizes", "8 64 256 1K 4K 16K 64K 256K 1M 4M", note)
     note = "in NumPy's memory, or in that of collectives.empty"
     take(parser, "memory", "plain", note, choices=ARRAYS)
-    take(parser, "iterations", "41", quick="9")
-    take(parser, "seconds", "120", quick="10")
-    take(parser, "quick", note="few sizes and iterations")
+    timed(parser, "41")
     take(parser, "picture", note=FIGURES)
 
 
@@ -133,15 +131,13 @@ def bench_apps(parser: argparse.ArgumentParser) -> None:
     note = "of the transformed array, and of the 27-point grid of conjugate gradients"
     take(parser, "shape", note=note, said="128 128 128, and 64 64 64")
     take(parser, "dtype", "float64")
-    help_text = "or with the symmetric positive definite matrix of FILE"
-    parser.add_argument("--matrix", metavar="FILE", type=InputFile, help=help_text)
     take(parser, "maxiter", "100", "conjugate gradients take all of them")
     take(parser, "picture", note=FIGURES)
 
 
 def bench_all(parser: argparse.ArgumentParser) -> None:
     take(parser, "output", note="a folder for the results", type=cli.FolderName, required=True)
-    take(parser, "quick", note="under 3 minutes on 2 cores")
+    take(parser, "quick", note="some 3 minutes on 2 cores")
     take(parser, "ranks", "2")
     parser.add_argument("--only", metavar="NAME", nargs="+", help="these experiments alone")
     take(parser, "limit", note="an experiment", said="its own")

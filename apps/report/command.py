@@ -38,17 +38,12 @@ def load(file: Path) -> Result | None:
     """
     try:
         text = file.read_text(encoding="utf-8")
+        if not text.strip():
+            return None
+        content: Any = json.loads(text, parse_constant=lambda _: None)
     except OSError as error:
         raise CommandError(words(error)) from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{file}: no text in UTF-8 (byte {error.start})") from error
-    if not text.strip():
-        return None
-    try:
-        content: Any = json.loads(text, parse_constant=lambda _: None)
-    except json.JSONDecodeError as error:
-        raise CommandError(f"{file}: broken JSON, line {error.lineno}: {error.msg}") from error
-    except (ValueError, RecursionError) as error:  # numbers too long, lists too deep
+    except (ValueError, RecursionError) as error:  # no text, numbers too long, lists too deep
         raise CommandError(f"{file}: broken JSON: {words(error)}") from error
     ours = isinstance(content, dict) and sum(name in content for name in (*PARTS, "machine"))
     return Result(file.name, content) if ours and ours >= ENOUGH else None

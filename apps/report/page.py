@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from importlib.util import find_spec
@@ -227,22 +227,12 @@ def _cells(entry: Entry) -> dict[str, str]:
     return cells(entry.values) | {f"vs {name}": str(each) for name, each in ratios.items() if each}
 
 
-#: Facts of a machine by their names in the files.
-FACTS: Mapping[str, str] = {
-    "processor": "processor", "system": "system", "cores": "cores of rank 0",
-    "all_cores": "cores of all ranks together", "hosts": "machines", "ranks": "ranks",
-    "nodes": "nodes", "ranks_per_node": "ranks per node", "thread_level": "thread level of MPI",
-}  # fmt: skip
-
-
 def _machine(results: Sequence[Result]) -> str:
     """What all results have in common, and where they differ."""
     rows: dict[str, dict[str, None]] = {}
     for result in results:
-        facts = {told: result.machine.get(name) for name, told in FACTS.items()}
-        for name, value in {**facts, **result.versions}.items():
-            if value is not None:
-                rows.setdefault(name, {})[shown("", value)] = None
+        for name, value in {**result.machine, **result.versions}.items():
+            rows.setdefault(name.replace("_", " "), {})[shown("", value)] = None
     known = [[name, "; ".join(values)] for name, values in rows.items()]
     whole = table("Facts; several where the results differ", ["fact", "value"], known, prose=True)
     return f"<h2>Machine and MPI</h2>{whole}"

@@ -41,7 +41,7 @@ from onesided.pencilfft import PFFT, newDistArray
 Values = NDArray[np.float64]
 
 PERIODIC, DIRICHLET, NEUMANN = BOUNDARIES = ("periodic", "dirichlet", "neumann")
-#: By boundary condition the transform that diagonalizes the second derivative.
+#: By boundary condition the transform that diagonalizes the second derivative; else Fourier's.
 KINDS = {DIRICHLET: "dst2", NEUMANN: "dct2"}
 POLE = 1.25  # 5/4: the coefficients fall like (5/4 - 3/4)^|k|
 PHASE = 0.5  # of the periodic factor, so that no grid point is one of symmetry
@@ -58,11 +58,6 @@ class Axis:
 
     boundary: str
     count: int
-
-    @property
-    def kind(self) -> str | None:
-        """Transform of the axis, as a plan's ``kinds`` wants it; None is the Fourier transform."""
-        return KINDS.get(self.boundary)
 
     @property
     def spacing(self) -> float:
@@ -175,8 +170,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report = Report("poisson", options.settings(), pattern, remarks=[REMARK], by="points")
     cases = [
         Case({"points": level.name}, [{METHOD: name} for name in names],
-             partial(_opened, options, level), weight=float(8**number))
-        for number, level in enumerate(levels)
+             partial(_opened, options, level))
+        for level in levels
     ]  # fmt: skip
     sweep(comm, options, report, cases, "solving")
     _orders(report.rows, {level.name: level for level in levels})
@@ -217,7 +212,7 @@ def _levels(options: Options) -> list[Level]:
 
 def planned(comm: MPI.Intracomm, options: Options, axes: Sequence[Axis], method: str) -> PFFT:
     """Collective. The plan of a method for these axes."""
-    kinds = {number: axis.kind for number, axis in enumerate(axes) if axis.kind is not None}
+    kinds = {k: KINDS[axis.boundary] for k, axis in enumerate(axes) if axis.boundary in KINDS}
     return PFFT(
         comm, tuple(axis.count for axis in axes), dtype=options.dtype, grid=options.process_grid,
         method=method, info=hints(options), kinds=kinds, effort=options.effort, order="plan",

@@ -106,8 +106,8 @@ BENCH_REMARK = (
 
 def run_bench(comm: MPI.Intracomm, options: Options) -> int:
     names = [*chosen(options.comm), SCIPY, PETSC]
-    report = Report("bench spmv", options.settings(), {"ranks": comm.size, "matrices": {}},
-                    remarks=[BENCH_REMARK], by="matrix")  # fmt: skip
+    report = Report("bench spmv", options.settings(), {"ranks": comm.size}, remarks=[BENCH_REMARK],
+                    by="matrix")  # fmt: skip
     found = matrices(comm, options)
     files = [make.keywords["path"] for make in found.values() if "path" in make.keywords]
     cases = [
@@ -183,9 +183,7 @@ def _petsc(comm: MPI.Intracomm, block: RowBlock, every: NDArray[Any]) -> Variant
     """Collective. PETSc's, by its own clock, which does not see the question and the answer."""
     job = Petsc(comm, block, every)
     trial = question("product")
-    for _ in range(TRIALS):
-        by_rank_0(comm, partial(job.run, trial))
-    count = round(STEADY / max(min(job.times(trial, TRIALS)), 1e-9))
+    count = round(STEADY / max(min(job.ask(trial) for _ in range(TRIALS)), 1e-9))
     asked = question("product", max(1, min(MOST_REPEATS, count)), WARM)
     why = unchecked("its product has been compared with SciPy's of the same rows")
     facts = {name: job.facts[name] for name in ("type", "version", "types")}
