@@ -110,4 +110,5 @@ def conclusion(verdicts: Iterable[Verdict], against: str) -> str:
     every = list(verdicts)
     word = "Verified" if all(each.passed for each in every) else "WRONG, compared"
     allowed = max((each.tolerance for each in every), default=0.0)
-    return f"{word} with {against}; relative errors up to {allowed:.1e} are rounding."
+    rounding = f"; relative errors up to {allowed:.1e} are rounding" if allowed else ""
+    return f"{word} with {against}{rounding}."

@@ -180,16 +180,10 @@ def delivered(comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array]) 
     return Verdict(float(comm.allreduce(wrong)), 0.0)
 
 
-def measured(
-    comm: MPI.Intracomm, options: Options, report: Report, cases: Sequence[Case], title: str,
-    right: str,
-) -> int:
-    """Collective. The report with the rows of all cases, and a sentence about their contents; the
-    exit code."""  # fmt: skip
-    sweep(comm, options, report, cases, title)
-    wrong = sum(int(row.verdict.error) for row in report.rows if row.verdict is not None)
-    told = f"WRONG: {wrong} elements are not" if wrong else "Verified: every element is"
-    report.remarks.append(f"{told} {right}")
+def _end(comm: MPI.Intracomm, options: Options, report: Report, cases: Sequence[Case]) -> int:
+    """Collective. The report with the rows of all cases; the exit code."""
+    sweep(comm, options, report, cases, "exchanging")
+    report.conclude("what was sent, element by element")
     return report.end(comm, options)
 
 
@@ -199,7 +193,6 @@ BYTES_REMARK = (
     "Bytes are what a rank sends in one iteration, its own block included; GB/s: these bytes per "
     "second."
 )
-RIGHT = "the number of the rank that sent it"
 
 
 def places(scaling: str, counts: Sequence[int], nbytes: int) -> list[tuple[int, int]]:
@@ -232,7 +225,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                       partial(uniform, count), names, options, ranks=ranks)
         for ranks, count in sorted(asked)
     ]  # fmt: skip
-    return measured(comm, options, report, cases, "exchanging", RIGHT)
+    return _end(comm, options, report, cases)
 
 
 #: Seconds of the rounds that are timed in a row, and how many ``auto`` is told to expect.
@@ -250,7 +243,7 @@ def run_rounds(comm: MPI.Intracomm, options: Options) -> int:
                       given, copies=False, region=IN_A_ROW)
         for ranks, count in sorted({places("weak", [comm.size], n)[0] for n in options.sizes})
     ]  # fmt: skip
-    return measured(comm, given, report, cases, "rounds", RIGHT)
+    return _end(comm, given, report, cases)
 
 
 # -- patterns of matrices -------------------------------------------------------------------------
@@ -319,8 +312,7 @@ def run_patterns(comm: MPI.Intracomm, options: Options) -> int:
         for name, _, counts in subjects
         for each in counts
     ]  # fmt: skip
-    right = "the one that its sender made for it"
-    return measured(comm, options, report, cases, "exchanging", right)
+    return _end(comm, options, report, cases)
 
 
 def _subjects(

@@ -214,17 +214,15 @@ def _section(result: Result, drawn: Sequence[tuple[Plot, str]], anchor: str) -> 
 
 def rows_table(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
     """Local. Columns and a line for every row; what was not measured comes with the reason."""
-    lines = [_cells(entry) for entry in entries]
+    lines = []
+    for entry in entries:
+        sure = {name: entry.interval(name) for name in part(entry.values, "ratios")}
+        ratios = {f"vs {name}": str(each) for name, each in sure.items() if each is not None}
+        lines.append(cells(entry.values) | ratios)
     columns = list(dict.fromkeys(name for entry in entries for name in entry.labels))
     others = dict.fromkeys(name for line in lines for name in line)
     columns += [name for name in others if name not in columns]
     return columns, [[line.get(name, NOTHING) for name in columns] for line in lines]
-
-
-def _cells(entry: Entry) -> dict[str, str]:
-    """As a terminal has them, and how sure the ratios are."""
-    ratios = {name: entry.interval(name) for name in part(entry.values, "ratios")}
-    return cells(entry.values) | {f"vs {name}": str(each) for name, each in ratios.items() if each}
 
 
 def _machine(results: Sequence[Result]) -> str:

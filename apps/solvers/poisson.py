@@ -131,11 +131,6 @@ def expected_error(axes: Sequence[Axis], epsilon: float) -> float:
     return ALIASING * sum(axis.aliasing for axis in axes) + ROUNDING * epsilon * len(axes)
 
 
-def has_null_space(axes: Sequence[Axis]) -> bool:
-    """Local. Whether solutions differ by a constant."""
-    return all(axis.boundary != DIRICHLET for axis in axes)
-
-
 LEAST = 4  # points along an axis
 REMARK = (
     "Error: the largest of all points, relative to the largest value of the solution. Order: the "
@@ -289,7 +284,7 @@ def _error(
 ) -> float:
     """Collective. Largest error relative to the largest value; constants do not count if free."""
     difference = solution - exact
-    if has_null_space(axes):
+    if all(axis.boundary != DIRICHLET for axis in axes):
         sums = np.array([difference.sum(), difference.size])
         comm.Allreduce(MPI.IN_PLACE, sums)
         difference -= sums[0] / sums[1]

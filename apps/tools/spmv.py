@@ -34,7 +34,7 @@ from onesided.apps.tools.petsc import Petsc, question
 from onesided.apps.tools.rowblock import RowBlock, maker_of_file
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import UnsupportedError, agreed
-from onesided.sparse import DistMatrix, Partition, stencil27
+from onesided.sparse import DistMatrix, Partition, read, stencil27
 
 PETSC, SCIPY = "PETSc", "SciPy"
 TOLERANCE = 50.0  # rounding errors allowed, in units of the dtype's epsilon
@@ -201,8 +201,10 @@ def _mesh(size: int, comm: MPI.Intracomm) -> RowBlock:
 
 
 def _of_file(comm: MPI.Intracomm, path: Path) -> RowBlock:
-    """Collective. A pattern, all of whose values are the same, gets random ones."""
-    block = RowBlock.of_file(comm, path)
+    """Collective. Balanced by nonzeros; a pattern, all of whose values are the same, gets random
+    ones."""
+    with read(comm, path, method="p2p") as matrix:
+        block = RowBlock(matrix.local_rows(), matrix.row_partition, matrix.col_partition)
     values = block.entries.data
     different = comm.allgather([values.min(), values.max()] if len(values) else [])
     if len({value for each in different for value in each}) == 1:
