@@ -181,7 +181,8 @@ def cells(record: Mapping[str, Any]) -> dict[str, str]:
     found |= {"median": duration(middle), "±": f"{50 * spread / (middle or 1):.0f}%"}
     if record["bytes"]:
         found["GB/s"] = f"{record['gigabytes_per_s']:.2f}"
-    found |= {f"vs {name}": f"{ratio:.2f}" for name, ratio in record["ratios"].items() if ratio}
+    ratios = {name: each for name, each in record["ratios"].items() if each is not None}
+    found |= {f"vs {name}": f"{each:.2f}" for name, each in ratios.items()}
     if record["break_even"] is not None:
         found["break-even"] = str(record["break_even"])
     if record.get("verified") is False:

@@ -134,11 +134,8 @@ def _unopposed(result: Result, entry: Entry, target: Mapping[str, Any]) -> bool:
     """Local. Whether what a row is to be compared with was asked for, and refused."""
     own = ("method", "memory", "order")
     case = {name: text for name, text in entry.labels.items() if name not in own}
-    against = target.get("against", "")
-    return bool(against) and any(
-        each.reason and each.has(case) and f"{each.method} ".startswith(f"{against} ")
-        for each in result.entries
-    )
+    opponents = (each for each in result.entries if each.reason and each.has(case))
+    return any(f"{each.method} ".startswith(f"{target.get('against')} ") for each in opponents)
 
 
 def _size(entry: Entry) -> float:

@@ -82,8 +82,6 @@ PEAK_TIME, PEAK_DISSIPATION = 8.97, 0.0128575
 PEAK_SOURCE = "van Rees et al. 2011, 512^3"
 
 
-# Energy and dissipation of a flow over time, and how they compare with what is known.
-
 COLUMNS = {"time": ".4g", "energy": ".10f", "dissipation": ".6e", "divergence": ".1e"}
 EARLY_MODES = 16  # along each axis, for the flow of the first instants
 PEAK_MODES = 64  # with which the peak of the dissipation begins to show
@@ -159,7 +157,7 @@ class History:
 
 SHAPE, DT, END = (32, 32, 32), 0.01, 1.0
 LEAST = 4  # modes along an axis
-ODD = 1e-6  # of a time step, which rounding explains
+ROUNDED = 1e-6  # of a time step, by which rounding may miss a whole number of them
 LINES = 10  # of the table, where nothing else is wanted
 DIFFERENCE = 1e-10  # of the states of two methods; rounding grows with time
 REMARK = "An iteration is a time step, timed from a barrier on by the slowest rank."
@@ -217,7 +215,7 @@ def _steps(options: Options, state: State) -> int:
     end = END if options.time is None else options.time
     exact = (end - state.time) / state.dt
     steps = round(exact)
-    if steps < 1 or (options.time is not None and abs(exact - steps) > ODD):
+    if steps < 1 or abs(exact - steps) > ROUNDED:
         raise CommandError(f"--time {end:g} is no whole number of time steps of {state.dt:g} after "
                            f"the start at {state.time:g}")
     return steps

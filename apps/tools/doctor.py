@@ -30,8 +30,6 @@ from onesided.collectives.tuning.defects import Defect, known_defects, library
 from onesided.sparse.files import entries
 from onesided.sparse.kernels.registry import available
 
-# Does a method work here? A few rounds of every collective that it does, checked.
-
 ROUNDS = 4
 ENTRIES = 5  # of a vector that is reduced
 PATIENCE = 60.0  # seconds for the collectives of a method before the job is ended

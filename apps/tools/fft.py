@@ -34,8 +34,6 @@ from onesided.apps.cli.statistics import Verdict
 from onesided.collectives import UnsupportedError, sums
 from onesided.pencilfft import PFFT, forget_wisdom, newDistArray
 
-# Is a parallel Fourier transform right? Two ways to know, by the size of the array.
-
 GATHER_LIMIT = 1 << 28  # bytes of the global input that rank 0 may hold and transform
 SLACK = 20.0  # rounding errors allowed, in units of the dtype's epsilon times log2(N)
 
@@ -44,8 +42,8 @@ class FourierCheck:
     """Collective. Checks plans of one shape, dtype and grid with one input.
 
     An input of at most ``GATHER_LIMIT`` bytes is gathered on rank 0 and transformed with
-    ``scipy.fft``. In the place of a larger one a plane wave is, whose transform is known on every
-    rank.
+    ``scipy.fft``. Beside a larger one a plane wave is transformed, of which every rank knows what
+    comes out.
     """
 
     def __init__(
