@@ -17,7 +17,7 @@ from onesided.apps.cli.report import (
     Row,
     across_table,
     byte_count,
-    cells,
+    cells_of,
     duration,
     print_rows,
     row_table,
@@ -111,7 +111,7 @@ def test_row_compares_and_breaks_even():
     assert record["break_even"] == 3
     assert record["times_s"] == [1.0, 1.0, 1.0]
     assert record["gigabytes_per_s"] == pytest.approx(1e-8)
-    assert cells(record)["break-even"] == "3"
+    assert cells_of(record)["break-even"] == "3"
     slow = Row({"method": "slow"}, [3.0, 3.0, 5.0], setup=2.5, against={"mpi": baseline})
     assert slow.break_even == "never"
     assert Row({"method": "mpi"}, baseline, setup=1.0, against={"mpi": baseline}).break_even is None
@@ -120,7 +120,7 @@ def test_row_compares_and_breaks_even():
 def test_row_that_was_not_run_has_a_reason_and_no_time():
     row = Row({"method": "rma-lock"}, reason="not on this MPI")
     assert row.record() == {"labels": {"method": "rma-lock"}, "reason": "not on this MPI"}
-    assert cells(row.record()) == {"method": "rma-lock", "not measured": "not on this MPI"}
+    assert cells_of(row.record()) == {"method": "rma-lock", "not measured": "not on this MPI"}
 
 
 def test_verdict_of_a_number_that_is_none():

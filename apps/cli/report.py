@@ -167,7 +167,7 @@ class Row:
         }  # fmt: skip
 
 
-def cells(record: Mapping[str, Any]) -> dict[str, str]:
+def cells_of(record: Mapping[str, Any]) -> dict[str, str]:
     """Local. Of a record of a row, for the tables of a person."""
     found = {str(name): str(text) for name, text in record["labels"].items()}
     if "reason" in record:
@@ -250,7 +250,7 @@ def common(rows: Sequence[Row]) -> dict[str, str]:
 def row_table(rows: Sequence[Row], width: int) -> tuple[Table, list[str]]:
     """Local. A line for every row, in a width, and the columns that had no room."""
     shared = common(rows)
-    lines = [cells(row.record()) for row in rows]
+    lines = [cells_of(row.record()) for row in rows]
     every = dict.fromkeys(name for line in lines for name in line)
     columns = [name for name in every if name not in shared]
     labels = list(dict.fromkeys(name for row in rows for name in row.labels))

@@ -10,7 +10,7 @@ from statistics import median
 from string import Template
 from typing import Any
 
-from onesided.apps.cli.report import METHOD, NOTHING, cells, shown
+from onesided.apps.cli.report import METHOD, NOTHING, cells_of, shown
 from onesided.apps.report.claims import WORDS, Finding
 from onesided.apps.report.figures import FORMATS, OPPONENTS, Plot, plots, svg
 from onesided.apps.report.result import Entry, Result, part
@@ -218,7 +218,7 @@ def rows_table(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
     for entry in entries:
         sure = {name: entry.interval(name) for name in part(entry.values, "ratios")}
         ratios = {f"vs {name}": str(each) for name, each in sure.items() if each is not None}
-        lines.append(cells(entry.values) | ratios)
+        lines.append(cells_of(entry.values) | ratios)
     columns = list(dict.fromkeys(name for entry in entries for name in entry.labels))
     others = dict.fromkeys(name for line in lines for name in line)
     columns += [name for name in others if name not in columns]
