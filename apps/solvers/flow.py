@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from onesided.collectives import sums
 from onesided.pencilfft import PFFT, newDistArray
 
-PADDING = 1.5  # points per mode
 BLOCK_BYTES = 1 << 18  # of a component that is worked on while it is in cache
 RUNGE_KUTTA = ((1 / 6, 1 / 2), (1 / 3, 1 / 2), (1 / 3, 1.0), (1 / 6, None))
 
@@ -30,18 +29,19 @@ class Flow:
     """The velocity on a box of side 2 pi, and the memory and plan to follow it.
 
     Collective over ``comm``, as is all that transforms. ``shape`` counts the modes along each
-    axis; ``planned``: what else the plan is given. Memory of a rank, beside that of the plan: four
-    spectral and two physical vector fields, and one component for k^2; no step allocates.
+    axis, ``padding`` the points per mode; ``planned``: what else the plan is given. Memory of a
+    rank, beside that of the plan: four spectral and two physical vector fields, and one component
+    for k^2; no step allocates.
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, shape: Sequence[int], nu: float, *, effort: str = "estimate",
-        **planned: Any,
+        self, comm: MPI.Intracomm, shape: Sequence[int], nu: float, *, padding: float = 1.5,
+        effort: str = "estimate", **planned: Any,
     ) -> None:
         self._comm, self.nu = comm, nu
         self.plan = PFFT(
-            comm, tuple(shape), dtype=float, padding=PADDING, effort=effort, batch=(3,),
-            order="plan", **planned,
+            comm, tuple(shape), dtype=float, padding=False if padding == 1.0 else padding,
+            effort=effort, batch=(3,), order="plan", **planned,
         )  # fmt: skip
         #: The velocity in spectral space: the state.
         self.velocity_hat = newDistArray(self.plan, True)
