@@ -138,9 +138,9 @@ class Series:
     def _arguments(self, experiment: Experiment) -> list[str]:
         """The words of its command."""
         quick, ranks = self._options.quick, experiment.ranks(self._options.ranks)
-        words = [*experiment.command.split(), "--json", str(self._target(experiment)),
-                 "--ranks", str(ranks)]  # fmt: skip
+        words = experiment.command.split()
         words += (experiment.quick if quick else experiment.words).split()
+        words += ["--ranks", str(ranks), "--json", str(self._target(experiment))]
         if experiment.seconds[quick]:
             words += ["--seconds", str(experiment.seconds[quick])]
         if experiment.draws and self._draws:
