@@ -202,12 +202,6 @@ def test_a_command_that_starts_jobs_says_so_under_mpiexec(name, tmp_path):
     assert finished.sentences == [said]
 
 
-def test_defaults_are_those_of_a_quick_run_where_one_is_wanted(tmp_path, stub):
-    for words in ((), ("--quick",), ("--quick", "--iterations", "7")):
-        assert commands.onesided(*words_of("bench collectives", tmp_path, *words)).code == 0
-    assert [each.iterations for each in stub.given] == [41, 9, 7]
-
-
 def test_an_error_of_the_library_is_one_sentence(stub):
     from onesided.collectives import PatternError
 

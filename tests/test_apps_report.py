@@ -125,8 +125,8 @@ def test_nor_are_those_of_two_cases_and_nothing_is_compared_with_itself(tmp_path
 
 def test_a_picture_replaces_its_own_images_alone(tmp_path):
     pytest.importorskip("matplotlib")
-    others = ["x-2024-final.png", "x-3d.png", "x-.png", "xy-1.png"]
-    for name in [*others, "x-7.png"]:
+    others = ["x-2024-final.png", "x-99.png", "x.png", "xy-1.png"]
+    for name in [*others, "x-1.png"]:
         (tmp_path / name).write_bytes(b"")
     path = exchanges(tmp_path, "a.json", 0.5)
     content = json.loads(path.read_text())
@@ -209,18 +209,21 @@ def test_results_are_held_against_targets(tmp_path):
                 {"mpi": [1.0] * 7}) for ratio in (0.01, 0.9, 0.01)]  # fmt: skip
     rows[2].verdict = Verdict(1.0, 0.0)  # fast, and wrong
     rows.append(Row(rows[0].labels, reason="no such window"))
-    for name, row in zip("abcd", rows, strict=True):
+    opponent = Row({"bytes": "1 KiB", "method": "mpi", "memory": "plain"}, reason="no such call")
+    alone = [Row(rows[0].labels, [0.01] * 7, 1e-4, 1024), opponent]
+    for name, each in zip("abcde", [*([row] for row in rows), alone], strict=True):
         folder = tmp_path / name
         folder.mkdir()
-        Report("bench rounds", {}, {}, [row]).finish(
+        Report("bench rounds", {}, {}, each).finish(
             MPI.COMM_SELF, Options(json=str(folder / "r.json"))
         )
         content = json.loads((folder / "r.json").read_text())
         content["machine"]["ranks"] = 2
         (folder / "r.json").write_text(json.dumps(content))
-    good, *others = (commands.onesided("bench", "check", str(tmp_path / name)) for name in "abcd")
+    good, *others = (commands.onesided("bench", "check", str(tmp_path / name)) for name in "abcde")
     assert good.code == 0, good
-    for other, told in zip(others, ("MISSED", "MISSED", "not measured"), strict=True):
+    wanted = ("MISSED", "MISSED", "not measured", "not measured")
+    for other, told in zip(others, wanted, strict=True):
         assert other.code == 1, other
         assert told in other.out
         assert "0 of 1 targets reached" in other.out

@@ -33,7 +33,7 @@ ROW = Row(
 
 def benchmark(path, killed_at=None, inputs=(), **given):
     """Three parts; returns the report and which parts were measured."""
-    report = Report("bench three", {"iterations": 3, **given}, {"all": {}})
+    report = Report("bench three", {"iterations": 3, **given}, {"ranks": 1})
     parts, measured = Parts(COMM, report, str(path), inputs), []
 
     def measure(part, name):
@@ -43,7 +43,7 @@ def benchmark(path, killed_at=None, inputs=(), **given):
         part.rows += [ROW, Row({"method": name}, reason="no such window")]
         part.remarks.append(f"remark {name}")
         part.verdicts[name] = Verdict(0.0, 1.0)
-        part.pattern["all"] = {name: [1, 2]}
+        part.pattern[name] = [1, 2]
 
     for name in ("one", "two", "three"):
         parts.add(name, lambda part, name=name: measure(part, name))
@@ -67,7 +67,7 @@ def test_a_killed_benchmark_goes_on_where_it_was(tmp_path):
     one, other = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("out", "other"))
     del one["circumstances"], other["circumstances"]
     assert one == other
-    assert one["pattern"]["all"] == {"one": [1, 2], "two": [1, 2], "three": [1, 2]}
+    assert one["pattern"] == {"ranks": 1, "one": [1, 2], "two": [1, 2], "three": [1, 2]}
 
 
 def test_with_other_options_it_begins_anew(tmp_path):
@@ -170,11 +170,11 @@ def test_a_case_in_which_a_job_ended_is_measured_by_its_variants(tmp_path, monke
             with pytest.raises(KeyboardInterrupt):
                 options.command.run(COMM, options)
     assert options.command.run(COMM, options) == 0
-    assert measured == ["", "p2p slots", "rma-notify slots"]
+    assert measured == ["", "mpi plain", "p2p slots", "rma-notify slots"]
     rows = json.loads(path.read_text())["rows"]
-    assert [row["labels"]["method"] for row in rows] == ["p2p", "rma-notify"]
-    assert "mpi" in rows[0]["ratios"]
-    assert "held up for 60" in rows[1]["reason"]
+    assert [row["labels"]["method"] for row in rows] == ["mpi", "p2p", "rma-notify"]
+    assert "mpi" in rows[1]["ratios"]
+    assert "held up for 60" in rows[2]["reason"]
 
 
 def test_a_job_that_ends_in_a_case_is_followed_by_another(tmp_path, monkeypatch):

@@ -18,12 +18,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
 
-from onesided.apps.cli.failures import CommandError, from_rank_0, rest
+from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, rest
 from onesided.apps.cli.launch import launcher_environment, launcher_flags
 from onesided.apps.cli.machine import Layout
 from onesided.collectives import agreed
@@ -102,6 +103,11 @@ class Foreign:
         if self._job is None:
             raise ForeignError("only rank 0 can ask, before close")
         self._times.setdefault(question, []).append(self._job.ask(question))
+
+    def ask(self, question: str) -> float:
+        """Collective. The answer on all ranks, which sleep but for rank 0."""
+        by_rank_0(self._comm, partial(self.run, question))
+        return self.times(question, 1)[0]
 
     def times(self, question: str, count: int) -> list[float]:
         """Collective. The last ``count`` answers: seconds, as the program measured them."""

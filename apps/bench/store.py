@@ -93,7 +93,7 @@ class Parts:
         report.rows += part.rows
         report.remarks += part.remarks
         report.verdicts |= part.verdicts
-        report.pattern = merged(report.pattern, part.pattern)
+        report.pattern = {**report.pattern, **part.pattern}
 
     def _write(self, line: Mapping[str, Any]) -> None:
         if self._file is None:
@@ -151,12 +151,3 @@ def _lines(text: bytes) -> list[dict[str, Any]]:
         with contextlib.suppress(ValueError):  # cut off
             found.append(json.loads(line))
     return [each for each in found if isinstance(each, dict)]
-
-
-def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Local. Both; objects of the same name are taken together."""
-    found = {**one, **other}
-    for name in one.keys() & other.keys():
-        if isinstance(one[name], dict) and isinstance(other[name], dict):
-            found[name] = {**one[name], **other[name]}
-    return found

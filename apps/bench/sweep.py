@@ -21,10 +21,17 @@ from typing import Any, TypeAlias
 from mpi4py import MPI
 
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.ranks import among
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.bench.timing import Timings, Variant, clocked, interleaved, repeats
-from onesided.apps.cli.failures import CommandError, closing, user_errors, words
+from onesided.apps.cli.failures import (
+    LONGEST_WAIT,
+    CommandError,
+    Found,
+    closing,
+    rest,
+    user_errors,
+    words,
+)
 from onesided.apps.cli.launch import GOES_ON
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
@@ -47,9 +54,9 @@ class Case:
     what variants share, freed with the stack, and gives what makes a variant. ``ranks``: the first
     so many of the job; 0 for all. ``against``: methods that every row is compared with.
     ``setups``: how often a variant is set up; ``region``: seconds that are timed in a row at
-    least, 0 for single calls. ``weight``: its share of the time. ``rest``: the name of what the
-    parts of a time leave of it. ``told``: called with the part of the results that has the rows, to
-    add to it. ``piece``: of which variant alone it is, beside the first.
+    least, 0 for single calls. ``rest``: the name of what the parts of a time leave of it. ``told``:
+    called with the part of the results that has the rows, to add to it. ``piece``: of which variant
+    alone it is, its last one.
     """
 
     labels: Labels
@@ -59,7 +66,6 @@ class Case:
     against: Sequence[str] = (BASELINE,)
     setups: int = 1
     region: float = 0.0
-    weight: float = 1.0
     rest: str = ""
     piece: str = ""
     told: Callable[[Part], object] = lambda part: None
@@ -102,7 +108,6 @@ def sweep(
     names = Counter(case.name for case in cases)
     if twice := [name for name, count in names.items() if count > 1]:
         raise CommandError(f"two cases would be told as one: {', '.join(twice)}")
-    whole = sum(case.weight for case in cases) or 1.0
     turns = options.iterations * sum(len(case.variants) for case in cases)
     report.draw = draw
     parts = Parts(comm, report, options.json, [*options.inputs(), *inputs])
@@ -113,7 +118,7 @@ def sweep(
 
             def work(sub: MPI.Intracomm, mine: Sequence[Case] = mine) -> None:
                 for case in mine:
-                    seconds = options.seconds * case.weight / whole
+                    seconds = options.seconds / len(cases)
                     for each in _pieces(case) if goes_on and case.name in parts.broken else [case]:
                         adds = partial(measure, sub, each, options, seconds, tick)
                         if each.piece and each.name in parts.broken:
@@ -133,16 +138,48 @@ def sweep(
         raise CommandError("; ".join(comm.bcast(list(refused))))
 
 
+def among(
+    comm: MPI.Intracomm, members: Sequence[int], work: Callable[[MPI.Intracomm], Found]
+) -> Found:
+    """Collective. What ``work``, called on these ranks alone with a communicator of them, gives
+    rank 0, which is one of them; the others sleep.
+
+    :class:`CommandError` on all ranks, also for what those that slept cannot know. An error that a
+    rank turns out to have alone, because the others do not come, ends the job.
+    """
+    taking_part = comm.rank in members
+    sub: Any = comm.Split(0 if taking_part else MPI.UNDEFINED, comm.rank)
+    found, trouble = None, ""
+    if taking_part:
+        try:
+            with user_errors():
+                found = work(sub)
+        except CommandError as error:
+            trouble = str(error)
+            if not rest(comm, LONGEST_WAIT):
+                raise RuntimeError(f"rank {comm.rank} alone: {trouble}") from error
+    if not trouble:
+        rest(comm)
+    if taking_part:
+        sub.Free()
+    result, trouble = comm.bcast((found, trouble))
+    if trouble:
+        raise CommandError(trouble)
+    told: Found = result
+    return told
+
+
 def _pieces(case: Case) -> list[Case]:
     """Local. A case in which a job has ended, variant by variant, each beside the first one."""
     first, *others = case.variants
-    return [replace(case, variants=[first, each], piece=_name(each)) for each in others]
+    pairs = [[first], *([first, each] for each in others)]
+    return [replace(case, variants=pair, piece=_name(pair[-1])) for pair in pairs]
 
 
 def _given_up(case: Case, options: Options, part: Part) -> None:
     """Local. Why a piece has no times."""
     why = f"its job died, or was held up for {duration(options.limit)}"
-    part.rows.append(Row({**case.labels, **case.variants[1]}, reason=why))
+    part.rows.append(Row({**case.labels, **case.variants[-1]}, reason=why))
 
 
 def measure(
@@ -170,7 +207,8 @@ def measure(
         )
         for each in reversed(ready):
             each.free(comm)
-    part.rows += _rows(case, ready, entered, found)[bool(case.piece) :]
+    rows = _rows(case, ready, entered, found)
+    part.rows += rows[-1:] if case.piece else rows
     case.told(part)
 
 

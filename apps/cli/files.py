@@ -98,5 +98,3 @@ def _check(name: str, value: object) -> None:
             raise CommandError(f"{value}: an image is one of {endings}, by the end of its name")
     if isinstance(value, FileName) and unwritable(value):
         raise CommandError(unwritable(value))
-
-

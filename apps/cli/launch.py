@@ -54,7 +54,9 @@ def find_mpiexec() -> tuple[Path, str]:
             "--ranks needs mpiexec, and there is none beside this Python nor on PATH "
             "(pip install mpich, or install an MPI)"
         )
-    library = _library()
+    line = [sys.executable, "-c", ASK]
+    answer = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    library = "" if answer.returncode else answer.stdout.strip()  # where it cannot tell: any
     for path in found:
         version = _version(path)
         if not library or is_open_mpi(version) == (library == "Open MPI"):
@@ -63,14 +65,6 @@ def find_mpiexec() -> tuple[Path, str]:
         f"--ranks needs the mpiexec of {library}, which mpi4py uses; {found[0]} is another MPI's "
         f"and would start every rank alone (put the right one first on PATH)"
     )
-
-
-def _library() -> str:
-    """Local. The MPI that mpi4py uses; empty where it cannot tell."""
-    answer = subprocess.run(
-        [sys.executable, "-c", ASK], capture_output=True, text=True, timeout=60, check=False
-    )
-    return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
 def is_open_mpi(version: str) -> bool:

@@ -123,29 +123,24 @@ def environment() -> dict[str, str]:
     }
 
 
-def circumstances(comm: MPI.Intracomm) -> dict[str, object]:
+def circumstances(comm: MPI.Intracomm, *, now: bool = False) -> dict[str, object]:
     """Collective. What may differ from one run to the next on the same machine, for JSON.
 
     ``binding``: the cores of every rank. ``environment``: that of rank 0. ``load``: processes that
-    wanted a core, over the last minute; ``date`` is UTC. Both are those of :func:`begin`, before
-    the ranks themselves made load.
+    wanted a core, over the last minute; ``date`` is UTC. All are those of the call with ``now``, as
+    a command begins, before the ranks themselves made load.
     """
-    if not _begun:
-        begin(comm)
+    if now or not _begun:
+        _begun.update({
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "load": os.getloadavg()[0],
+            "binding": comm.allgather(sorted(usable_cores())),
+            "environment": environment(),
+        })  # fmt: skip
     return dict(_begun)
 
 
 _begun: dict[str, object] = {}
-
-
-def begin(comm: MPI.Intracomm) -> None:
-    """Collective. A command begins: what :func:`circumstances` tells."""
-    _begun.update({
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "load": os.getloadavg()[0],
-        "binding": comm.allgather(sorted(usable_cores())),
-        "environment": environment(),
-    })  # fmt: skip
 
 
 def version_lines() -> str:

@@ -143,7 +143,7 @@ def run(command: Command, options: Options) -> int:
 
     abort_on_exception()
     failures.meet(comm)
-    machine.begin(comm)
+    machine.circumstances(comm, now=True)
     if options.ranks not in (None, comm.size) and not command.starts_jobs:
         raise CommandError(f"--ranks {options.ranks} inside a job of {comm.size} ranks")
     check_files(comm, options)

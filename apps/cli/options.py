@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 KIBI = 1024
 SUFFIXES = {"K": KIBI, "M": KIBI**2, "G": KIBI**3}
+FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
 SIZES = "1K 8K 32K 128K 1M 2M 16M"
 ALL = "all"
 
@@ -81,18 +82,6 @@ def info_entry(text: str) -> tuple[str, str]:
     return key, value
 
 
-def rank_counts(text: str) -> list[int]:
-    """Local. A number of ranks, or ``28:448`` for 28 and its doubles up to 448 and 448 itself."""
-    first, colon, last = text.partition(":")
-    least = positive(first)
-    if not colon:
-        return [least]
-    most = positive(last)
-    if most < least:
-        raise argparse.ArgumentTypeError(f"{text!r} goes down")
-    return doubling(least, most)
-
-
 def doubling(first: int, last: int) -> list[int]:
     """Local. The first number and its doubles below the last, and that itself."""
     counts = []
@@ -100,13 +89,6 @@ def doubling(first: int, last: int) -> list[int]:
         counts.append(first)
         first *= 2
     return [*counts, last]
-
-
-class _Counts(argparse.Action):
-    """Numbers of ranks from several words, in ascending order."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        setattr(namespace, self.dest, sorted({count for each in values for count in each}))
 
 
 # -- the options that mean the same in every command ----------------------------------------------
@@ -121,7 +103,7 @@ class Option(NamedTuple):
     many: bool = False
     choices: Sequence[str] = ()
     short: str = ""
-    action: Any = None
+    action: str = ""
 
 
 OPTIONS: Mapping[str, Option] = {
@@ -162,8 +144,7 @@ OPTIONS: Mapping[str, Option] = {
                    str),
     "memory": Option("where is received", type=str),
     "ranks": Option("start on N ranks with the installed mpiexec", "N", positive),
-    "ranks-list": Option("numbers of ranks to compare; 2:16 is 2, 4, 8, 16", "N", rank_counts,
-                         many=True, action=_Counts),
+    "ranks-list": Option("numbers of ranks to compare", "N", positive, many=True),
     "iterations": Option("timed iterations of every method", "N", positive),
     "repeats": Option("runs of every method", "N", positive),
     "seconds": Option("measure no longer than about S seconds, with fewer iterations", "S",
@@ -195,7 +176,6 @@ class Options(argparse.Namespace):
 
     command: Command
     ranks: Any = None  # a number; None where a launcher knows
-    quick: bool = False
     info: Sequence[tuple[str, str]] = ()
     json: str | None = None
     picture: Picture | None = None
@@ -245,8 +225,6 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.allow_abbrev = False  # an option is written one way
-        #: By option what it is where nothing is given, usually and in a quick run.
-        self.usual: dict[str, tuple[Any, Any]] = {}
 
     def complete(self) -> None:
         """Local. Add the options of the command that this parser is for."""
@@ -260,11 +238,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.complete()
-        options, rest = super().parse_known_args(args, namespace)
-        for name, both in self.usual.items():
-            if getattr(options, name) is None:
-                setattr(options, name, both[options.quick])
-        return options, rest
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise CommandError(f"{message} (see {self.prog} --help)")
@@ -275,21 +249,18 @@ class Parser(argparse.ArgumentParser):
 
 
 def take(
-    parser: Any, name: str, default: str | None = None, note: str = "", *,
-    quick: str | None = None, said: str = "", **own: Any,
+    parser: Any, name: str, default: str | None = None, note: str = "", *, said: str = "",
+    **own: Any,
 ) -> None:
     """Local. Give a command, or a group of its options, one of :data:`OPTIONS`.
 
     ``default``: as a user would write it, with blanks between several; ``all`` of the choices.
-    ``quick``: that of ``--quick``, for a parser that has it; ``said``: in words what the default
-    is, where it is no value. ``note`` follows the meaning. ``own``: fields of :class:`Option` that
-    differ here; ``required``.
+    ``said``: in words what the default is, where it is no value. ``note`` follows the meaning.
+    ``own``: fields of :class:`Option` that differ here; ``required``.
     """
     required = {"required": True} if own.pop("required", False) else {}
     option = OPTIONS[name]._replace(**own)
     text = option.meaning + (f": {note}" if note else "")
-    if quick is not None:
-        said = f"{default}; quick {quick}"
     if said or default is not None:
         text += f" (default {said or default})"
     flags = [*([option.short] if option.short else []), f"--{name}"]
@@ -299,12 +270,7 @@ def take(
     own = {"metavar": option.metavar, "choices": option.choices, "action": option.action,
            "nargs": "+" if option.many else ""}  # fmt: skip
     given = {"help": text, **required, **{key: value for key, value in own.items() if value}}
-    if quick is not None:
-        parser.usual[name.replace("-", "_")] = _value(option, default), _value(option, quick)
-    elif option.action == "append":
-        given["default"] = []
-    else:
-        given["default"] = _value(option, default)
+    given["default"] = [] if option.action == "append" else _value(option, default)
     parser.add_argument(*flags, type=option.type, **given)
 
 
@@ -350,10 +316,3 @@ def box(shape: Sequence[int]) -> tuple[int, int, int]:
     a, b, c = shape if len(shape) == 3 else 3 * list(shape)
     return a, b, c
 
-
-def transform(parser: Any, shape: str) -> None:
-    """Local. Which Fourier transform."""
-    take(parser, "shape", shape)
-    take(parser, "dtype", "float64", "real types are transformed real to complex")
-    take(parser, "backend", "auto")
-    take(parser, "grid", "auto")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -165,28 +166,35 @@ class Row:
             "times_s": list(self.times[::step]), "times_step": step,
         }  # fmt: skip
 
-    def cells(self) -> dict[str, str]:
-        """For the table."""
-        found = dict(self.labels)
-        if self.reason:
-            return found
-        if self.used and self.used != self.method:
-            found[METHOD] = f"{self.method} ({self.used})"
-        first, middle, third = quartiles(self.times)
-        if self.setup is not None:
-            found["set-up"] = duration(self.setup)
-        found |= {name: duration(median(times)) for name, times in self.parts.items()}
-        found["median"] = duration(middle)
-        found["±"] = f"{50 * (third - first) / (middle or 1):.0f}%"
-        if self.nbytes:
-            found["GB/s"] = f"{self.nbytes / middle / 1e9:.2f}"
-        found |= {f"vs {name}": f"{each.median:.2f}" for name, each in self.intervals.items()}
-        if self.break_even is not None:
-            found["break-even"] = str(self.break_even)
-        if self.verdict is not None and not self.verdict.passed:
-            found["error"] = str(self.verdict)
-        plain = {k: v for k, v in self.metrics.items() if not isinstance(v, Mapping | list | tuple)}
-        return found | {name.removesuffix("_s"): shown(name, v) for name, v in plain.items()}
+
+def cells_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """Local. Of a record of a row, for the tables of a person."""
+    found = {str(name): str(text) for name, text in record["labels"].items()}
+    if "reason" in record:
+        return found | {"not measured": record["reason"]}
+    if "used" in record:
+        found[METHOD] = f"{found.get(METHOD, '')} ({record['used']})"
+    if record["setup_s"] is not None:
+        found["set-up"] = duration(record["setup_s"])
+    found |= {name: shown("_s", seconds) for name, seconds in record["parts"].items()}
+    middle, spread = record["median_s"], record["quartile_3_s"] - record["quartile_1_s"]
+    found |= {"median": duration(middle), "±": f"{50 * spread / (middle or 1):.0f}%"}
+    if record["bytes"]:
+        found["GB/s"] = f"{record['gigabytes_per_s']:.2f}"
+    ratios = {name: each for name, each in record["ratios"].items() if each is not None}
+    found |= {f"vs {name}": f"{each:.2f}" for name, each in ratios.items()}
+    if record["break_even"] is not None:
+        found["break-even"] = str(record["break_even"])
+    if record.get("verified") is False:
+        found["error"] = f"{shown('error', record['error'])} WRONG"
+    plain = {name: each for name, each in record["metrics"].items()
+             if not isinstance(each, Mapping | list | tuple)}  # fmt: skip
+    return found | {without_unit(name): shown(name, each) for name, each in plain.items()}
+
+
+def without_unit(name: str) -> str:
+    """Local. Of a metric, for a person."""
+    return re.sub(r"(?<!_per)_(s|bytes)\Z", "", name).replace("_", " ")
 
 
 @dataclass
@@ -242,16 +250,16 @@ def common(rows: Sequence[Row]) -> dict[str, str]:
 def row_table(rows: Sequence[Row], width: int) -> tuple[Table, list[str]]:
     """Local. A line for every row, in a width, and the columns that had no room."""
     shared = common(rows)
-    cells = [row.cells() for row in rows]
-    every = dict.fromkeys(name for row in cells for name in row)
+    lines = [cells_of(row.record()) for row in rows]
+    every = dict.fromkeys(name for line in lines for name in line)
     columns = [name for name in every if name not in shared]
     labels = list(dict.fromkeys(name for row in rows for name in row.labels))
     parts = list(dict.fromkeys(name for row in rows for name in row.parts))
-    metrics = list(dict.fromkeys(n.removesuffix("_s") for row in rows for n in row.metrics))
+    metrics = list(dict.fromkeys(without_unit(name) for row in rows for name in row.metrics))
     spare = [name for name in (*DISPENSABLE, *reversed(metrics), *parts) if name in columns]
     left_out: list[str] = []
     while True:
-        table = plain_table(_told(shared), columns, cells, labels)
+        table = plain_table(_told(shared), columns, lines, labels)
         if not spare or _fits(table, width):
             return table, left_out
         left_out.append(spare.pop(0))
@@ -338,17 +346,19 @@ class Report:
     kept: Path | None = None
     draw: Callable[[str, Mapping[str, Any]], object] = lambda path, content: None
 
+    def _verdicts(self) -> list[Verdict]:
+        of_rows = [row.verdict for row in self.rows if row.verdict is not None]
+        return [*of_rows, *self.verdicts.values()]
+
     @property
     def verified(self) -> bool | None:
         """Whether all verdicts are good; None where nothing was verified."""
-        verdicts = [row.verdict for row in self.rows if row.verdict is not None]
-        verdicts += self.verdicts.values()
+        verdicts = self._verdicts()
         return all(verdict.passed for verdict in verdicts) if verdicts else None
 
     def conclude(self, against: str) -> None:
-        """Rank 0's: a sentence about what the rows were verified with, if they were."""
-        verdicts = [row.verdict for row in self.rows if row.verdict is not None]
-        if verdicts:
+        """Rank 0's: a sentence about what was verified, if anything was."""
+        if verdicts := self._verdicts():
             self.remarks.append(conclusion(verdicts, against))
 
     def finish(self, comm: MPI.Intracomm, options: Options, *, interrupted: bool = False) -> None:

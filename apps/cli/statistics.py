@@ -21,13 +21,6 @@ def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
     return first, middle, third
 
 
-def ratio(times: Sequence[float], baseline: Sequence[float]) -> float:
-    """Local. Median over k of time k divided by the baseline's time k, taken in the same round."""
-    if len(times) != len(baseline):
-        raise ValueError(f"{len(times)} times cannot be paired with {len(baseline)}")
-    return median(one / other for one, other in zip(times, baseline, strict=True))
-
-
 @dataclass(frozen=True)
 class Interval:
     """A median, and between which numbers it lies with a confidence of 95 %.
@@ -117,4 +110,5 @@ def conclusion(verdicts: Iterable[Verdict], against: str) -> str:
     every = list(verdicts)
     word = "Verified" if all(each.passed for each in every) else "WRONG, compared"
     allowed = max((each.tolerance for each in every), default=0.0)
-    return f"{word} with {against}; relative errors up to {allowed:.1e} are rounding."
+    rounding = f"; relative errors up to {allowed:.1e} are rounding" if allowed else ""
+    return f"{word} with {against}{rounding}."

@@ -15,8 +15,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided import collectives
-from onesided.apps.bench.ranks import counted
-from onesided.apps.bench.selection import ways_of
+from onesided.apps.bench.choices import counted, ways_of
 from onesided.apps.bench.sweep import Case, Make, sweep
 from onesided.apps.bench.team import Team, Work, check_threads
 from onesided.apps.bench.timing import nothing
@@ -168,12 +167,11 @@ class TwoSided(Packed):
 
 class Persistent(Halo):
     """Ghosts by one persistent request, of any method of :func:`onesided.collectives.methods`.
-    ``label``: the method that ``auto`` has chosen."""
+    ``label``: the method that works, which ``auto`` may have chosen."""
 
     def __init__(self, need: Need, method: str) -> None:
         super().__init__(need.comm, need.pattern, need.dtype, method=method, info=dict(need.info))
-        used = self.request.method
-        self.label = "" if used == method else used
+        self.label = self.request.method
 
 
 def _allocated(comm: MPI.Intracomm, nbytes: int, item: int) -> MPI.Win:

@@ -32,14 +32,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.memory import Array, give_back, made
-from onesided.apps.bench.ranks import counted
-from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.choices import Array, chosen, counted, hints, receiving
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import REGION, Variant, unchecked
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options, doubling
-from onesided.apps.cli.report import METHOD, Report, byte_count
+from onesided.apps.cli.report import BASELINE, METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.spmv import shipped
 from onesided.apps.tools.trace_mesh import trace_mesh
@@ -116,9 +114,9 @@ def _opened(
             call = _plain_call(comm, given)
             return Variant(call, partial(delivered, comm, given, call), set_up=False, metrics=size)
         request, free = _request(comm, given, name, labels["memory"], options)
-        exchange, used = round_of(request), "" if request.method == name else request.method
+        exchange = round_of(request)
         check = partial(delivered, comm, given, exchange)
-        return Variant(exchange, check, free=free, used=used, metrics=size)
+        return Variant(exchange, check, free=free, used=request.method, metrics=size)
 
     return make
 
@@ -128,20 +126,17 @@ def _request(
 ) -> tuple[Request, Callable[[], None]]:
     """Collective. A persistent exchange, and what frees it with its receive memory, which belongs
     to the set-up, as the window that paper 000 creates does."""
-    array = made(comm, memory, sum(problem.recv_counts))
-    received = None if array is None else [array, list(problem.recv_counts)]
+    counts, made = list(problem.recv_counts), ExitStack()
+    slots = memory == "slots"
+    received = None if slots else [receiving(comm, memory, sum(counts), made), counts]
     sent = [problem.sent, list(problem.send_counts)]
     try:
         request = Alltoallv_init(comm, sent, received, method=method, info=hints(options))
     except OnesidedError:  # the same on every rank
-        give_back(memory, array)
+        made.close()
         raise
-
-    def free() -> None:
-        request.Free()
-        give_back(memory, array)
-
-    return request, free
+    made.callback(request.Free)
+    return request, made.close
 
 
 def round_of(request: Any) -> Callable[[], Any]:
@@ -185,16 +180,10 @@ def delivered(comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array]) 
     return Verdict(float(comm.allreduce(wrong)), 0.0)
 
 
-def measured(
-    comm: MPI.Intracomm, options: Options, report: Report, cases: Sequence[Case], title: str,
-    right: str,
-) -> int:
-    """Collective. The report with the rows of all cases, and a sentence about their contents; the
-    exit code."""  # fmt: skip
-    sweep(comm, options, report, cases, title)
-    wrong = sum(int(row.verdict.error) for row in report.rows if row.verdict is not None)
-    told = f"WRONG: {wrong} elements are not" if wrong else "Verified: every element is"
-    report.remarks.append(f"{told} {right}")
+def _end(comm: MPI.Intracomm, options: Options, report: Report, cases: Sequence[Case]) -> int:
+    """Collective. The report with the rows of all cases; the exit code."""
+    sweep(comm, options, report, cases, "exchanging")
+    report.conclude("what was sent, element by element")
     return report.end(comm, options)
 
 
@@ -204,7 +193,6 @@ BYTES_REMARK = (
     "Bytes are what a rank sends in one iteration, its own block included; GB/s: these bytes per "
     "second."
 )
-RIGHT = "the number of the rank that sent it"
 
 
 def places(scaling: str, counts: Sequence[int], nbytes: int) -> list[tuple[int, int]]:
@@ -237,7 +225,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                       partial(uniform, count), names, options, ranks=ranks)
         for ranks, count in sorted(asked)
     ]  # fmt: skip
-    return measured(comm, options, report, cases, "exchanging", RIGHT)
+    return _end(comm, options, report, cases)
 
 
 #: Seconds of the rounds that are timed in a row, and how many ``auto`` is told to expect.
@@ -255,7 +243,7 @@ def run_rounds(comm: MPI.Intracomm, options: Options) -> int:
                       given, copies=False, region=IN_A_ROW)
         for ranks, count in sorted({places("weak", [comm.size], n)[0] for n in options.sizes})
     ]  # fmt: skip
-    return measured(comm, given, report, cases, "rounds", RIGHT)
+    return _end(comm, given, report, cases)
 
 
 # -- patterns of matrices -------------------------------------------------------------------------
@@ -263,17 +251,6 @@ def run_rounds(comm: MPI.Intracomm, options: Options) -> int:
 BASE = 1 << 31  # more than the elements of a block
 #: ``counts[p, q]``: elements that rank p sends to rank q, on all ranks the same array.
 Counts = NDArray[np.int64]
-
-
-def _record(counts: Counts) -> dict[str, Any]:
-    """Local. For JSON: counts in elements, those to oneself included, and how skewed they are: the
-    most of a rank, divided by the mean; 1.0 where there is nothing."""
-    found: dict[str, Any] = {"counts": counts.tolist(), "blocks": int(np.count_nonzero(counts))}
-    for name, totals in (("sent", counts.sum(axis=1)), ("received", counts.sum(axis=0))):
-        mean = float(totals.mean())
-        found[name] = totals.tolist()
-        found[f"{name}_imbalance"] = float(totals.max()) / mean if mean else 1.0
-    return found
 
 
 def _of_matrix(counts: Counts, comm: MPI.Intracomm) -> Problem:
@@ -323,7 +300,7 @@ def run_patterns(comm: MPI.Intracomm, options: Options) -> int:
     with user_errors():
         subjects = _subjects(comm, options)
     matrices = {
-        name: facts | {"patterns": {pattern: _record(each) for pattern, each in counts.items()}}
+        name: facts | {"patterns": {each: {"counts": counts[each].tolist()} for each in counts}}
         for name, facts, counts in subjects
     }
     report = Report("bench patterns", options.settings(),
@@ -335,8 +312,7 @@ def run_patterns(comm: MPI.Intracomm, options: Options) -> int:
         for name, _, counts in subjects
         for each in counts
     ]  # fmt: skip
-    right = "the one that its sender made for it"
-    return measured(comm, options, report, cases, "exchanging", right)
+    return _end(comm, options, report, cases)
 
 
 def _subjects(

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.choices import chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, rounds_of, sums_of_solvers
-from onesided.apps.cli.failures import CommandError, by_rank_0
+from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options, edge
-from onesided.apps.cli.report import METHOD, Report
-from onesided.apps.cli.statistics import Verdict, conclusion
+from onesided.apps.cli.report import BASELINE, METHOD, Report
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.fft import COMMUNICATION, PEER, transform_case
 from onesided.apps.tools.petsc import Petsc, question
 from onesided.apps.tools.rowblock import RowBlock
@@ -63,26 +62,15 @@ def transforms(options: Options, names: Sequence[str]) -> Case:
 
 def gradients(options: Options, names: Sequence[str]) -> Case:
     """Local. The second application."""
-    if options.matrix is None:
-        points = edge(options.but(shape=options.shape or [POINTS]))
-        source: Callable[[MPI.Intracomm], RowBlock] = partial(grid, points)
-        name = f"27-point {points}^3"
-    else:
-        path = Path(options.matrix)
-        source, name = partial(RowBlock.of_file, path=path), path.name
+    points = edge(options.but(shape=options.shape or [POINTS]))
     variants = [{METHOD: each} for each in (*names, PETSC)]
-    return Case({"application": f"CG {name}"}, variants, partial(_opened, source, options),
-                against=(BASELINE, PETSC), rest="compute")  # fmt: skip
+    return Case({"application": f"CG 27-point {points}^3"}, variants,
+                partial(_opened, points, options), against=(BASELINE, PETSC), rest="compute")
 
 
-def _opened(
-    source: Callable[[MPI.Intracomm], RowBlock], options: Options,
-    comm: MPI.Intracomm, stack: ExitStack,
-) -> Make:
-    """Collective. The matrix, and what makes a solver of it."""  # fmt: skip
-    block, steps = source(comm), options.maxiter
-    if block.shape[0] != block.shape[1]:
-        raise CommandError(f"--matrix {options.matrix}: it is {block.shape}, not square")
+def _opened(points: int, options: Options, comm: MPI.Intracomm, stack: ExitStack) -> Make:
+    """Collective. The matrix, and what makes a solver of it."""
+    block, steps = grid(points, comm), options.maxiter
     maker = block.maker(comm, hints(options))
     stack.enter_context(profile(comm))
 
@@ -90,12 +78,12 @@ def _opened(
         name = labels[METHOD]
         if name == PETSC:
             return _petsc(comm, block, steps)
-        return _gradient(comm, name, maker(name), steps)
+        return _gradient(comm, maker(name), steps)
 
     return make
 
 
-def _gradient(comm: MPI.Intracomm, name: str, matrix: DistMatrix, steps: int) -> Variant:
+def _gradient(comm: MPI.Intracomm, matrix: DistMatrix, steps: int) -> Variant:
     """Collective. What a solver does with a matrix, and whether its residual is true."""
     b = vector(*matrix.row_range, matrix.dtype)
     setup = halo_setup(comm, matrix)
@@ -112,7 +100,7 @@ def _gradient(comm: MPI.Intracomm, name: str, matrix: DistMatrix, steps: int) ->
 
     return Variant(
         partial(_solution, matrix, b, steps), check, parts={COMMUNICATION: communication},
-        free=matrix.Free, set_up=setup, used="" if matrix.method == name else matrix.method,
+        free=matrix.Free, set_up=setup, used=matrix.method,
     )  # fmt: skip
 
 
@@ -134,11 +122,8 @@ def _petsc(comm: MPI.Intracomm, block: RowBlock, steps: int) -> Variant:
 
     def check() -> Verdict:
         """Compare the residual that it comes to, computed anew, with that of its recurrence."""
-        residual = question("residual")
-        for each in (asked, residual):
-            by_rank_0(comm, partial(job.run, each))
-        (error,) = job.times(residual, 1)
-        return Verdict(error, TOLERANCE)
+        job.ask(asked)
+        return Verdict(job.ask(question("residual")), TOLERANCE)
 
     return Variant(partial(job.run, asked), check, on_root=True, own=partial(job.times, asked),
                    free=job.close, set_up=False, metrics={"type": job.facts["type"]})  # fmt: skip
@@ -160,6 +145,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     cases = [APPLICATIONS[name][0](options, names) for name in wanted]
     sweep(comm, options, report, cases, "running")
     report.remarks += [APPLICATIONS[name][1] for name in wanted]
-    verdicts = [row.verdict for row in report.rows if row.verdict is not None]
-    report.remarks += [REMARK, conclusion(verdicts, "serial transforms, and residuals")]
+    report.remarks.append(REMARK)
+    report.conclude("serial transforms, and residuals")
     return report.end(comm, options)

@@ -1,8 +1,7 @@
 """``onesided bench broadcast``: paper 003's sweep over message sizes and numbers of ranks.
 
 The first 2, 3, ... ranks of the job broadcast from rank 0 while the others sleep. Beside the times
-stand those that LogGP predicts, with parameters measured here, and for every pair of a tree and a
-linear broadcast where the one overtakes the other, in the sweep and in the model.
+stand those that LogGP predicts, with parameters measured here.
 
 A time goes from a barrier until the last rank has the data, or the root knows that all have; no
 two broadcasts run in a row, because the second would begin before the first has ended.
@@ -10,7 +9,7 @@ two broadcasts run in a row, because the second would begin before the first has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -21,32 +20,28 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.memory import receiving
-from onesided.apps.bench.ranks import counted, node_of_ranks
-from onesided.apps.bench.selection import BASELINE, hints, named
+from onesided.apps.bench.choices import counted, hints, named, receiving
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import METHOD, Listing, Report, Row, byte_count
-from onesided.apps.cli.statistics import Verdict, ratio
+from onesided.apps.cli.report import BASELINE, METHOD, Listing, Report, byte_count
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.alltoallv import round_of
-from onesided.apps.papers.forecast import FORMULAS, ONE_SIDED, PASSIVE, LogGP, crossing, parameters
+from onesided.apps.papers.forecast import FORMULAS, ONE_SIDED, PASSIVE, LogGP, parameters
 from onesided.collectives import Bcast_init, OneSidedBroadcast, bcast_linear, extents_of, methods
+from onesided.collectives.context import Context
 from onesided.collectives.trees import orders
 
 ROOT = 0
-LINEAR = "rma-linear"
-BINOMIAL = "rma-binomial"
 
 Bytes = NDArray[np.uint8]
 #: What makes a variant of a message, with an order of children, Collective: rank 0 sends the bytes
 #: and, in the persistent methods, others receive there.
 Maker = Callable[[MPI.Intracomm, Bytes, str, Mapping[str, str]], Variant]
 
-#: Trees, whose children are served in an order that the benchmark varies, and what they overtake.
-OVERTAKES = {BINOMIAL: LINEAR, PASSIVE: ONE_SIDED}
-PREDICTED = "predicted_s"
+#: Trees, whose children are served in an order that the benchmark varies.
+TREES = ("rma-binomial", PASSIVE)
 FEW = 8  # ranks up to which every number is tried, and steps of so many beyond
 REMARK = (
     "Times go from a barrier until the last rank has the data; vs mpi: medians of the ratios of "
@@ -70,7 +65,7 @@ def labels_of(text: str) -> list[dict[str, str]]:
     :class:`CommandError` where a name is unknown; it lists the known ones."""
     found = []
     for name in dict.fromkeys([BASELINE, *named(text, makers())]):
-        each = [{"order": order} for order in orders()] if name in OVERTAKES else [{}]
+        each = [{"order": order} for order in orders()] if name in TREES else [{}]
         found += [{METHOD: name, **order} for order in each]
     return found
 
@@ -169,7 +164,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     variants = labels_of(options.comm)
     usual = [*range(2, min(comm.size, FEW) + 1), *range(2 * FEW, comm.size + 1, FEW), comm.size]
     counts = counted(comm.size, options.ranks_list, usual)
-    nodes = node_of_ranks(comm)
+    nodes = Context.of(comm).node().firsts.tolist()
     pattern = {"ranks": comm.size, "counts": counts, "nodes": len(set(nodes))}
     report = Report("bench broadcast", options.settings(), pattern, remarks=[REMARK],
                     across="bytes", by="ranks")  # fmt: skip
@@ -189,7 +184,6 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         f"parameters of {name}": _listing(name, each) for name, each in networks.items()
     }
     report.remarks += [f"No model of {name}: {why}" for name, why in reasons.items()]
-    report.remarks += crossings(report.rows)
     return report.end(comm, options)
 
 
@@ -198,7 +192,7 @@ def _opened(
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
     """Collective. The message, and what makes each variant of it."""  # fmt: skip
-    message = receiving(comm, options.memory, size, stack)
+    message = receiving(comm, options.memory, -(-size // 8), stack).view(np.uint8)[:size]
 
     def make(labels: Labels) -> Variant:
         method, order = labels[METHOD], labels.get("order", "")
@@ -206,7 +200,7 @@ def _opened(
         if method not in networks or comm.size < 2:
             return variant
         told = FORMULAS[method](networks[method], comm.size, size, order)
-        return replace(variant, metrics={**variant.metrics, PREDICTED: told})
+        return replace(variant, metrics={**variant.metrics, "predicted_s": told})
 
     return make
 
@@ -222,40 +216,3 @@ def _listing(name: str, network: LogGP) -> Listing:
     }
     title = f"LogGP parameters of {name}"
     return Listing(title, dict.fromkeys(numbers, ".4g"), [list(numbers.values())])
-
-
-def crossings(rows: Sequence[Row]) -> list[str]:
-    """Local. From where on one method in an order is not slower than another, measured and in the
-    model: over the bytes for every number of ranks, then over the ranks for every length."""
-    timed: dict[tuple[str, str], dict[tuple[int, int], Row]] = {}
-    for row in rows:
-        if not row.reason:
-            key = row.method, row.labels.get("order", "")
-            timed.setdefault(key, {})[int(row.labels["ranks"]), row.nbytes] = row
-    found = []
-    for (method, order), mine in timed.items():
-        theirs = timed.get((OVERTAKES.get(method, ""), ""), {})
-        places, phrases = sorted(mine.keys() & theirs.keys()), []
-        for over_ranks in (False, True):
-            for at in dict.fromkeys(place[over_ranks] for place in places):
-                here = [place for place in places if place[over_ranks] == at]
-                if over_ranks and len(here) == 1:  # one number of ranks tells nothing about ranks
-                    continue
-                xs = [float(place[not over_ranks]) for place in here]
-                pairs = [(mine[place], theirs[place]) for place in here]
-                measured = crossing(xs, [ratio(a.times, b.times) for a, b in pairs])
-                model = "no model"
-                if all(PREDICTED in row.metrics for pair in pairs for row in pair):
-                    models = [a.metrics[PREDICTED] / b.metrics[PREDICTED] for a, b in pairs]
-                    model = f"model: {_from(crossing(xs, models), over_ranks)}"
-                where = f"with {byte_count(at)}" if over_ranks else f"on {at} ranks"
-                phrases.append(f"{where}: {_from(measured, over_ranks)} ({model})")
-        if phrases:
-            found.append(f"{method} {order} overtakes {OVERTAKES[method]}: {'; '.join(phrases)}")
-    return found
-
-
-def _from(x: float | None, over_ranks: bool) -> str:
-    if x is None:
-        return "no crossing"
-    return f"from {f'{x:.3g} ranks' if over_ranks else byte_count(round(x))} on"

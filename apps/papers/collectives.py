@@ -7,7 +7,7 @@ that changes, on the same buffers, and are checked before and after that.
 A size is that of OSU's micro-benchmarks: the bytes of the vector that every rank has (Bcast, the
 reductions), or of one block (Gather, Scatter, Allgather, Alltoall and those of neighbors, a block
 to every rank that is sent to). Elements are doubles. Data tell the rank and the place, and sums of
-them are exact. Neighbors are those of a ring.
+them are exact; a blocking call of the MPI tells before what is right. Neighbors: those in a ring.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided import collectives
-from onesided.apps.bench.memory import receiving
-from onesided.apps.bench.selection import BASELINE, named
+from onesided.apps.bench.choices import named, receiving
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import METHOD, Report, byte_count
+from onesided.apps.cli.report import BASELINE, METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.alltoallv import ITEM, round_of
 from onesided.collectives import UnsupportedError, methods
@@ -62,10 +61,6 @@ class Place:
         return self.rank == ROOT
 
     @property
-    def ranks(self) -> list[int]:
-        return list(range(self.size))
-
-    @property
     def near(self) -> list[int]:
         """Local. The neighbors on both sides, on two ranks one, alone oneself."""
         return sorted({(self.rank - 1) % self.size, (self.rank + 1) % self.size})
@@ -75,28 +70,6 @@ class Place:
         """Local. The elements of a vector that is divided among the ranks."""
         return [self.count * (r + 1) // self.size - self.count * r // self.size
                 for r in range(self.size)]
-
-    def sums(self, ranks: int) -> Array:
-        """Local. The sum of the vectors of the first so many ranks."""
-        return np.asarray(sum(contribution(r, self.count) for r in range(ranks)))
-
-    def blocks(self, ranks: list[int]) -> Array:
-        """Local. One after the other what these ranks send to everybody."""
-        return np.concatenate([contribution(r, self.count) for r in ranks])
-
-    def own_blocks(self, senders: list[int], receivers: Callable[[int], list[int]]) -> Array:
-        """Local. One after the other what these ranks, each of which sends blocks to ``receivers``
-        of it, send to this one."""
-        found = []
-        for sender in senders:
-            to = receivers(sender)
-            first = to.index(self.rank) * self.count
-            found.append(contribution(sender, len(to) * self.count)[first : first + self.count])
-        return np.concatenate(found)
-
-    def near_of(self, rank: int) -> list[int]:
-        """Local. The neighbors of another rank."""
-        return Place(rank, self.size, self.count).near
 
 
 Call = Callable[[], object]
@@ -149,9 +122,9 @@ def _typed(array: Array, blocks: int) -> Any:
 class Operation:
     """A collective operation.
 
-    ``sent``: elements of the send buffer; ``expected``: what is received; ``arguments``: those of
-    the MPI's call, from the buffers, by ``spec``. ``held``: what the receive buffer has before the
-    call where that matters, ``wrong``: how much is not as it should be after a contestant's call.
+    ``sent`` and ``received``: elements of the buffers; ``arguments``: those of the MPI's call, from
+    the buffers, by ``spec``. ``held``: what the receive buffer has before the call where that
+    matters, ``wrong``: how much is not as it should be after a contestant's call.
     ``in_step``: nobody is through before everybody has come, so that calls in a row can be timed.
     ``near``: on a communicator with neighbors. ``sized``: it has data, ``count`` elements where
     about so many are asked for on so many ranks.
@@ -160,7 +133,7 @@ class Operation:
     name: str
     group: str
     sent: Callable[[Place], int]
-    expected: Callable[[Place], Array]
+    received: Callable[[Place], int]
     arguments: Callable[[Place, Array, Array, Spec], tuple[Any, ...]]
     spec: Spec = _plain
     in_step: bool = True
@@ -184,13 +157,8 @@ def _all(p: Place) -> int:
     return p.size * p.count
 
 
-def _everybody(p: Place) -> Array:
-    return p.sums(p.size)
-
-
-def _own_part(p: Place) -> Array:
-    start = sum(p.parts[: p.rank])
-    return p.sums(p.size)[start : start + p.parts[p.rank]]
+def _near(p: Place) -> int:
+    return len(p.near) * p.count
 
 
 def _summed(p: Place, out: Array, into: Array, spec: Spec) -> tuple[Any, ...]:
@@ -198,39 +166,34 @@ def _summed(p: Place, out: Array, into: Array, spec: Spec) -> tuple[Any, ...]:
 
 
 OPERATIONS = {operation.name: operation for operation in (
-    Operation("Barrier", REDUCTION, lambda p: 0, lambda p: np.empty(0),
+    Operation("Barrier", REDUCTION, lambda p: 0, lambda p: 0,
               lambda p, out, into, spec: (), sized=False, wrong=awaited),
-    Operation("Bcast", BROADCAST, lambda p: 0, lambda p: contribution(ROOT, p.count),
+    Operation("Bcast", BROADCAST, lambda p: 0, _one,
               lambda p, out, into, spec: (into, ROOT), in_step=False,
               held=lambda p: contribution(ROOT, p.count) if p.is_root else None),
-    Operation("Gather", EXCHANGE, _one,
-              lambda p: p.blocks(p.ranks) if p.is_root else np.empty(0),
+    Operation("Gather", EXCHANGE, _one, lambda p: _all(p) if p.is_root else 0,
               lambda p, out, into, spec: (out, spec(into, p.size) if p.is_root else None, ROOT),
               in_step=False),
-    Operation("Scatter", EXCHANGE, lambda p: _all(p) if p.is_root else 0,
-              lambda p: p.own_blocks([ROOT], lambda r: p.ranks),
+    Operation("Scatter", EXCHANGE, lambda p: _all(p) if p.is_root else 0, _one,
               lambda p, out, into, spec: (spec(out, p.size) if p.is_root else None, into, ROOT),
               in_step=False),
-    Operation("Allgather", EXCHANGE, _one, lambda p: p.blocks(p.ranks),
+    Operation("Allgather", EXCHANGE, _one, _all,
               lambda p, out, into, spec: (out, spec(into, p.size))),
-    Operation("Alltoall", EXCHANGE, _all, lambda p: p.own_blocks(p.ranks, lambda r: p.ranks),
+    Operation("Alltoall", EXCHANGE, _all, _all,
               lambda p, out, into, spec: (spec(out, p.size), spec(into, p.size))),
-    Operation("Reduce", REDUCTION, _one, lambda p: _everybody(p) if p.is_root else np.empty(0),
+    Operation("Reduce", REDUCTION, _one, lambda p: p.count if p.is_root else 0,
               lambda p, out, into, spec: (out, into if p.is_root else None, MPI.SUM, ROOT),
               in_step=False),
-    Operation("Allreduce", REDUCTION, _one, _everybody, _summed),
-    Operation("Reduce_scatter", REDUCTION, _one, _own_part,
+    Operation("Allreduce", REDUCTION, _one, _one, _summed),
+    Operation("Reduce_scatter", REDUCTION, _one, lambda p: p.parts[p.rank],
               lambda p, out, into, spec: (out, into, p.parts, MPI.SUM)),
-    Operation("Reduce_scatter_block", REDUCTION, _one, _own_part, _summed,
+    Operation("Reduce_scatter_block", REDUCTION, _one, lambda p: p.parts[p.rank], _summed,
               count=lambda count, size: -(-count // size) * size),
-    Operation("Scan", REDUCTION, _one, lambda p: p.sums(p.rank + 1), _summed, in_step=False),
-    Operation("Exscan", REDUCTION, _one,
-              lambda p: p.sums(p.rank) if p.rank else np.full(p.count, POISON), _summed,
-              in_step=False),
-    Operation("Neighbor_allgather", EXCHANGE, _one, lambda p: p.blocks(p.near),
+    Operation("Scan", REDUCTION, _one, _one, _summed, in_step=False),
+    Operation("Exscan", REDUCTION, _one, _one, _summed, in_step=False),
+    Operation("Neighbor_allgather", EXCHANGE, _one, _near,
               lambda p, out, into, spec: (out, spec(into, len(p.near))), near=True),
-    Operation("Neighbor_alltoall", EXCHANGE, lambda p: len(p.near) * p.count,
-              lambda p: p.own_blocks(p.near, p.near_of),
+    Operation("Neighbor_alltoall", EXCHANGE, _near, _near,
               lambda p, out, into, spec: (spec(out, len(p.near)), spec(into, len(p.near))),
               near=True),
 )}  # fmt: skip
@@ -287,13 +250,15 @@ def _opened(
         on = comm.Create_dist_graph_adjacent(place.near, place.near)
         stack.callback(on.Free)
     sent = contribution(place.rank, operation.sent(place))
-    held, right = operation.held(place), operation.expected(place)
-    received = receiving(on, options.memory, ITEM * right.size, stack).view(np.float64)
+    held = operation.held(place)
+    received = receiving(on, options.memory, operation.received(place), stack)
     arguments = operation.arguments(place, sent, received, operation.spec)
+    received[:] = POISON if held is None else held
+    getattr(on, operation.name)(*arguments)
+    right = received.copy()
 
     def make(labels: Labels) -> Variant:
         call, request = _made(on, operation, labels[METHOD], arguments, dict(options.info))
-        used = getattr(request, "method", "")
 
         def check() -> Verdict:
             return Verdict(float(operation.wrong(on, call, received, held, right)), 0.0)
@@ -301,7 +266,7 @@ def _opened(
         return Variant(
             call, check, barriers=not operation.in_step, set_up=request is not None,
             free=request.Free if request is not None else nothing,
-            used="" if used == labels[METHOD] else used, metrics={"bytes": nbytes},
+            used=getattr(request, "method", ""), metrics={"bytes": nbytes},
         )  # fmt: skip
 
     return make

@@ -9,30 +9,31 @@ the experiments that are not done, and with each where it was.
 from __future__ import annotations
 
 import math
+import os
+import signal
+import subprocess
+import sys
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 
 from mpi4py import MPI
 
-from onesided.apps.bench.job import Ended, run_job, signals_interrupt
 from onesided.apps.bench.store import Part, Parts
-from onesided.apps.cli.failures import FAILED, CommandError
+from onesided.apps.cli.failures import FAILED, CommandError, words
+from onesided.apps.cli.launch import LEAVING
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import PLAIN, Report, Row, duration
 
-QUICK_SECONDS = 105.0  # for all of --quick together, but for the report
-BESIDE = 4.0  # seconds that a job needs beside its measurements, about
-LEAST_MEASURED = 1.0  # seconds that are measured, at least
-PATIENCE = 4.0  # times what it is expected to take that a job may take
-LIMIT = 900.0  # seconds for a job that is not told how long to measure
-REPORTING = 12.0  # seconds for the report of a quick run, at most
-LEAST = 3.0  # seconds below which no experiment is begun
+PATIENCE = 4.0  # times what a job is told to measure for that it may take
+LIMIT, QUICK_LIMIT = 900.0, 90.0  # seconds that it may take in any case
 DONE, LEFT_OUT = "done", "left out"
 MANIFEST = "manifest.json"
 NO_PICTURES = "pictures are skipped: matplotlib is not installed (the extra plot)"
@@ -44,8 +45,8 @@ class Experiment:
 
     ``words`` are those of a full run, ``quick`` of a quick one; ``{ranks}``, ``{matrices}``
     among them are replaced. ``least``: ranks that it needs at least, ``most`` at most.
-    ``seconds``, of both: what it is told to measure for, 0 where it takes as long as it takes,
-    which is ``takes``, about. ``draws``: an image of its name.
+    ``seconds``, of both: what it is told to measure for, 0 where it takes as long as it takes.
+    ``draws``: an image of its name.
     """
 
     name: str
@@ -54,7 +55,6 @@ class Experiment:
     words: str = ""
     quick: str = ""
     seconds: Sequence[float] = (0.0, 0.0)
-    takes: Sequence[float] = (0.0, 0.0)
     least: int = 1
     most: float = math.inf
     draws: bool = False
@@ -62,10 +62,6 @@ class Experiment:
     def ranks(self, asked: int) -> int:
         """Local. Of its job, where so many were asked for."""
         return int(min(self.most, max(self.least, asked)))
-
-    def expected(self, quick: bool) -> float:
-        """Local. Seconds that it takes, about."""
-        return BESIDE + self.seconds[quick] + self.takes[quick]
 
 
 _TABLE = (files("onesided.apps") / "data" / "experiments.toml").read_text(encoding="utf-8")
@@ -96,7 +92,7 @@ class Series:
 
     def __init__(self, comm: MPI.Intracomm, options: Options) -> None:
         self._options, self._output = options, Path(options.output).resolve()
-        self._end, self._out = time.monotonic() + QUICK_SECONDS, console()
+        self._out = console()
         matrices = [Path(file) for file in options.matrices or ()]
         for file in matrices:
             if not file.is_file():
@@ -111,30 +107,28 @@ class Series:
         self._draws = find_spec("matplotlib") is not None
         options.json = str(self._output / MANIFEST)
         given = options.settings() | {"matrices": [file.name for file in matrices]}
-        pictures = "drawn" if self._draws else NO_PICTURES
-        pattern = {"ranks": options.ranks, "pictures": pictures, "files": {}}
-        self.report = Report("bench all", given, pattern)
-        self.report.remarks = [] if self._draws else [NO_PICTURES]
+        self.report = Report("bench all", given, {"ranks": options.ranks},
+                             remarks=[] if self._draws else [NO_PICTURES])  # fmt: skip
         self._parts = Parts(comm, self.report, options.json, matrices)
 
     def run(self, experiment: Experiment) -> None:
         """Run one and keep a row about it."""
-        limit = self._limit(experiment)
         target = self._target(experiment)
         if experiment.name in self._parts.done and target.exists():
             ended = Ended(DONE, 0.0)
-        elif limit < LEAST:
-            ended = Ended(LEFT_OUT, 0.0, f"the {QUICK_SECONDS:.0f} s of --quick are over")
         else:
-            ranks = experiment.ranks(self._options.ranks)
-            ended = run_job(self._arguments(experiment), ranks, target, limit)
+            target.unlink(missing_ok=True)
+            quick = self._options.quick
+            usual = max(QUICK_LIMIT if quick else LIMIT, PATIENCE * experiment.seconds[quick])
+            log, limit = target.with_suffix(".log"), self._options.limit or usual
+            ended = run_job(self._arguments(experiment), log, limit)
         self.failures += ended.state != DONE
         self.tell(experiment, ended)
 
     def make_page(self) -> None:
         """Have the report of all results made."""
         words = ["report", str(self._output), "-o", f"{self._output}/report.html"]
-        ended = run_job(words, 1, None, REPORTING if self._options.quick else LIMIT)
+        ended = run_job(words, self._output / "report.log", LIMIT)
         self._say("report", "last", ended)
         self.failures += ended.state != DONE
 
@@ -142,34 +136,16 @@ class Series:
         return self._output / f"{experiment.name}.json"
 
     def _arguments(self, experiment: Experiment) -> list[str]:
-        """The words of its command but for ranks and JSON."""
-        quick = self._options.quick
+        """The words of its command."""
+        quick, ranks = self._options.quick, experiment.ranks(self._options.ranks)
         words = experiment.command.split()
         words += (experiment.quick if quick else experiment.words).split()
+        words += ["--ranks", str(ranks), "--json", str(self._target(experiment))]
         if experiment.seconds[quick]:
-            beside = BESIDE + experiment.takes[quick]
-            seconds = self._share() * experiment.expected(quick) - beside
-            words += ["--seconds", f"{max(LEAST_MEASURED, seconds):.3g}"]
+            words += ["--seconds", str(experiment.seconds[quick])]
         if experiment.draws and self._draws:
             words += ["--picture", f"{self._output}/{experiment.name}.png"]
         return [each for word in words for each in self._places.get(word, [word])]
-
-    def _left(self) -> float:
-        """Seconds that are left of a quick run."""
-        return self._end - time.monotonic()
-
-    def _share(self) -> float:
-        """How much there is of the time that all who wait should have, in a quick run."""
-        if not self._options.quick:
-            return 1.0
-        wanted = sum(each.expected(True) for each in self.waiting)
-        return min(1.0, self._left() / max(wanted, LEAST))
-
-    def _limit(self, experiment: Experiment) -> float:
-        """Seconds that it may take; all of them together no more than a quick run may."""
-        quick, expected = self._options.quick, PATIENCE * experiment.expected(self._options.quick)
-        limit = self._options.limit or (expected if quick else max(LIMIT, expected))
-        return float(min(limit, self._left()) if quick else limit)
 
     def tell(self, experiment: Experiment, ended: Ended) -> None:
         """Keep a row about one, which waits no longer; if it is not done, another run tries it."""
@@ -186,8 +162,6 @@ class Series:
 
         def add(part: Part) -> None:
             part.rows.append(Row(labels, times, reason=ended.reason))
-            target = self._target(experiment)
-            part.pattern["files"] = {experiment.name: target.name} if target.exists() else {}
 
         self._parts.add(experiment.name, add, keep=ended.state == DONE)
 
@@ -205,3 +179,74 @@ def _chosen(names: Sequence[str] | None) -> list[Experiment]:
         if name not in known:
             raise CommandError(f"no experiment {name!r}; they are {', '.join(known)}")
     return [known[name] for name in dict.fromkeys(names or known)]
+
+
+# -- a command of ours in a job of its own ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended: ``state`` in a word, ``reason`` in more where it did not do its work."""
+
+    state: str
+    seconds: float
+    reason: str = ""
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """Local. Asked to end, it ends as by Ctrl-C: no job stays behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run_job(arguments: Sequence[str], log: Path, limit: float) -> Ended:
+    """Local. ``onesided`` with these arguments, at most ``limit`` seconds; it prints to ``log``."""
+    line, began = [sys.executable, "-m", "onesided.apps", *arguments], time.monotonic()
+    with open(log, "wb") as out:
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out,
+                                   stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _end(process)
+    seconds = time.monotonic() - began
+    if code is None:
+        return Ended("ended", seconds, f"not done after {limit:.0f} s")
+    if code != 0:
+        return Ended("failed", seconds, f"exit code {code}: {_last_words(log)}")
+    return Ended(DONE, seconds)
+
+
+def _last_words(log: Path) -> str:
+    """Local. What the command said about its failure, or the last that was printed."""
+    try:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+    except OSError as error:
+        return words(error)
+    spoken = [line for line in lines if line]
+    ours = [line for line in spoken if line.startswith("onesided: ")]
+    return (ours or spoken or ["it said nothing"])[-1]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Local. Let the job leave if it is still there, then make it."""
+    if process.poll() is None:
+        try:
+            process.terminate()
+            process.wait(LEAVING)
+        except BaseException as error:  # another Ctrl-C, too: nothing may stay behind
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise

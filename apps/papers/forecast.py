@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import count
@@ -218,26 +218,3 @@ def parameters(comm: MPI.Intracomm, partner: int) -> tuple[dict[str, LogGP], dic
     comm.Barrier()
     found: tuple[dict[str, LogGP], dict[str, str]] = comm.bcast((networks, reasons))
     return found
-
-
-def crossing(xs: Sequence[float], ratios: Sequence[float]) -> float | None:
-    """Local. From which x on the ratios stay at one or below; None where they do not.
-
-    A single time may be wrong, so the place is the one that disagrees with the fewest ratios.
-    Between two neighbors whose ratios lie on both sides of one, it is interpolated in logarithms;
-    where the first ratio is below one already it is the first x.
-    """
-    count = len(xs)
-    faster = [ratio <= 1 for ratio in ratios]
-    wrong = [sum(faster[:k]) + faster[k:].count(False) for k in range(count + 1)]
-    best = min(range(count, -1, -1), key=lambda k: wrong[k])  # the later one of equals
-    if best == count:
-        return None
-    if best == 0:
-        return float(xs[0])
-    before, after = math.log(ratios[best - 1]), math.log(ratios[best])
-    if not before > 0 >= after:
-        return float(xs[best])
-    share = before / (before - after)
-    low, high = math.log(xs[best - 1]), math.log(xs[best])
-    return math.exp(low + share * (high - low))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from onesided.apps.cli import options as cli
-from onesided.apps.cli.options import ALL, InputFile, run_options, take, timed
+from onesided.apps.cli.options import ALL, FIGURES, InputFile, run_options, take, timed
 
 # Names of what a benchmark knows are written here again: it is not imported for a help text.
 
-FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
 #: Where the benchmarks receive that have no slots of a request.
 ARRAYS = ("empty", "plain")
 ARRAYS_NOTE = "in memory from collectives.empty, or in NumPy's"
@@ -26,18 +24,11 @@ def few(text: str) -> int:
     return number
 
 
-def _some(parser: argparse.ArgumentParser, name: str, choices: Sequence[str], note: str) -> None:
-    """Local. Some words of a list, all where nothing is given."""
-    parser.add_argument(f"--{name}", choices=choices, nargs="+", default=list(choices), help=note)
-
-
 def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
     run_options(parser, None, info=False)
     timed(parser, "50", "600")
     take(parser, "limit", "120", "a case, with --ranks; it is tried once more by its variants")
     take(parser, "patterns", ALL, choices=("latency", "bandwidth", "rate-pairs", "rate-halo"))
-    _some(parser, "syncs", ("fence", "pscw", "lock", "lock_all"), "synchronizations (default all)")
-    _some(parser, "ops", ("put", "get"), "operations (default both)")
     take(parser, "threads", "1 2 4 8 16", "which transfer", many=True, type=few)
     take(parser, "sizes", "1 8 64 512 4K 32K 256K 1M 4M", "of a message")
     take(parser, "picture", note=FIGURES)
@@ -112,12 +103,10 @@ def bench_collectives(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--operations", metavar="NAME", choices=OPERATIONS, nargs="+",
                         default=OPERATIONS, help=said)  # fmt: skip
     note = "that a rank has, or of one block, as OSU's micro-benchmarks count them"
-    take(parser, "sizes", "8 64 256 1K 4K 16K 64K 256K 1M 4M", note, quick="8 1K 64K 1M")
+    take(parser, "sizes", "8 64 256 1K 4K 16K 64K 256K 1M 4M", note)
     note = "in NumPy's memory, or in that of collectives.empty"
     take(parser, "memory", "plain", note, choices=ARRAYS)
-    take(parser, "iterations", "41", quick="9")
-    take(parser, "seconds", "120", quick="10")
-    take(parser, "quick", note="few sizes and iterations")
+    timed(parser, "41")
     take(parser, "picture", note=FIGURES)
 
 
@@ -136,20 +125,19 @@ def bench_patterns(parser: argparse.ArgumentParser) -> None:
 def bench_apps(parser: argparse.ArgumentParser) -> None:
     run_options(parser, ALL)
     timed(parser, "20")
-    note = "a Fourier transform forward and backward, conjugate gradients (default both)"
-    _some(parser, "applications", ("fft", "cg"), note)
+    parser.add_argument(
+        "--applications", choices=("fft", "cg"), nargs="+", default=["fft", "cg"],
+        help="a Fourier transform forward and backward, conjugate gradients (default both)")
     note = "of the transformed array, and of the 27-point grid of conjugate gradients"
     take(parser, "shape", note=note, said="128 128 128, and 64 64 64")
     take(parser, "dtype", "float64")
-    help_text = "or with the symmetric positive definite matrix of FILE"
-    parser.add_argument("--matrix", metavar="FILE", type=InputFile, help=help_text)
     take(parser, "maxiter", "100", "conjugate gradients take all of them")
     take(parser, "picture", note=FIGURES)
 
 
 def bench_all(parser: argparse.ArgumentParser) -> None:
     take(parser, "output", note="a folder for the results", type=cli.FolderName, required=True)
-    take(parser, "quick", note="under 3 minutes on 2 cores")
+    take(parser, "quick", note="some 3 minutes on 2 cores")
     take(parser, "ranks", "2")
     parser.add_argument("--only", metavar="NAME", nargs="+", help="these experiments alone")
     take(parser, "limit", note="an experiment", said="its own")

@@ -21,8 +21,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided import collectives
-from onesided.apps.bench.memory import receiving
-from onesided.apps.bench.selection import named
+from onesided.apps.bench.choices import named, receiving
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.team import Team, check_threads
@@ -366,8 +365,8 @@ def _opened(
 ) -> Make:
     """Collective. Buffers with so many bytes of a partition, threads with their marks, and what
     makes a way with them."""  # fmt: skip
-    received = receiving(comm, options.memory, options.buffer, stack)
-    lane = Lane(comm, received, options.buffer // part)
+    received = receiving(comm, options.memory, -(-options.buffer // 8), stack).view(np.uint8)
+    lane = Lane(comm, received[: options.buffer], options.buffer // part)
     if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
         lane = replace(lane, message=np.zeros(options.buffer, np.uint8))
     team = Team(threads)

@@ -21,7 +21,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.store import Part
-from onesided.apps.bench.sweep import Case, Labels, Make, sweep
+from onesided.apps.bench.sweep import Case, Labels, Make, product_of, sweep
 from onesided.apps.bench.team import Team, Work, check_threads
 from onesided.apps.bench.timing import REGION, Variant, nothing
 from onesided.apps.cli.options import Options
@@ -172,7 +172,7 @@ def lock_all(win: MPI.Win, route: Route) -> Epoch:
     return begin, end, nothing
 
 
-#: By the words of ``--syncs``.
+#: By name.
 SYNCHRONISATIONS: Mapping[str, Callable[[MPI.Win, Route], Epoch]] = {
     "fence": fence, "pscw": pscw, "lock": lock, LOCK_ALL: lock_all,
 }  # fmt: skip
@@ -329,7 +329,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report = Report("bench rma-mt", options.settings(), {"ranks": comm.size}, remarks=[REMARK],
                     across="message", by="pattern", baseline=TWO_SIDED)  # fmt: skip
     variants = [{METHOD: TWO_SIDED}]
-    variants += [{METHOD: sync, "op": op} for sync in options.syncs for op in options.ops]
+    variants += product_of(method=list(SYNCHRONISATIONS), op=["put", "get"])
     cases = [
         Case({"pattern": name, "threads": str(threads), "message": byte_count(size)}, variants,
              partial(_opened, PATTERNS[name], size, threads), against=(TWO_SIDED,), region=REGION,

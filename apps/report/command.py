@@ -15,6 +15,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from onesided.apps.cli.commands import COMMANDS
 from onesided.apps.cli.failures import CommandError, by_rank_0, words
 from onesided.apps.cli.files import NEEDS_MATPLOTLIB, replace_file
 from onesided.apps.cli.options import Options
@@ -26,12 +27,8 @@ from onesided.apps.report.result import PARTS, Result
 ENOUGH = 3  # parts of an envelope that a file of ours has at least
 LONGEST = 80  # letters of a title in the name of a file
 LISTED = ("file", "figure")  # the columns of the list of figures
-#: In the order of the page; others come last.
-ORDER = (
-    "bench alltoallv", "bench rounds", "bench collectives", "bench patterns", "bench apps",
-    "bench broadcast", "bench partitioned", "bench rma-mt", "hpccg", "minife", "minimd",
-    "bench fft", "bench spmv", "bench halo", "heat",
-)  # fmt: skip
+#: In this order they stand on the page, others last.
+ORDER = [command.name for command in COMMANDS]
 
 
 def load(file: Path) -> Result | None:
@@ -41,17 +38,12 @@ def load(file: Path) -> Result | None:
     """
     try:
         text = file.read_text(encoding="utf-8")
+        if not text.strip():
+            return None
+        content: Any = json.loads(text, parse_constant=lambda _: None)
     except OSError as error:
         raise CommandError(words(error)) from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{file}: no text in UTF-8 (byte {error.start})") from error
-    if not text.strip():
-        return None
-    try:
-        content: Any = json.loads(text, parse_constant=lambda _: None)
-    except json.JSONDecodeError as error:
-        raise CommandError(f"{file}: broken JSON, line {error.lineno}: {error.msg}") from error
-    except (ValueError, RecursionError) as error:  # numbers too long, lists too deep
+    except (ValueError, RecursionError) as error:  # no text, numbers too long, lists too deep
         raise CommandError(f"{file}: broken JSON: {words(error)}") from error
     ours = isinstance(content, dict) and sum(name in content for name in (*PARTS, "machine"))
     return Result(file.name, content) if ours and ours >= ENOUGH else None
@@ -79,8 +71,7 @@ def results_of(path: str) -> tuple[list[Result], list[str]]:
         raise CommandError(
             f"{path}: no results in this folder{others}; commands write them with --json FILE"
         )
-    places = {name: place for place, name in enumerate(ORDER)}
-    return sorted(found, key=lambda each: places.get(each.command, len(ORDER))), left_out
+    return sorted(found, key=lambda each: [*ORDER, each.command].index(each.command)), left_out
 
 
 def groups(results: Sequence[Result], *, mixed: bool) -> list[list[Result]]:

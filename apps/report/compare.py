@@ -114,8 +114,8 @@ def _check(options: Any) -> int:
 
 
 def held(result: Result) -> Iterator[tuple[Mapping[str, Any], Entry, Interval | None]]:
-    """Local. The targets, the rows that each is about, and what is held against it; None of a row
-    that could not be measured."""
+    """Local. The targets, the rows that each is about, and what is held against it; None where that
+    row, or the opponent's, could not be measured."""
     text = (files("onesided.apps") / "data" / "targets.toml").read_text(encoding="utf-8")
     vendor = str(result.versions.get("mpi library", ""))
     for target in tomllib.loads(text)["target"]:
@@ -126,8 +126,16 @@ def held(result: Result) -> Iterator[tuple[Mapping[str, Any], Entry, Interval | 
                 inside = target.get("least", 0) <= _size(entry) <= target.get("most", 1 << 62)
                 if inside and entry.has(target.get("labels", {})):
                     value = _value(entry, target)
-                    if value is not None or entry.reason:
+                    if value is not None or entry.reason or _unopposed(result, entry, target):
                         yield target, entry, value
+
+
+def _unopposed(result: Result, entry: Entry, target: Mapping[str, Any]) -> bool:
+    """Local. Whether what a row is to be compared with was asked for, and refused."""
+    own = ("method", "memory", "order")
+    case = {name: text for name, text in entry.labels.items() if name not in own}
+    opponents = (each for each in result.entries if each.reason and each.has(case))
+    return any(f"{each.method} ".startswith(f"{target.get('against')} ") for each in opponents)
 
 
 def _size(entry: Entry) -> float:

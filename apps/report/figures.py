@@ -12,7 +12,6 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from html import escape
 from pathlib import Path
 from textwrap import fill
@@ -145,10 +144,6 @@ def _rate(entry: Entry) -> float | None:
     return nbytes / mean / 1e9 if mean and nbytes else None
 
 
-def _of_size(large: bool, entry: Entry) -> bool:
-    return ((entry.number("bytes") or 0) >= 1 << 20) == large
-
-
 ALLTOALLV = "time over that of MPI_Alltoallv"
 SECONDS = ("median_s", "median time of an iteration", TIME)
 OF_BYTES, OF_RANKS = ("bytes", "bytes", BYTES), ("ranks", "ranks", RANKS)
@@ -175,7 +170,7 @@ SPECS: Mapping[str, Sequence[Spec]] = {
     ),
     "bench broadcast": tuple(
         Spec(f"Broadcast {what} (as Figure {number} of paper 003)", x, SECONDS, (METHOD, "order"),
-             panel, wanted=partial(_of_size, large))
+             panel, wanted=lambda e, large=large: ((e.number("bytes") or 0) >= 1 << 20) == large)
         for what, large, first in (("of 1 MiB and more", True, 13), ("below 1 MiB", False, 15))
         for number, x, panel in ((first, OF_BYTES, ["ranks"]), (first + 1, OF_RANKS, ["bytes"]))
     ),
@@ -306,14 +301,10 @@ LEVEL: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (5, 3)
 
 
 def save(path: str, plots: Sequence[Plot]) -> None:
-    """Local. One image, or several with numbers in their names; those of a run before go."""
+    """Local. One image, or several with numbers in their names; no other file is touched."""
     if not plots:
         raise CommandError(f"{path}: no figure is made of this: nothing is timed, or too much")
     file = Path(path)
-    numbered = re.compile(rf"{re.escape(file.stem)}-[1-9][0-9]?{re.escape(file.suffix)}")
-    for old in [each for each in file.parent.iterdir() if numbered.fullmatch(each.name)]:
-        old.unlink()
-    file.unlink(missing_ok=True)
     for place, plot in enumerate(plots, 1):
         canvas(plot).savefig(file if len(plots) == 1 else file.with_stem(f"{file.stem}-{place}"))
 

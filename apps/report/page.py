@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from statistics import median
 from string import Template
 from typing import Any
 
-from onesided.apps.cli.report import METHOD, NOTHING, duration, shown
+from onesided.apps.cli.report import METHOD, NOTHING, cells_of, shown
 from onesided.apps.report.claims import WORDS, Finding
 from onesided.apps.report.figures import FORMATS, OPPONENTS, Plot, plots, svg
 from onesided.apps.report.result import Entry, Result, part
@@ -95,11 +94,11 @@ def _figure(plot: Plot, image: str) -> str:
     heads, rows = plot.table()
     kind = FORMATS[plot.y[1]]
     across = FORMATS[plot.x[1]] if plot.lines else str
-    cells = [
+    lines = [
         [across(first), *(NOTHING if x is None else kind(x) for x in others)]
         for first, *others in rows
     ]
-    numbers = _fold("Numbers", table(plot.title, heads, cells))
+    numbers = _fold("Numbers", table(plot.title, heads, lines))
     return f"<figure>{image}{numbers}</figure>"
 
 
@@ -215,56 +214,23 @@ def _section(result: Result, drawn: Sequence[tuple[Plot, str]], anchor: str) -> 
 
 def rows_table(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
     """Local. Columns and a line for every row; what was not measured comes with the reason."""
-    cells = [_cells(entry) for entry in entries]
+    lines = []
+    for entry in entries:
+        sure = {name: entry.interval(name) for name in part(entry.values, "ratios")}
+        ratios = {f"vs {name}": str(each) for name, each in sure.items() if each is not None}
+        lines.append(cells_of(entry.values) | ratios)
     columns = list(dict.fromkeys(name for entry in entries for name in entry.labels))
-    others = dict.fromkeys(name for row in cells for name in row)
+    others = dict.fromkeys(name for line in lines for name in line)
     columns += [name for name in others if name not in columns]
-    return columns, [[row.get(name, NOTHING) for name in columns] for row in cells]
-
-
-def _cells(entry: Entry) -> dict[str, str]:
-    found = dict(entry.labels)
-    if entry.reason:
-        return found | {"not measured": entry.reason}
-    if "used" in entry.values:
-        found[METHOD] = f"{entry.method} ({entry.values['used']})"
-    numbers = {"set-up": "setup_s", "median": "median_s", "first quartile": "quartile_1_s",
-               "third quartile": "quartile_3_s", "fastest rank": "fastest_rank_s"}  # fmt: skip
-    for name, key in numbers.items():
-        if entry.number(key) is not None:
-            found[name] = duration(entry.number(key) or 0.0)
-    found |= {name: shown("_s", value) for name, value in part(entry.values, "parts").items()}
-    if entry.number("gigabytes_per_s"):
-        found["GB/s"] = f"{entry.number('gigabytes_per_s'):.2f}"
-    for name in part(entry.values, "ratios"):
-        found[f"vs {name}"] = str(entry.interval(name) or NOTHING)
-    if entry.values.get("break_even") is not None:
-        found["break-even"] = str(entry.values["break_even"])
-    if "verified" in entry.values:
-        found["verified"] = "yes" if entry.values["verified"] else "WRONG"
-    plain = part(entry.values, "metrics").items()
-    return found | {
-        re.sub(r"(?<!_per)_(s|bytes)\Z", "", name).replace("_", " "): shown(name, value)
-        for name, value in plain if not isinstance(value, dict | list)
-    }  # fmt: skip
-
-
-#: Facts of a machine by their names in the files.
-FACTS: Mapping[str, str] = {
-    "processor": "processor", "system": "system", "cores": "cores of rank 0",
-    "all_cores": "cores of all ranks together", "hosts": "machines", "ranks": "ranks",
-    "nodes": "nodes", "ranks_per_node": "ranks per node", "thread_level": "thread level of MPI",
-}  # fmt: skip
+    return columns, [[line.get(name, NOTHING) for name in columns] for line in lines]
 
 
 def _machine(results: Sequence[Result]) -> str:
     """What all results have in common, and where they differ."""
     rows: dict[str, dict[str, None]] = {}
     for result in results:
-        facts = {told: result.machine.get(name) for name, told in FACTS.items()}
-        for name, value in {**facts, **result.versions}.items():
-            if value is not None:
-                rows.setdefault(name, {})[shown("", value)] = None
+        for name, value in {**result.machine, **result.versions}.items():
+            rows.setdefault(name.replace("_", " "), {})[shown("", value)] = None
     known = [[name, "; ".join(values)] for name, values in rows.items()]
     whole = table("Facts; several where the results differ", ["fact", "value"], known, prose=True)
     return f"<h2>Machine and MPI</h2>{whole}"

@@ -28,7 +28,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.by_hand import ByHand, at_once, cart_of
-from onesided.apps.bench.selection import ways_of
+from onesided.apps.bench.choices import ways_of
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Stopwatch, Variant
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0

@@ -18,13 +18,13 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import BASELINE, chosen
+from onesided.apps.bench.choices import chosen
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant
 from onesided.apps.cli.failures import CommandError, by_rank_0
 from onesided.apps.cli.options import Options, box
-from onesided.apps.cli.report import METHOD, Listing, Report
+from onesided.apps.cli.report import BASELINE, METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.report.figures import save_slice
 from onesided.apps.solvers.checkpoint import Checkpoint, check_checkpoint
@@ -81,8 +81,6 @@ PUBLISHED_SOURCE = "Mortensen and Langtangen 2016, 32^3"
 PEAK_TIME, PEAK_DISSIPATION = 8.97, 0.0128575
 PEAK_SOURCE = "van Rees et al. 2011, 512^3"
 
-
-# Energy and dissipation of a flow over time, and how they compare with what is known.
 
 COLUMNS = {"time": ".4g", "energy": ".10f", "dissipation": ".6e", "divergence": ".1e"}
 EARLY_MODES = 16  # along each axis, for the flow of the first instants
@@ -159,6 +157,7 @@ class History:
 
 SHAPE, DT, END = (32, 32, 32), 0.01, 1.0
 LEAST = 4  # modes along an axis
+ROUNDED = 1e-6  # of a time step, by which rounding may miss a whole number of them
 LINES = 10  # of the table, where nothing else is wanted
 DIFFERENCE = 1e-10  # of the states of two methods; rounding grows with time
 REMARK = "An iteration is a time step, timed from a barrier on by the slowest rank."
@@ -214,10 +213,11 @@ def _steps(options: Options, state: State) -> int:
     if options.steps is not None:
         return int(options.steps)
     end = END if options.time is None else options.time
-    steps = round((end - state.time) / state.dt)
-    if steps < 1:
-        raise CommandError(f"--time {end:g} is less than a time step of {state.dt:g} after the "
-                           f"start at {state.time:g}")
+    exact = (end - state.time) / state.dt
+    steps = round(exact)
+    if steps < 1 or abs(exact - steps) > ROUNDED:
+        raise CommandError(f"--time {end:g} is no whole number of time steps of {state.dt:g} after "
+                           f"the start at {state.time:g}")
     return steps
 
 

@@ -101,11 +101,6 @@ def poisson(parser: argparse.ArgumentParser) -> None:
     take(parser, "shape", "64 64 64", "points of the finest grid")
     take(parser, "levels", "4")
     take(parser, "boundary", "periodic", choices=("periodic", "dirichlet", "neumann"))
-    add = parser.add_argument
-    add("--points", choices=("centers", "nodes"), default="centers",
-        help="between walls: cell centers (DST-II, DCT-II) or nodes (DST-I, DCT-I)")
-    add("--eigenvalues", choices=("exact", "second-order"), default="exact",
-        help="of the Laplacian, or of its second-order difference quotients (default exact)")
     take(parser, "dtype", "float64", choices=("float32", "float64"))
     take(parser, "effort", "estimate")
     take(parser, "grid", "auto")

@@ -2,9 +2,8 @@
 
 laplace(u) = f is solved by transforming f, dividing by the eigenvalues of the Laplacian, and
 transforming back: a Fourier transform along periodic axes, between walls a sine transform
-(Dirichlet) or a cosine transform (Neumann). With exact eigenvalues the error falls faster than
-any power of the spacing until rounding is reached; with those of the second-order difference
-quotients it falls like the square.
+(Dirichlet) or a cosine transform (Neumann) of the centers of cells. The error falls faster than any
+power of the spacing until rounding is reached.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.choices import chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, clocked
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import METHOD, Report, Row
+from onesided.apps.cli.report import BASELINE, METHOD, Report, Row
 from onesided.apps.cli.statistics import Verdict, worst
 from onesided.apps.solvers.options import conditions
 from onesided.apps.tools.fft import error_of_blocks, exchanged_bytes, used_method
@@ -42,51 +41,32 @@ from onesided.pencilfft import PFFT, newDistArray
 Values = NDArray[np.float64]
 
 PERIODIC, DIRICHLET, NEUMANN = BOUNDARIES = ("periodic", "dirichlet", "neumann")
-CENTERS, NODES = POINTS = ("centers", "nodes")
-EXACT, SECOND_ORDER = EIGENVALUES = ("exact", "second-order")
-
-#: Boundary condition, points -> transform that diagonalizes the second derivative.
-KINDS = {(DIRICHLET, CENTERS): "dst2", (DIRICHLET, NODES): "dst1",
-         (NEUMANN, CENTERS): "dct2", (NEUMANN, NODES): "dct1"}  # fmt: skip
+#: By boundary condition the transform that diagonalizes the second derivative; else Fourier's.
+KINDS = {DIRICHLET: "dst2", NEUMANN: "dct2"}
 POLE = 1.25  # 5/4: the coefficients fall like (5/4 - 3/4)^|k|
 PHASE = 0.5  # of the periodic factor, so that no grid point is one of symmetry
 ALIASING = 40.0
-TRUNCATION = 2.0
 ROUNDING = 50.0
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Boundary condition, kind of points, and their number.
+    """Boundary condition and number of points, the centers of cells between walls.
 
     A periodic axis is 2 pi long, one between walls pi; wavenumbers are whole numbers then.
-    Points are cell centers, or nodes: those of a Neumann axis include the walls, those of a
-    Dirichlet axis do not, and on a periodic axis there is no difference.
     """
 
     boundary: str
-    points: str
     count: int
-
-    @property
-    def kind(self) -> str | None:
-        """Transform of the axis, as a plan's ``kinds`` wants it; None is the Fourier transform."""
-        return KINDS.get((self.boundary, self.points))
 
     @property
     def spacing(self) -> float:
         """Distance of two points."""
-        if self.boundary == PERIODIC:
-            return 2.0 * np.pi / self.count
-        if self.points == CENTERS:
-            return np.pi / self.count
-        return np.pi / (self.count + (1 if self.boundary == DIRICHLET else -1))
+        return (2.0 if self.boundary == PERIODIC else 1.0) * np.pi / self.count
 
     def coordinates(self, part: slice) -> Values:
         """Local. Of the points in a range of global indices."""
-        first = 0.0
-        if self.boundary != PERIODIC:
-            first = 0.5 if self.points == CENTERS else float(self.boundary == DIRICHLET)
+        first = 0.0 if self.boundary == PERIODIC else 0.5
         return self.spacing * (np.arange(part.start, part.stop) + first)
 
     def wavenumbers(self, part: slice, count: int) -> Values:
@@ -97,13 +77,6 @@ class Axis:
         if self.boundary == NEUMANN or count != self.count:
             return index
         return np.where(2 * index < count, index, index - count)
-
-    def eigenvalues(self, part: slice, count: int, which: str) -> Values:
-        """Local. Of minus the second derivative, or of its second-order difference quotient."""
-        k = self.wavenumbers(part, count)
-        if which == EXACT:
-            return k**2
-        return (2.0 / self.spacing * np.sin(0.5 * k * self.spacing)) ** 2
 
     def factor(self, x: Values) -> tuple[Values, Values]:
         """Local. The axis' factor of the solution, and its second derivative."""
@@ -136,7 +109,7 @@ def manufactured(axes: Sequence[Axis], parts: Sequence[slice]) -> tuple[Values, 
 
 
 def inverse_laplacian(
-    axes: Sequence[Axis], parts: Sequence[slice], counts: Sequence[int], which: str
+    axes: Sequence[Axis], parts: Sequence[slice], counts: Sequence[int]
 ) -> Values:
     """Local. One over the eigenvalues of the Laplacian on a block of the spectrum. Where there is
     no Dirichlet axis the constant is in the null space: its entry is zero, so that the product is
@@ -145,28 +118,17 @@ def inverse_laplacian(
     for number, (axis, part, count) in enumerate(zip(axes, parts, counts, strict=True)):
         shape = [1] * len(axes)
         shape[number] = -1
-        total -= axis.eigenvalues(part, count, which).reshape(shape)
+        total -= axis.wavenumbers(part, count).reshape(shape) ** 2
     inverse = np.zeros_like(total)
     np.divide(1.0, total, out=inverse, where=total != 0.0)
     return inverse
 
 
-def expected_error(axes: Sequence[Axis], which: str, epsilon: float) -> float:
-    """Local. What the error of the solution, relative to its largest value, must stay below.
-
-    With exact eigenvalues that is the coefficients that are not resolved, else the leading term
-    of the difference quotients; and in both cases rounding. The constants are a few times larger
-    than those seen.
-    """
-    rounding = ROUNDING * epsilon * len(axes)
-    if which == EXACT:
-        return ALIASING * sum(axis.aliasing for axis in axes) + rounding
-    return TRUNCATION * max(axis.spacing for axis in axes) ** 2 + rounding
-
-
-def has_null_space(axes: Sequence[Axis]) -> bool:
-    """Local. Whether solutions differ by a constant."""
-    return all(axis.boundary != DIRICHLET for axis in axes)
+def expected_error(axes: Sequence[Axis], epsilon: float) -> float:
+    """Local. What the error of the solution, relative to its largest value, must stay below: the
+    coefficients that are not resolved, and rounding. The constants are a few times larger than
+    those seen."""
+    return ALIASING * sum(axis.aliasing for axis in axes) + ROUNDING * epsilon * len(axes)
 
 
 LEAST = 4  # points along an axis
@@ -203,8 +165,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report = Report("poisson", options.settings(), pattern, remarks=[REMARK], by="points")
     cases = [
         Case({"points": level.name}, [{METHOD: name} for name in names],
-             partial(_opened, options, level), weight=float(8**number))
-        for number, level in enumerate(levels)
+             partial(_opened, options, level))
+        for level in levels
     ]  # fmt: skip
     sweep(comm, options, report, cases, "solving")
     _orders(report.rows, {level.name: level for level in levels})
@@ -238,15 +200,14 @@ def _levels(options: Options) -> list[Level]:
                 f"--levels {options.levels} leaves {min(counts)} points along an axis of --shape "
                 f"{' '.join(map(str, shape))}; {LEAST} are needed"
             )
-        axes = tuple(map(Axis, names, [options.points] * len(shape), counts))
-        allowed = expected_error(axes, options.eigenvalues, epsilon)
-        levels.append(Level(axes, allowed, ROUNDING * epsilon * len(axes)))
+        axes = tuple(map(Axis, names, counts))
+        levels.append(Level(axes, expected_error(axes, epsilon), ROUNDING * epsilon * len(axes)))
     return levels
 
 
 def planned(comm: MPI.Intracomm, options: Options, axes: Sequence[Axis], method: str) -> PFFT:
     """Collective. The plan of a method for these axes."""
-    kinds = {number: axis.kind for number, axis in enumerate(axes) if axis.kind is not None}
+    kinds = {k: KINDS[axis.boundary] for k, axis in enumerate(axes) if axis.boundary in KINDS}
     return PFFT(
         comm, tuple(axis.count for axis in axes), dtype=options.dtype, grid=options.process_grid,
         method=method, info=hints(options), kinds=kinds, effort=options.effort, order="plan",
@@ -257,12 +218,12 @@ class Equation:
     """Local. laplace(u) = f on the blocks of a plan: ``right`` is f, ``exact`` and ``solution``
     are u; plans of several methods share them."""
 
-    def __init__(self, plan: PFFT, axes: Sequence[Axis], which: str) -> None:
+    def __init__(self, plan: PFFT, axes: Sequence[Axis]) -> None:
         self.exact, values = manufactured(axes, plan.local_slice(False))
         self.right, self.solution = newDistArray(plan, False), newDistArray(plan, False)
         self.right[...] = values
         where, counts = plan.local_slice(True), plan.global_shape(True)
-        self._inverse = inverse_laplacian(axes, where, counts, which).astype(plan.dtype(False))
+        self._inverse = inverse_laplacian(axes, where, counts).astype(plan.dtype(False))
 
     def solver(self, plan: PFFT) -> Callable[[], None]:
         """Local. What solves it, collectively, with a plan."""
@@ -285,7 +246,7 @@ def _opened(options: Options, level: Level, comm: MPI.Intracomm, stack: ExitStac
 
         def begun() -> Equation:
             if not shared:
-                shared.append(Equation(plan, level.axes, options.eigenvalues))
+                shared.append(Equation(plan, level.axes))
             return shared[0]
 
         equation, extra = clocked(comm, begun)
@@ -313,7 +274,7 @@ def _opened(options: Options, level: Level, comm: MPI.Intracomm, stack: ExitStac
 def _alone(options: Options, axes: Sequence[Axis]) -> tuple[NDArray[Any], float]:
     """Local. A solution of this rank alone, and the largest value that is known."""
     with planned(MPI.COMM_SELF, options.but(grid=["auto"]), axes, BASELINE) as plan:
-        equation = Equation(plan, axes, options.eigenvalues)
+        equation = Equation(plan, axes)
         equation.solver(plan)()
         return np.array(equation.solution), float(np.max(np.abs(equation.exact)))
 
@@ -323,7 +284,7 @@ def _error(
 ) -> float:
     """Collective. Largest error relative to the largest value; constants do not count if free."""
     difference = solution - exact
-    if has_null_space(axes):
+    if all(axis.boundary != DIRICHLET for axis in axes):
         sums = np.array([difference.sum(), difference.size])
         comm.Allreduce(MPI.IN_PLACE, sums)
         difference -= sums[0] / sums[1]

@@ -19,7 +19,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided import sparse
-from onesided.apps.bench.selection import chosen
+from onesided.apps.bench.choices import chosen
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0, user_errors
@@ -30,7 +30,7 @@ from onesided.apps.solvers.options import HERMITIAN, PRECONDITIONERS, TOLD, UNPR
 from onesided.apps.tools.rowblock import maker_of_file
 from onesided.apps.tools.spmv import halo_setup
 from onesided.collectives.context import Scoped
-from onesided.sparse import DistMatrix, DistVector, Partition, read_vector, write
+from onesided.sparse import DistMatrix, DistVector, Partition, from_rows, read_vector, write
 from onesided.sparse.solvers import Solution, pagerank
 from onesided.sparse.solvers.solution import LEAST_SQUARES
 from onesided.sparse.solvers.space import start_block
@@ -290,23 +290,11 @@ def _ranking(
     blocks = comm.gather(solution.x) or []
 
     def error() -> float:
-        x = _serial(whole, damping, solution.iterations + 1)
+        with from_rows(MPI.COMM_SELF, whole, method="p2p", kernel="scipy") as alone:
+            x = pagerank(alone, damping=damping, atol=0.0, maxiter=solution.iterations).x
         largest = float(np.max(x, initial=0.0))
         found = np.concatenate(blocks)
         return float(np.max(np.abs(found - x), initial=0.0)) / (largest or 1.0)
 
     allowed = TOLERANCE * float(np.finfo(matrix.dtype).eps)
     return Verdict(from_rank_0(comm, error), allowed)
-
-
-def _serial(whole: Any, damping: float, iterations: int) -> NDArray[Any]:
-    """Local. The ranks after some iterations."""
-    size = whole.shape[0]
-    out = np.asarray(whole.sum(axis=1)).reshape(-1)
-    dangling = out == 0
-    x = np.full(size, 1.0 / max(size, 1))
-    for _ in range(iterations):
-        given = np.divide(x, out, out=np.zeros(size), where=~dangling)
-        lost = x[dangling].sum()
-        x = damping * (whole.T @ given + lost / size) + (1.0 - damping) / size
-    return x

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -21,19 +22,17 @@ import scipy.fft
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.choices import chosen, hints
+from onesided.apps.bench.foreign import Foreign, ForeignError, Program, finished, foreign_programs
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import WARM, Stopwatch, Variant, WatchedComm, clocked, unchecked
 from onesided.apps.cli.failures import from_rank_0, words
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import METHOD, Report
+from onesided.apps.cli.report import BASELINE, METHOD, Report
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.tools.fftw_mpi import FftwMpi
 from onesided.collectives import UnsupportedError, sums
 from onesided.pencilfft import PFFT, forget_wisdom, newDistArray
-
-# Is a parallel Fourier transform right? Two ways to know, by the size of the array.
 
 GATHER_LIMIT = 1 << 28  # bytes of the global input that rank 0 may hold and transform
 SLACK = 20.0  # rounding errors allowed, in units of the dtype's epsilon times log2(N)
@@ -43,8 +42,8 @@ class FourierCheck:
     """Collective. Checks plans of one shape, dtype and grid with one input.
 
     An input of at most ``GATHER_LIMIT`` bytes is gathered on rank 0 and transformed with
-    ``scipy.fft``. A larger one is checked by Parseval's identity, and by a plane wave whose
-    transform is known, on every rank.
+    ``scipy.fft``. Beside a larger one a plane wave is transformed, of which every rank knows what
+    comes out.
     """
 
     def __init__(
@@ -69,35 +68,18 @@ class FourierCheck:
         spectrum = self._arrays(plan, True, val=np.nan)
         plan.forward(self._source, spectrum, normalize=True)
         if self.gathers:
-            error = self._against_scipy(plan, spectrum)
+            block = np.asarray(spectrum)
+            error = error_of_blocks(self._comm, plan.local_slice(True), block, self._known)
         else:
-            error = max(self._parseval(plan, spectrum), self._plane_wave(plan))
+            error = self._plane_wave(plan)
         back = self._arrays(plan, False, val=np.nan)
         plan.backward(spectrum, back, normalize=False)
         error = np.maximum(error, self._distance(back, self._source))  # one that is no number stays
         return Verdict(float(error), self._tolerance)
 
-    def _against_scipy(self, plan: PFFT, spectrum: NDArray[Any]) -> float:
-        shape = plan.global_shape(True)
-        whole: Any = gathered(self._comm, spectrum, plan.local_slice(True), shape)
-
-        def error() -> float:
-            scale = np.linalg.norm(self._reference) or 1.0
-            return float(np.linalg.norm(whole - self._reference) / scale)
-
-        return from_rank_0(self._comm, error)
-
-    def _parseval(self, plan: PFFT, spectrum: NDArray[Any]) -> float:
-        """Sums of squares in both spaces; half a spectrum counts its inner part twice."""
-        count = float(np.prod(plan.global_shape(False)))
-        power = np.abs(np.asarray(spectrum)) ** 2
-        if plan.dtype(False).kind != "c":
-            last = plan.local_slice(True)[-1]
-            twice = np.arange(last.start, last.stop) * 2 % plan.global_shape(False)[-1] != 0
-            power *= 1.0 + twice
-        ours = self._sum(float(power.sum(dtype=np.float64)))
-        theirs = self._sum(float(np.vdot(self._source, self._source).real)) / count
-        return abs(ours - theirs) / (theirs or 1.0)
+    def _known(self) -> tuple[NDArray[Any], float]:
+        """Rank 0's. The spectrum by SciPy, and its largest number."""
+        return self._reference, float(np.max(np.abs(self._reference))) or 1.0
 
     def _plane_wave(self, plan: PFFT) -> float:
         """A wave of frequency 1, 2, 3, ... along the axes has one spectral entry, 1."""
@@ -271,7 +253,7 @@ def _opened(
     def make(labels: Labels) -> Variant:
         name = labels[METHOD]
         if name == FFTW_MPI:
-            return _fftw_mpi(comm, options, shape, shared)
+            return _fftw_mpi(comm, options, shape)
         if name.startswith(PEER):
             return _peer(comm, options, shape, name.removeprefix(PEER).strip(), apart)
         return ours(labels)
@@ -329,8 +311,16 @@ def _peer(
                    extra=extra, metrics={"kernel": kernel})  # fmt: skip
 
 
-def _fftw_mpi(comm: MPI.Intracomm, options: Options, shape: Sequence[int], shared: Any) -> Variant:
-    """Collective. FFTW-MPI, where this is what its program can do: a real array in slabs.
+#: The program of FFTW-MPI, and what it is built with.
+SOURCE = Path(__file__).parents[1] / "data" / "fftw_mpi.c"
+LIBRARIES = ("-lfftw3_mpi", "-lfftw3", "-lm")
+COMPILERS = ("mpicc", "mpicc.openmpi", "mpicc.mpich")
+TOLERANCE = 1e-12  # of its round trip; the numbers are of order one
+
+
+def _fftw_mpi(comm: MPI.Intracomm, options: Options, shape: Sequence[int]) -> Variant:
+    """Collective. FFTW-MPI, where this is what its program can do: a real array in slabs, in a job
+    of its own.
 
     Its times are by its own clock, which does not see the question and the answer.
     """
@@ -339,7 +329,11 @@ def _fftw_mpi(comm: MPI.Intracomm, options: Options, shape: Sequence[int], share
     asked = list(options.process_grid or (comm.size,))
     if [each for each in asked if each != 1] not in ([comm.size], []):
         raise UnsupportedError(f"it splits the first axis alone, as --grid {comm.size} does")
-    job = FftwMpi(comm, shape, WARM)
+    arguments = [str(each) for each in (*shape, WARM)]
+    job = Foreign(comm, lambda folder: _built(folder, arguments))
+    if not job.facts["error"] < TOLERANCE:
+        job.close()
+        raise ForeignError(f"it does not work: {job.facts}")
 
     def run() -> None:
         for direction in DIRECTIONS:
@@ -352,6 +346,37 @@ def _fftw_mpi(comm: MPI.Intracomm, options: Options, shape: Sequence[int], share
     why = unchecked("its program checks a round trip by itself")
     return Variant(run, why, on_root=True, own=own, free=job.close, set_up=False,
                    metrics=dict(job.facts))  # fmt: skip
+
+
+def _built(folder: Path, arguments: Sequence[str]) -> Program:
+    """Local. Build the program in ``folder`` with the first of MPI's C compilers on PATH that has
+    FFTW, and a launcher beside it; :class:`ForeignError` tells what every one lacked.
+
+    Those of a virtual environment are left out: the MPIs of the package index have no FFTW, and a
+    library built for another MPI may link.
+    """
+    failures, program = [], folder / "fftw_mpi"
+    for compiler in foreign_programs(*COMPILERS):
+        launcher = compiler.with_name(compiler.name.replace("mpicc", "mpiexec"))
+        if not os.access(launcher, os.X_OK):
+            continue
+        try:
+            done = finished([str(compiler), "-O2", str(SOURCE), "-o", str(program), *LIBRARIES])
+        except ForeignError as error:
+            failures.append(str(error))
+            continue
+        if done.returncode == 0:
+            return Program(launcher, [str(program), *arguments])
+        failures.append(f"{compiler.name}: {_first_error(done.stderr)}")
+    if not failures:
+        raise ForeignError("no mpicc on PATH, other than this environment's own")
+    raise ForeignError("FFTW-MPI (fftw3-mpi.h, libfftw3_mpi) is not there: " + "; ".join(failures))
+
+
+def _first_error(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = (line for line in lines if "error" in line or "cannot find" in line)
+    return next(errors, lines[0] if lines else "no reason given").removeprefix(f"{SOURCE}:")
 
 
 def _best_kernel(part: Part) -> None:

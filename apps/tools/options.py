@@ -6,13 +6,13 @@ import argparse
 
 from onesided.apps.cli.options import (
     ALL,
+    FIGURES,
     SIZES,
     InputFile,
     info_entry,
     run_options,
     take,
     timed,
-    transform,
 )
 
 #: What ``onesided bench halo`` has.
@@ -40,8 +40,16 @@ def generate(parser: argparse.ArgumentParser) -> None:
     run_options(parser, None, info=False)
 
 
+def _transform(parser: argparse.ArgumentParser) -> None:
+    """Local. Which Fourier transform, but for its shape."""
+    take(parser, "dtype", "float64", "real types are transformed real to complex")
+    take(parser, "backend", "auto")
+    take(parser, "grid", "auto")
+
+
 def fft(parser: argparse.ArgumentParser) -> None:
-    transform(parser, "128 128 128")
+    take(parser, "shape", "128 128 128")
+    _transform(parser)
     run_options(parser, "auto")
     timed(parser, "20")
     take(parser, "verify", note="scipy.fft where the array fits on one rank, else known transforms")
@@ -65,15 +73,10 @@ def doctor(parser: argparse.ArgumentParser) -> None:
         help="exchanges in all kinds of memory, long ones, types with holes, and in place")
 
 
-FIGURES = "the figures that the report has of it; several are FILE-1, FILE-2 and so on"
-
-
 def bench_fft(parser: argparse.ArgumentParser) -> None:
     said = "64 64 64, 128 128 128 and 256 256 256"
     take(parser, "shape", note="of an array; may be repeated", said=said, action="append")
-    take(parser, "dtype", "float64", "real types are transformed real to complex")
-    take(parser, "backend", "auto")
-    take(parser, "grid", "auto")
+    _transform(parser)
     run_options(parser, "auto,rma-notify")
     timed(parser, "20")
     take(parser, "repeats", "5", "set-ups, which are timed")

@@ -20,7 +20,7 @@ from mpi4py import MPI
 from onesided.apps.bench.foreign import Foreign, ForeignError, Program, shared_folder
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Check, Variant, nothing, unchecked
-from onesided.apps.cli.failures import by_rank_0, from_rank_0
+from onesided.apps.cli.failures import from_rank_0
 from onesided.apps.cli.launch import find_mpiexec, launcher_environment
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report
@@ -84,13 +84,9 @@ def _opened(file: Path, changes: list[str], comm: MPI.Intracomm, stack: ExitStac
         job = Job(comm, mode, path, str(folder), *changes)
         started.add(mode)
 
-        def ask(question: str) -> float:
-            by_rank_0(comm, partial(job.run, question))
-            return job.times(question, 1)[0]
-
         def check() -> Verdict | None:
-            ask("run")
-            ask("keep")
+            job.ask("run")
+            job.ask("keep")
             theirs, ours = (folder / f"{each}-{comm.rank}.npz" for each in (AS_IS, mode))
             found = comm.allgather(_difference(theirs, ours))
             told = [each for each in found if each is not None]
@@ -100,8 +96,8 @@ def _opened(file: Path, changes: list[str], comm: MPI.Intracomm, stack: ExitStac
         metrics = {}
         if mode == AS_IS:
             try:
-                ask("keep")
-                metrics["transforms"] = ask("transforms")
+                job.ask("keep")
+                metrics["transforms"] = job.ask("transforms")
             except ForeignError:  # on all ranks
                 job.close()
                 raise

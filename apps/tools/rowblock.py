@@ -58,12 +58,6 @@ class RowBlock:
         partition = Partition.even(entries.shape[1], comm.size)
         return cls(entries, partition, partition)
 
-    @classmethod
-    def of_file(cls, comm: MPI.Intracomm, path: Path) -> RowBlock:
-        """Collective. Of a matrix in a file, balanced by nonzeros; the errors of ``read``."""
-        with read(comm, path, method="p2p") as matrix:
-            return cls(matrix.local_rows(), matrix.row_partition, matrix.col_partition)
-
     @property
     def shape(self) -> tuple[int, int]:
         """Local. Of the whole matrix."""

@@ -22,19 +22,19 @@ import scipy.sparse
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.apps.bench.selection import BASELINE, chosen, hints
+from onesided.apps.bench.choices import chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import MOST_REPEATS, STEADY, WARM, Variant, unchecked
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import METHOD, Report
+from onesided.apps.cli.report import BASELINE, METHOD, Report
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report.figures import Plot, save
 from onesided.apps.tools.petsc import Petsc, question
 from onesided.apps.tools.rowblock import RowBlock, maker_of_file
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import UnsupportedError, agreed
-from onesided.sparse import DistMatrix, Partition, stencil27
+from onesided.sparse import DistMatrix, Partition, read, stencil27
 
 PETSC, SCIPY = "PETSc", "SciPy"
 TOLERANCE = 50.0  # rounding errors allowed, in units of the dtype's epsilon
@@ -106,8 +106,8 @@ BENCH_REMARK = (
 
 def run_bench(comm: MPI.Intracomm, options: Options) -> int:
     names = [*chosen(options.comm), SCIPY, PETSC]
-    report = Report("bench spmv", options.settings(), {"ranks": comm.size, "matrices": {}},
-                    remarks=[BENCH_REMARK], by="matrix")  # fmt: skip
+    report = Report("bench spmv", options.settings(), {"ranks": comm.size}, remarks=[BENCH_REMARK],
+                    by="matrix")  # fmt: skip
     found = matrices(comm, options)
     files = [make.keywords["path"] for make in found.values() if "path" in make.keywords]
     cases = [
@@ -183,9 +183,7 @@ def _petsc(comm: MPI.Intracomm, block: RowBlock, every: NDArray[Any]) -> Variant
     """Collective. PETSc's, by its own clock, which does not see the question and the answer."""
     job = Petsc(comm, block, every)
     trial = question("product")
-    for _ in range(TRIALS):
-        by_rank_0(comm, partial(job.run, trial))
-    count = round(STEADY / max(min(job.times(trial, TRIALS)), 1e-9))
+    count = round(STEADY / max(min(job.ask(trial) for _ in range(TRIALS)), 1e-9))
     asked = question("product", max(1, min(MOST_REPEATS, count)), WARM)
     why = unchecked("its product has been compared with SciPy's of the same rows")
     facts = {name: job.facts[name] for name in ("type", "version", "types")}
@@ -203,8 +201,10 @@ def _mesh(size: int, comm: MPI.Intracomm) -> RowBlock:
 
 
 def _of_file(comm: MPI.Intracomm, path: Path) -> RowBlock:
-    """Collective. A pattern, all of whose values are the same, gets random ones."""
-    block = RowBlock.of_file(comm, path)
+    """Collective. Balanced by nonzeros; a pattern, all of whose values are the same, gets random
+    ones."""
+    with read(comm, path, method="p2p") as matrix:
+        block = RowBlock(matrix.local_rows(), matrix.row_partition, matrix.col_partition)
     values = block.entries.data
     different = comm.allgather([values.min(), values.max()] if len(values) else [])
     if len({value for each in different for value in each}) == 1:

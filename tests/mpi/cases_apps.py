@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from cases import parameters, ranks
 
-from onesided.apps.bench import selection, timing
+from onesided.apps.bench import choices, timing
 from onesided.apps.bench.foreign import ForeignError
-from onesided.apps.bench.ranks import among
-from onesided.apps.bench.sweep import Case, sweep
+from onesided.apps.bench.sweep import Case, among, sweep
 from onesided.apps.bench.timing import Variant, interleaved, repeats, unchecked
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.machine import Layout, facts
@@ -295,19 +294,19 @@ def case_methods_of_the_papers(comm, method, ranks_per_node):
 
 
 def case_names_of_methods(comm):
-    assert selection.chosen("all")[0] == "mpi"
-    assert set(selection.chosen("all")) == set(methods())
-    assert selection.chosen("p2p,rma-fence") == ["mpi", "p2p", "rma-fence"]
-    assert selection.chosen("p2p, p2p", baseline=False) == ["p2p"]
+    assert choices.chosen("all")[0] == "mpi"
+    assert set(choices.chosen("all")) == set(methods())
+    assert choices.chosen("p2p,rma-fence") == ["mpi", "p2p", "rma-fence"]
+    assert choices.chosen("p2p, p2p", baseline=False) == ["p2p"]
     with pytest.raises(CommandError, match="no method 'rma'; the methods are mpi, "):
-        selection.chosen("rma")
+        choices.chosen("rma")
 
 
 def case_the_caller_has_the_last_word_on_hints(comm):
     options = Namespace(iterations=7, info=[("slots", "1")])
-    assert selection.hints(options) == {"expected_iterations": "7", "slots": "1"}
+    assert choices.hints(options) == {"expected_iterations": "7", "slots": "1"}
     options.info.append(("expected_iterations", "9"))
-    assert selection.hints(options)["expected_iterations"] == "9"
+    assert choices.hints(options)["expected_iterations"] == "9"
 
 
 def case_layout(comm, options):

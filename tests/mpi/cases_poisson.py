@@ -20,18 +20,18 @@ def run(comm, *words):
 
 
 WALLS = {
-    "periodic": ("periodic", "33 32", "centers"),
-    "dirichlet": ("dirichlet", "18 25 26", "centers"),
-    "neumann": ("neumann", "24 25 20", "nodes"),
-    "walls first": ("dirichlet neumann periodic", "20 21 32", "nodes"),
-    "walls last": ("periodic neumann dirichlet", "32 21 20", "centers"),
+    "periodic": ("periodic", "33 32"),
+    "dirichlet": ("dirichlet", "18 25 26"),
+    "neumann": ("neumann", "24 25 20"),
+    "walls first": ("dirichlet neumann periodic", "20 21 32"),
+    "walls last": ("periodic neumann dirichlet", "32 21 20"),
 }
 
 
 @parameters(which=list(WALLS))
 def case_walls(comm, which):
-    boundary, shape, points = WALLS[which]
-    words = ["--boundary", *boundary.split(), "--shape", *shape.split(), "--points", points]
+    boundary, shape = WALLS[which]
+    words = ["--boundary", *boundary.split(), "--shape", *shape.split()]
     code, found = run(comm, *words, "--levels", "2")
     assert code == 0
     assert found["verified"] is True

@@ -1,15 +1,21 @@
-"""Which methods a command runs."""
+"""What ``--comm``, ``--memory``, ``--ranks-list`` and ``--info`` choose."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import ALL, Options
-from onesided.apps.cli.report import BASELINE as BASELINE
-from onesided.collectives import methods
+from onesided.apps.cli.report import BASELINE
+from onesided.collectives import empty, free, methods
 
+Array = NDArray[Any]
 Made = TypeVar("Made")
 
 
@@ -42,3 +48,22 @@ def ways_of(text: str, known: Mapping[str, Made], reference: str) -> dict[str, M
 def hints(options: Options) -> dict[str, str]:
     """Local. The info that ``--info`` gives; ``auto`` is told how often it will be started."""
     return {"expected_iterations": str(options.iterations), **dict(options.info)}
+
+
+def counted(size: int, asked: Sequence[int] | None, usual: Sequence[int]) -> list[int]:
+    """Local. The numbers of ranks; :class:`CommandError` for more than the job has."""
+    if asked and max(asked) > size:
+        raise CommandError(
+            f"--ranks-list {max(asked)}: the job has {size} rank{'s' if size > 1 else ''}"
+        )
+    return sorted(set(asked or usual))
+
+
+def receiving(comm: MPI.Intracomm, memory: str, count: int, stack: ExitStack) -> Array:
+    """Collective. So many doubles of a kind that ``--memory`` names but for the slots of a request;
+    freed with the stack."""
+    if memory != "empty":
+        return np.zeros(count)
+    array = empty(comm, count, np.float64)
+    stack.callback(free, array)
+    return array
