@@ -45,9 +45,9 @@ class Face:
 
     @property
     def back(self) -> Face:
-        """The way back: what was received is sent, to where it came from, the last stage first."""
+        """The way back: what was received is sent, to where it came from."""
         return replace(self, send=self.recv, recv=self.send, send_key=self.recv_key,
-                       recv_key=self.send_key, stage=-self.stage)
+                       recv_key=self.send_key)
 
     @property
     def name(self) -> str:
@@ -278,24 +278,19 @@ def grid_faces(
     if gridded > len(shape):
         raise PatternError(f"a grid of {gridded} axes, and an array of shape {shape}")
     layers = read_width(width, shape, gridded)
-    links: list[list[Link]] = []
+    links = []
     for axis, (low, high) in enumerate(layers[:gridded]):
-        stop, own = shape[axis] - high, shape[axis] - high - low
-        beside = [Link(0, slice(low, stop), slice(low, stop))]
-        for wanted, link in (
-            (high, Link(-1, slice(low, low + high), slice(0, low))),
-            (low, Link(1, slice(stop - low, stop), slice(stop, shape[axis]))),
-        ):
-            if place.neighbor(tuple(link.step * (a == axis) for a in range(gridded))) is None:
-                continue
-            if wanted > own:
-                raise PatternError(
-                    f"the block has {own} layers of its own on axis {axis}, and a neighbor "
-                    f"needs {wanted} of them: use fewer ranks along this axis, or fewer ghost "
-                    "layers"
-                )
-            beside.append(link)
-        links.append(beside if own else [])
+        at, last, around = place.coords[axis], place.dims[axis] - 1, place.periods[axis]
+        own = shape[axis] - high - low
+        wanted = max(high if around or at > 0 else 0, low if around or at < last else 0)
+        if wanted > own:
+            raise PatternError(
+                f"the block has {own} layers of its own on axis {axis}, and a neighbor needs "
+                f"{wanted} of them: use fewer ranks along this axis, or fewer ghost layers"
+            )
+        sizes = [own if other == at else max(low, high) for other in range(last + 1)]
+        starts = (0, *itertools.accumulate(sizes))
+        links.append(links_between(starts, at, (low, high), around))
     return block_faces(links, (), whole(shape[gridded:]), place, ghosts, corners)
 
 
@@ -320,8 +315,9 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int) -> list[Fac
     Without a tag the n-th entry for a rank is matched with that rank's n-th entry for this one.
     ``MPI.PROC_NULL`` as the rank, or None as a box, exchanges nothing.
 
-    Raises :class:`PatternError` for an entry of another form, ranks that do not exist, a tag
-    that occurs twice for one rank, and boxes that reach beyond the array.
+    Raises :class:`PatternError` for an entry of another form, ranks that do not exist, a tag that
+    occurs twice for one rank, boxes that reach beyond the array, and receive boxes that overlap
+    another one, or a send box.
     """
     if not isinstance(neighbors, Sequence) or isinstance(neighbors, str):
         raise PatternError(f"the neighbors are {neighbors!r:.60}, not a list of (rank, box, box)")
@@ -350,33 +346,26 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int) -> list[Fac
             raise PatternError(f"tag {key} occurs twice for rank {rank}")
         taken.add((rank, key))
         faces.append(Face(rank, send, recv, (), key, key))
+    _check_apart(faces)
     return faces
 
 
-def check_apart(faces: Sequence[Face]) -> None:
-    """Local. Raise :class:`PatternError` where a receive box overlaps another one, or a send box of
-    the same or an earlier stage."""
-    recvs = [face for face in faces if not is_empty(face.recv)]
+def _check_apart(faces: Sequence[Face]) -> None:
+    """Raise :class:`PatternError` where a receive box overlaps another one, or a send box."""
+    check_disjoint([Block(face.rank, 0, face.recv, extents(face.recv)) for face in faces
+                    if not is_empty(face.recv)])
     sends = [face for face in faces if not is_empty(face.send)]
-    check_disjoint([Block(face.rank, 0, face.recv, extents(face.recv)) for face in recvs])
-    starts, stops = _ends([face.send for face in sends])
-    stages = np.array([face.stage for face in sends])
-    for face in recvs if sends else []:
-        low, high = _ends([face.recv])
-        within = np.all((starts < high) & (low < stops), axis=1)
-        clash = np.flatnonzero(within & (stages <= face.stage))
-        if clash.size:
+    starts, stops = (np.array([[getattr(part, end) for part in face.send] for face in sends])
+                     for end in ("start", "stop"))
+    for face in faces if sends else []:
+        low, high = ([getattr(part, end) for part in face.recv] for end in ("start", "stop"))
+        clash = np.flatnonzero(np.all((starts < high) & (low < stops), axis=1))
+        if clash.size and not is_empty(face.recv):
             other = sends[int(clash[0])]
             raise PatternError(
                 f"the receive box from rank {face.rank} {text(face.recv)} and the send box for "
                 f"rank {other.rank} {text(other.send)} overlap"
             )
-
-
-def _ends(boxes: Sequence[Box]) -> tuple[Any, Any]:
-    starts = np.array([[part.start for part in box] for box in boxes])
-    stops = np.array([[part.stop for part in box] for box in boxes])
-    return starts, stops
 
 
 def _integer(value: Any, name: str) -> int:

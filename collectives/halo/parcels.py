@@ -9,18 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agreed, told
 from onesided.collectives.buffers import overlap
-from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError
-from onesided.collectives.halo.faces import Face, check_apart, extents, is_empty
-from onesided.collectives.pattern import Box
+from onesided.collectives.halo.faces import Face
 
 #: The faces of the block that an array shows; it is that of the field of this number.
 FacesOf = Callable[[NDArray[Any], int], Iterable[Face]]
@@ -39,6 +37,9 @@ class Field:
     levels: tuple[NDArray[Any], ...]
     faces: tuple[Face, ...]
 
+
+#: By the key of a face and the number of a field: the name of the face, what goes through it.
+Forms = dict[tuple[int, int], tuple[str, tuple[int, ...], np.dtype[Any]]]
 
 #: By level, and part of a parcel: a region by its key, the segment, the offset there, the strides.
 Stores = tuple[tuple[tuple[str, int, int, tuple[int, ...]], ...], ...]
@@ -61,7 +62,8 @@ class Advert:
 class Parcel:
     """What goes to, or comes from, one rank at a time, in one stage.
 
-    ``parts`` are views of the fields, by level. What follows is known when the receiver has told:
+    ``parts`` are views of the fields, by level, ``forms`` what they are called and look like. What
+    follows is known when the receiver has told:
     ``places`` where a part goes or lies, in turn; ``cell`` the counter, or the ``messages`` of the
     ``buffer``; and ``chain``, its place in the program.
     """
@@ -69,6 +71,7 @@ class Parcel:
     peer: int
     stage: int
     parts: list[list[NDArray[Any]]]
+    forms: Forms = field(default_factory=dict)
     advert: Advert = Advert()
     places: list[list[NDArray[Any]]] = field(default_factory=list)
     cell: Any = None
@@ -123,10 +126,7 @@ def read_fields(fields: Any, faces_of: FacesOf) -> tuple[Field, ...]:
             if form != first:
                 raise PatternError(f"arrays of {form} and {first} cannot take turns")
         faces = tuple(faces_of(levels[0], number))
-        check_apart(faces)
         found.append(Field(tuple(np.asarray(level) for level in levels), faces))
-    if len({len(each.faces) for each in found}) > 1:
-        raise PatternError("fields of one halo that have not the same faces")
     every = [level for each in found for level in each.levels]
     for number, level in enumerate(every):
         if any(overlap(level, other) for other in every[:number]):
@@ -145,98 +145,63 @@ def _check(array: Any) -> None:
         raise PatternError("the array cannot be written")
 
 
-#: By field, the shape and dtype of what goes through a face.
-Forms = list[tuple[tuple[int, ...], np.dtype[Any]]]
-
-
-def _box(each: Field, number: int, leaving: bool) -> Box:
-    face = each.faces[number]
-    return face.send if leaving else face.recv
-
-
-def _used(fields: Sequence[Field], leaving: bool) -> list[int]:
-    """The numbers of the faces through which something leaves, or comes, of whichever field."""
-    return [number for number in range(len(fields[0].faces))
-            if not all(is_empty(_box(each, number, leaving)) for each in fields)]
-
-
-def _forms(fields: Sequence[Field], number: int, leaving: bool) -> Forms:
-    return [(extents(_box(each, number, leaving)), each.levels[0].dtype) for each in fields]
-
-
 # -- matching -------------------------------------------------------------------------------------
-
-#: What a rank tells another one about what it sends: by key the face's name, and the forms.
-Words = dict[int, tuple[str, Forms]]
-
-
-def match(context: Context, fields: Sequence[Field]) -> None:
-    """Collective. Compare what ranks send with what their neighbors expect.
-
-    Raises :class:`PatternError` on every rank, naming the pair of ranks, where a rank expects
-    another shape or dtype than comes, something that nobody sends, or nothing where something
-    comes.
-    """
-    comm = context.comm
-    words: dict[int, Words] = {}
-    for number in _used(fields, True):
-        face = fields[0].faces[number]
-        words.setdefault(face.rank, {})[face.send_key] = (
-            face.name, _forms(fields, number, True))
-    heard = told(comm, context.next_tag(), words)
-    with agreed(comm, "boxes of a halo"):
-        _compare(comm.rank, fields, heard)
-
-
-def _compare(me: int, fields: Sequence[Field], heard: Mapping[int, Words]) -> None:
-    left = {(rank, key): word for rank, words in heard.items() for key, word in words.items()}
-    for number in _used(fields, False):
-        face, expected = fields[0].faces[number], _forms(fields, number, False)
-        name, sent = left.pop((face.rank, face.recv_key), ("", None))
-        if sent is None:
-            raise PatternError(
-                f"rank {me} expects a box of shape {_first_shape(expected)} from rank {face.rank} "
-                f"({face.name}), which sends nothing"
-            )
-        for (comes, dtype), (wanted, kind) in zip(sent, expected, strict=True):
-            if comes != wanted:
-                raise PatternError(
-                    f"rank {face.rank} sends a box of shape {comes} to rank {me} ({name}), which "
-                    f"expects {wanted} ({face.name})"
-                )
-            if dtype != kind:
-                raise PatternError(
-                    f"rank {face.rank} sends {dtype} to rank {me}, which expects {kind}"
-                )
-    for sender, key in sorted(left):
-        name, sent = left[sender, key]
-        raise PatternError(
-            f"rank {sender} sends a box of shape {_first_shape(sent)} to rank {me} ({name}), "
-            "which expects nothing"
-        )
-
-
-def _first_shape(forms: Forms) -> tuple[int, ...]:
-    return next(shape for shape, _ in forms if 0 not in shape)
 
 
 def make_parcels(fields: Sequence[Field], leaving: bool) -> list[Parcel]:
-    """Local. What leaves, or comes, in an order that is the same on both sides of a pair.
+    """Local. What leaves through the faces, or comes, in an order that is the same on both sides
+    of a pair.
 
     Field by field: faces of one share pages and cache lines.
     """
-    faces = fields[0].faces
-
-    def key(number: int) -> tuple[int, int]:
-        return faces[number].stage, faces[number].send_key if leaving else faces[number].recv_key
-
-    numbers: dict[tuple[int, int], list[int]] = {}
-    for number in sorted(_used(fields, leaving), key=key):
-        numbers.setdefault((faces[number].rank, faces[number].stage), []).append(number)
     levels = math.lcm(*(len(each.levels) for each in fields))
-    parcels = []
-    for (rank, stage), mine in numbers.items():
-        views = [[each.levels[level % len(each.levels)][_box(each, n, leaving)]
-                  for each in fields for n in mine] for level in range(levels)]
-        parcels.append(Parcel(rank, stage, [[v for v in some if v.size] for some in views]))
-    return parcels
+    parcels: dict[tuple[int, int], Parcel] = {}
+    for number, each in enumerate(fields):
+        faces = each.faces if leaving else [face.back for face in each.faces]
+        for face in sorted(faces, key=attrgetter("stage", "send_key")):
+            views = [each.levels[turn % len(each.levels)][face.send] for turn in range(levels)]
+            if not views[0].size:
+                continue
+            parcel = parcels.setdefault(
+                (face.rank, face.stage), Parcel(face.rank, face.stage, [[] for _ in views]))
+            parcel.forms[face.send_key, number] = face.name, views[0].shape, views[0].dtype
+            for part, view in zip(parcel.parts, views, strict=True):
+                part.append(view)
+    return list(parcels.values())
+
+
+def forms_of(parcels: Iterable[Parcel]) -> Forms:
+    """Local. All that one rank sends to another one."""
+    return {where: form for parcel in parcels for where, form in parcel.forms.items()}
+
+
+def match(me: int, into: Iterable[Parcel], heard: Mapping[int, Forms]) -> None:
+    """Local. Compare what ranks send with what this one expects.
+
+    Raises :class:`PatternError`, naming the pair of ranks, where another shape or dtype comes than
+    it expects, nothing where it expects something, or something where it expects nothing.
+    """
+    left = {(rank, *where): form for rank, forms in heard.items() for where, form in forms.items()}
+    for parcel in into:
+        for where, (face, wanted, kind) in parcel.forms.items():
+            name, comes, dtype = left.pop((parcel.peer, *where), ("", None, kind))
+            if comes is None:
+                raise PatternError(
+                    f"rank {me} expects a box of shape {wanted} from rank {parcel.peer} ({face}), "
+                    "which sends nothing"
+                )
+            if comes != wanted:
+                raise PatternError(
+                    f"rank {parcel.peer} sends a box of shape {comes} to rank {me} ({name}), which "
+                    f"expects {wanted} ({face})"
+                )
+            if dtype != kind:
+                raise PatternError(
+                    f"rank {parcel.peer} sends {dtype} to rank {me}, which expects {kind}"
+                )
+    for where in sorted(left):
+        name, comes, _ = left[where]
+        raise PatternError(
+            f"rank {where[0]} sends a box of shape {comes} to rank {me} ({name}), which expects "
+            "nothing"
+        )

@@ -21,7 +21,6 @@ other way does the credit take the part of these data.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -31,7 +30,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
-from onesided.collectives.agreement import agree, agreed, largest, swapped
+from onesided.collectives.agreement import agree, agreed, told
 from onesided.collectives.arena import ControlMemory, cell_of
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import ResourceError, UnsupportedError
@@ -44,6 +43,7 @@ from onesided.collectives.halo.parcels import (
     Field,
     Parcel,
     Stores,
+    forms_of,
     make_parcels,
     match,
     read_fields,
@@ -93,15 +93,9 @@ class Ghosts:
         ranks_per_node = self.hints.ranks_per_node
         agree(context.comm, None, ("HaloExchange", len(levels), levels, back, ranks_per_node))
         node = context.node(ranks_per_node)
-        if back:
-            self.fields = tuple(
-                Field(f.levels, tuple(face.back for face in f.faces)) for f in self.fields)
-        match(context, self.fields)
         self.number = context.next_tag()
-        self.out, self.into = make_parcels(self.fields, True), make_parcels(self.fields, False)
-        counts = [max(len(self.out), len(self.into))]
-        most = largest(context.comm, None, ("parcels", self.number), counts)[0]
-        self.tags = context.take_tags(most)
+        self.out, self.into = (make_parcels(self.fields, leaving != back)
+                               for leaving in (True, False))
         self.turns = math.lcm(2, *levels)  # then all is as before: slots and levels take turns
         self.waits = False
         self.resources = Resources(context)
@@ -116,6 +110,8 @@ class Ghosts:
                 self._lay_out(node.rank_of)
             except ResourceError:  # on every rank: messages into plain memory
                 self._lay_out({})
+            with agreed(context.comm, "boxes of a halo"):
+                match(self._me, self.into, {peer: word[3] for peer, word in self._heard.items()})
             with agreed(context.comm, ("connected", self.number)):
                 self._connect()
                 self._check_progress()
@@ -134,8 +130,8 @@ class Ghosts:
         memory with this rank."""
         self._sends_to = {parcel.peer for parcel in self.out} - {self._me}
         self._hears_from = {parcel.peer for parcel in self.into} - {self._me}
-        peers = sorted(self._sends_to | self._hears_from)
-        credit_at = {peer: n * ALIGNMENT for n, peer in enumerate(p for p in peers if p in near)}
+        peers = sorted((self._sends_to | self._hears_from) & near.keys())
+        credit_at = {peer: n * ALIGNMENT for n, peer in enumerate(peers)}
         size, error = len(credit_at) * ALIGNMENT, None
         try:
             for parcel in self.into:
@@ -143,15 +139,17 @@ class Ghosts:
                     size = self._want(parcel, near, size)
         except Exception as problem:
             error = problem
-        self._control = ControlMemory(self, self.resources, size, error=error)
+        stages = [1 + parcel.stage for parcel in (*self.out, *self.into)]
+        self._control = ControlMemory(self, self.resources, size, [max(stages, default=0)], error)
+        self.tags = self.context.take_tags(self._control.most[0])  # by stage
         self._control.root[:] = 0
         self._credits = {peer: cell_of(self._control.root, at) for peer, at in credit_at.items()}
         words = {}
-        for peer in peers:
-            wanted = [parcel.advert for parcel in self.into if parcel.peer == peer]
-            words[peer] = (self._control.place, credit_at.get(peer, 0), wanted)
-        self._heard = swapped(self.context.comm, self.number, words)
-        self._control.hear({peer: word[0] for peer, word in self._heard.items()})
+        for peer in sorted({parcel.peer for parcel in (*self.out, *self.into)}):
+            wanted = {each.stage: each.advert for each in self.into if each.peer == peer}
+            forms = forms_of(each for each in self.out if each.peer == peer)
+            words[peer] = self._control.place, credit_at.get(peer, 0), wanted, forms
+        self._heard = told(self.context.comm, self.number, words)
 
     def _want(self, parcel: Parcel, near: Mapping[int, int], size: int) -> int:
         """Local. Take room for what comes behind ``size`` bytes; how many there are then."""
@@ -184,14 +182,14 @@ class Ghosts:
 
     def _connect(self) -> None:
         """Local. Every parcel learns where it goes, or from where it is unpacked."""
-        adverts = {peer: iter(word[2]) for peer, word in self._heard.items()}
+        self._control.hear({peer: word[0] for peer, word in self._heard.items()})
         for parcel in self.into:
             if parcel.peer != self._me:
                 self._place(parcel, self._control.root)
         for parcel in self.out:
             if parcel.peer == self._me:
                 continue
-            parcel.advert = next(adverts[parcel.peer])
+            parcel.advert = self._heard[parcel.peer][2][parcel.stage]
             self._place(parcel, None if parcel.path == MESSAGE else self._control.part(parcel.peer))
             if parcel.path == STORE:
                 parcel.places = [_targets(parcel, stores) for stores in parcel.advert.stores]
@@ -210,15 +208,13 @@ class Ghosts:
             parcel.places = [parcel.packed(memory[at:]) for at in parcel.advert.slots]
 
     def _connect_messages(self) -> None:
-        """Local. The persistent messages; parcels of a pair have tags in their order."""
+        """Local. The persistent messages."""
         comm = self.context.comm
         for parcels, make in ((self.out, comm.Send_init), (self.into, comm.Recv_init)):
-            used: Counter[int] = Counter()
             for parcel in parcels:
                 if parcel.path != MESSAGE:
                     continue
-                tag = self.tags[used[parcel.peer]]
-                used[parcel.peer] += 1
+                tag = self.tags[parcel.stage]
                 parcel.messages = [make([piece, MPI.BYTE], parcel.peer, tag)
                                    for piece in in_messages(parcel.buffer)]
                 for message in parcel.messages:
@@ -247,7 +243,7 @@ class Ghosts:
         everything is.
         """
         back = self._combine is not None
-        stages = sorted({parcel.stage for parcel in (*self.out, *self.into)})
+        stages = sorted({parcel.stage for parcel in (*self.out, *self.into)}, reverse=back)
         staged = len(stages) > 1
         together = staged or bool(fills) or back
         self.waits |= staged
