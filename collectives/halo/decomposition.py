@@ -19,6 +19,7 @@ from onesided.collectives.halo.faces import (
     Layers,
     Link,
     Place,
+    block_faces,
     bytes_off,
     choose_dims,
     extents,
@@ -221,11 +222,9 @@ class Decomposition:
 
     def touching(self) -> list[int]:
         """Local. The other ranks whose blocks have a corner, or more, in common with this one."""
-        steps = [[link.step for link in links]
-                 for links in self._links([(1, 1)] * len(self.shape))]
-        found = {self._place.neighbor(offset) for offset in itertools.product(*steps)}
-        here = self._place.neighbor((0,) * len(self.shape))
-        return sorted(rank for rank in found if rank is not None and rank != here)
+        links = self._links([(1, 1)] * len(self.shape))
+        found = {face.rank for face in block_faces(links, (), (), self._place)}
+        return sorted(found - {self._place.neighbor((0,) * len(self.shape))})
 
     def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
         """Of a field on this rank."""

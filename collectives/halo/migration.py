@@ -8,7 +8,6 @@ itself, so that a burst leaves no room behind that later calls would have to sen
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -45,8 +44,7 @@ Form = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 
 
 class Records(Scoped):
-    """Items of one form on their way: an item is a record, its part of every array, one after the
-    other.
+    """Items of one form on their way: an item is a record, which has a field for every array.
 
     ``room`` has the items that can go to each rank by the persistent exchange.
     """
@@ -56,9 +54,13 @@ class Records(Scoped):
     ) -> None:
         """Local."""
         self._context, self._comm, self._info = context, comm, info
-        self.form, self._neighbors = form, list(neighbors)
-        self._widths = [math.prod(shape) * kind.itemsize for shape, kind in form]
-        self.width = max(COUNT, sum(self._widths))
+        self.form, self._near = form, list(neighbors)
+        kinds = [np.dtype((kind, shape)) if shape else kind for shape, kind in form]
+        ends = np.cumsum([kind.itemsize for kind in kinds])
+        self._kind = np.dtype({  # what tells a count lies over the fields
+            "names": ["count", *map(str, range(len(kinds)))], "formats": [np.int64, *kinds],
+            "offsets": [0, 0, *ends[:-1].tolist()], "itemsize": max(COUNT, int(ends[-1])),
+        })  # fmt: skip
         self.room = np.zeros(comm.Get_size(), int)
         self.most = np.zeros(comm.Get_size(), int)  # since the room was looked at last
         self.late = False  # there was too little room in the call before
@@ -72,17 +74,17 @@ class Records(Scoped):
         """
         self.Free()
         self.most[:], self.late = counts, False
-        near, room = self._neighbors, np.zeros((2, len(counts)), int)
+        near, room = self._near, np.zeros((2, len(counts)), int)
         room[0, near] = np.ceil(SPARE * counts[near]).astype(int) + LEAST
         self._context.comm.Alltoall(room[0], room[1])
         ends = np.cumsum(room[:, near] + 1, axis=1)
         #: By neighbor, the records that tell how many go there, and how many come.
         self._heads = ends - room[:, near] - 1
         with agreed(self._context.comm, "room for items"):
-            self._out = np.zeros((int(room[0].sum()) + len(near), self.width), np.uint8)
+            self._out = np.zeros(int(room[0].sum()) + len(near), self._kind)
         each = np.zeros(len(counts), int)
-        each[near] = (room[0, near] + 1) * self.width
-        self._data = Alltoallv_init(self._comm, [self._out.reshape(-1), each.tolist()], None,
+        each[near] = (room[0, near] + 1) * self._kind.itemsize
+        self._data = Alltoallv_init(self._comm, [self._out.view(np.uint8), each.tolist()], None,
                                     method=METHOD, info=self._info)
         self.room = room[0]
 
@@ -90,16 +92,15 @@ class Records(Scoped):
         self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
     ) -> list[NDArray[Any]]:
         """Collective in the sense of MPI. The items that come. ``parts`` of those that go, array by
-        array, are contiguous, in the order of the ranks that get them."""
+        array, are in the order of the ranks that get them."""
         if self._data is None:
-            return self._unpacked(np.zeros((0, self.width), np.uint8))
-        leaving = counts[self._neighbors]
-        self._out[self._heads[0], :COUNT] = leaving.view(np.uint8).reshape(-1, COUNT)
+            return self._unpacked(np.zeros(0, self._kind))
+        leaving = counts[self._near]
+        self._out["count"][self._heads[0]] = leaving
         self._pack(parts, self._out, _rows(self._heads[0] + 1, leaving))
         self._data.Start()
-        came = self._data.Wait().reshape(-1, self.width)
-        coming = np.ascontiguousarray(came[self._heads[1], :COUNT]).view(np.int64)[:, 0]
-        return self._unpacked(came[_rows(self._heads[1] + 1, coming)])
+        came = self._data.Wait().view(self._kind)
+        return self._unpacked(came[_rows(self._heads[1] + 1, came["count"][self._heads[1]])])
 
     def at_once(
         self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
@@ -108,36 +109,24 @@ class Records(Scoped):
         coming = np.zeros_like(counts)
         self._context.comm.Alltoall(counts, coming)
         with agreed(self._context.comm, "memory for items"):
-            out = np.empty((len(parts[0]), self.width), np.uint8)
+            out = np.empty(len(parts[0]), self._kind)
             self._pack(parts, out, slice(None))
-            came = np.empty((int(coming.sum()), self.width), np.uint8)
-        record = MPI.BYTE.Create_contiguous(self.width).Commit()
+            came = np.empty(int(coming.sum()), self._kind)
+        record = MPI.BYTE.Create_contiguous(self._kind.itemsize).Commit()
         try:
-            self._context.comm.Alltoallv([out, counts.tolist(), record],
-                                         [came, coming.tolist(), record])
+            self._context.comm.Alltoallv([out.view(np.uint8), counts.tolist(), record],
+                                         [came.view(np.uint8), coming.tolist(), record])
         finally:
             record.Free()
         return self._unpacked(came)
 
-    def _pack(
-        self, parts: Sequence[NDArray[Any]], out: NDArray[np.uint8], rows: Any
-    ) -> None:
-        start = 0
-        for part, width in zip(parts, self._widths, strict=True):
-            if width and len(part):
-                out[rows, start : start + width] = part.view(np.uint8).reshape(-1, width)
-            start += width
+    def _pack(self, parts: Sequence[NDArray[Any]], out: NDArray[Any], rows: Any) -> None:
+        for number, part in enumerate(parts):
+            if len(part):  # a rank without items may have other dtypes
+                out[str(number)][rows] = part
 
-    def _unpacked(self, came: NDArray[np.uint8]) -> list[NDArray[Any]]:
-        found, start = [], 0
-        for (shape, kind), width in zip(self.form, self._widths, strict=True):
-            fresh = np.zeros((len(came), *shape), kind)
-            if width and len(came):
-                part = np.ascontiguousarray(came[:, start : start + width])
-                fresh = part.view(kind).reshape(fresh.shape)
-            found.append(fresh)
-            start += width
-        return found
+    def _unpacked(self, came: NDArray[Any]) -> list[NDArray[Any]]:
+        return [np.ascontiguousarray(came[str(number)]) for number in range(len(self.form))]
 
     def Free(self) -> None:
         """Collective. Give the request back."""
@@ -174,7 +163,7 @@ class Migration(Scoped):
 
     def move(self, arrays: Any, positions: Any, outside: str) -> list[NDArray[Any]]:
         """Collective. See :meth:`~.grid.Grid.migrate`."""
-        form: Form | None = None
+        form: Any = None
         error: Exception | None = None
         given: list[NDArray[Any]] = []
         parts: list[NDArray[Any]] = []
@@ -192,7 +181,7 @@ class Migration(Scoped):
                                      "has moved")
             order = np.argsort(owner[goes], kind="stable")
             leaving = items[goes][order]
-            parts = [np.ascontiguousarray(array[leaving]) for array in given]
+            parts = [array[leaving] for array in given]
             counts[:] = np.bincount(owner[goes], minlength=self._size)
         except MemoryError:
             error = MemoryError("no memory for items; nothing has moved")
@@ -240,18 +229,17 @@ class Migration(Scoped):
         items = np.flatnonzero(away)
         rows = positions[items]
         lost, places = ~np.isfinite(rows).all(axis=1), []
-        with np.errstate(invalid="ignore"):
-            for axis, edge in enumerate(edges):
-                x = rows[:, axis]
-                if self._blocks.periodic[axis]:
-                    length = edge[-1] - edge[0]
-                    x -= length * np.floor((x - edge[0]) / length)
-                    x[(x < edge[0]) | (x >= edge[-1])] = edge[0]  # what rounding has done
-                else:
-                    lost |= (x < edge[0]) | (x > edge[-1])
-                block = np.searchsorted(edge, x, side="right") - 1
-                last = max(0, int(np.searchsorted(edge, edge[-1])) - 1)  # that is not empty
-                places.append(np.clip(block, 0, last))
+        for axis, edge in enumerate(edges):
+            x = rows[:, axis]
+            if self._blocks.periodic[axis]:
+                length = edge[-1] - edge[0]
+                x -= length * np.floor((x - edge[0]) / length)
+                x[(x < edge[0]) | (x >= edge[-1])] = edge[0]  # what rounding has done
+            else:
+                lost |= (x < edge[0]) | (x > edge[-1])
+            block = np.searchsorted(edge, x, side="right") - 1
+            last = max(0, int(np.searchsorted(edge, edge[-1])) - 1)  # that is not empty
+            places.append(np.clip(block, 0, last))
         owner = np.ravel_multi_index(places, [len(edge) - 1 for edge in edges]).astype(np.int64)
         if len(self._order):
             owner = self._order[owner]
@@ -261,7 +249,7 @@ class Migration(Scoped):
         return items[moves], owner[moves]
 
     def _agreed(
-        self, error: Exception | None, form: Form | None, outside: str, count: int,
+        self, error: Exception | None, form: Any, outside: str, count: int,
         leaving: NDArray[Any],
     ) -> tuple[Records | None, bool, bool]:
         """Collective. The records of this form, whether they go by an exchange of this call alone,
@@ -293,7 +281,7 @@ class Migration(Scoped):
             return None, False, False
         if most not in self._records:
             form = self._context.comm.bcast(form, -first)
-            self._records[most] = Records(self._context, self._comm, form or (), self._neighbors,
+            self._records[most] = Records(self._context, self._comm, form, self._neighbors,
                                           self._info)
         records = self._records[most]
         records.late = bool(short)
@@ -337,7 +325,5 @@ def _kept(array: NDArray[Any], gone: NDArray[Any], fresh: NDArray[Any]) -> NDArr
 
 def _rows(starts: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
     """Local. The numbers of so many records from each start on."""
-    return np.concatenate([
-        np.arange(start, start + count)
-        for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
-    ] or [np.arange(0)]).astype(np.int64)  # fmt: skip
+    found: NDArray[np.int64] = np.repeat(starts + counts - np.cumsum(counts), counts)
+    return found + np.arange(len(found))
