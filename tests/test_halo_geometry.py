@@ -12,20 +12,22 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.halo.decomposition import Decomposition
+from onesided.collectives.halo.decomposition import (
+    Decomposition,
+    bytes_off,
+    choose_dims,
+    order_by_node,
+    read_sizes,
+)
 from onesided.collectives.halo.faces import (
     CORNERS,
     GHOSTS,
     Place,
     block_faces,
-    bytes_off,
-    choose_dims,
     grid_faces,
     is_empty,
     links_between,
     listed_faces,
-    order_by_node,
-    read_sizes,
     read_width,
 )
 

@@ -204,13 +204,13 @@ def _from_the_end(array: NDArray[Any], axis: int, side: int) -> NDArray[Any]:
 
 
 def all_fills(
-    blocks: Decomposition, fields: Sequence[Any], forms: Sequence[Sequence[bool]],
-    boundary: Boundary, back: tuple[Combine, Any] | None,
+    blocks: Decomposition, fields: Sequence[Any], forms: Sequence[Sequence[int]],
+    boundary: Boundary, back: tuple[Combine, Any] | tuple[()],
 ) -> list[list[Fill]]:
     """Local. By turn, what fills the ghosts of this block beyond the ends of the grid, or with
     ``back`` the adjoint of that. ``forms``: by field, along which axes it is staggered."""
     levels = [field if isinstance(field, tuple) else (field,) for field in fields]
-    points = [blocks.coordinates(np.flatnonzero(form).tolist(), ghosts=True) for form in forms]
+    points = [blocks.coordinates(form, ghosts=True) for form in forms]
     shown = [where for where in boundary.shown if not blocks.periodic[where[1]]]
     for number, axis, side in shown:
         dtype, given = levels[number][0].dtype, boundary.shown[number, axis, side]
@@ -221,13 +221,13 @@ def all_fills(
     for turn in range(math.lcm(2, *map(len, levels))):
         ends = []
         for number, axis, side in shown:
-            staggered = forms[number][axis]
+            staggered = axis in forms[number]
             beyond = blocks.beyond(axis, staggered)
             if beyond[side]:
                 array = np.asarray(levels[number][turn % len(levels[number])])
                 ends.append(End(boundary, (number, axis, side), array, points[number], beyond,
                                 staggered))
-        if back is not None:
+        if back:
             found.append([partial(end.give, *back) for end in reversed(ends)])
             continue
         changes = any(isinstance(given, np.ndarray) for given in boundary.shown.values())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,18 +20,15 @@ from onesided.collectives.halo.faces import (
     Link,
     Place,
     block_faces,
-    bytes_off,
-    choose_dims,
     extents,
+    integer,
     links_between,
-    order_by_node,
-    read_sizes,
     read_width,
 )
 from onesided.collectives.memory import Region, find_region
 
-#: By form of a grid a number, which takes its place where plans are looked for.
-_FORMS: dict[tuple[Any, ...], int] = {}
+#: By form of a grid a number, the same for all of it in this process, by which plans are found.
+FORMS: dict[tuple[Any, ...], int] = {}
 
 #: The form of the grid that memory has been made for, and the axes along which it is staggered.
 _MADE: WeakKeyDictionary[Region, tuple[tuple[Any, ...], Sequence[int]]] = WeakKeyDictionary()
@@ -68,14 +65,11 @@ class Decomposition:
             raise PatternError(f"periodic is {periodic!r}, not one truth per axis of {axes}")
         self.periodic = tuple(bool(p) for p in each)
         cuts = () if sizes is None else read_sizes(sizes, self.shape)
-        if cuts and math.prod(map(len, cuts)) != size:
-            raise PatternError(f"{math.prod(map(len, cuts))} blocks of given sizes for {size} "
-                               "ranks")
+        blocks = tuple(map(len, cuts))
         if cuts and dims is not None:
-            choose_dims(self.shape, size, self.layers, dims)  # refuses what makes no sense
-            if any(n not in (None, 0, len(cut)) for n, cut in zip(dims, cuts, strict=True)):
-                raise PatternError(f"dims is {dims!r}, sizes has {tuple(map(len, cuts))} blocks")
-        self.dims = tuple(map(len, cuts)) or choose_dims(self.shape, size, self.layers, dims)
+            if [n or m for n, m in itertools.zip_longest(dims, blocks)] != list(blocks):
+                raise PatternError(f"dims is {dims!r}, sizes has {blocks} blocks")
+        self.dims = choose_dims(self.shape, size, self.layers, blocks or dims)
         ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
         self.bounds = tuple((float(low), float(high)) for low, high in ends)
         if len(self.bounds) != axes or not all(
@@ -246,11 +240,6 @@ class Decomposition:
         """What fields have to agree with: the shape first, the layers last."""
         return self.shape, self.starts, self.order, self.layers
 
-    @property
-    def _form_number(self) -> int:
-        """Of the form, the same for all grids of it in this process."""
-        return _FORMS.setdefault(self._form, len(_FORMS))
-
     def _made(self, region: Region, staggered: Sequence[int]) -> None:
         """Remember that memory is made for a field of this form."""
         _MADE[region] = self._form, staggered
@@ -280,3 +269,102 @@ class Decomposition:
         found[list(along)] = 1
         staggered: NDArray[np.int64] = found | more
         return staggered
+
+
+# -- how it is cut --------------------------------------------------------------------------------
+
+
+def read_sizes(sizes: Any, shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Local. The layers of blocks by axis, as the caller wants them; raises
+    :class:`PatternError`."""
+    if not isinstance(sizes, Sequence) or len(sizes) != len(shape):
+        raise PatternError(f"sizes is {sizes!r}, not the cells of blocks for each axis")
+    found = []
+    for axis, given in enumerate(sizes):
+        each = tuple(integer(n, "sizes") for n in given)
+        if sum(each) != shape[axis] or min(each, default=-1) < 0:
+            raise PatternError(
+                f"blocks of {each} cells along axis {axis} of a grid with {shape[axis]}")
+        found.append(each)
+    return tuple(found)
+
+
+def order_by_node(
+    dims: Sequence[int], periodic: Sequence[bool], areas: Sequence[float], nodes: Sequence[int]
+) -> tuple[int, ...]:
+    """Local. The ranks by place, in C order, such that as few faces as possible lead off a node.
+
+    ``areas`` are the sizes of faces across each axis, ``nodes`` has the node of each rank. The
+    places of a node are a box; () where ranks in their order do as well, or nodes differ in size.
+    """
+    counts = np.unique(nodes, return_counts=True)[1].tolist()
+    best: tuple[int, ...] = ()
+    if len(counts) == 1 or len(set(counts)) > 1:
+        return best
+    least, order = bytes_off(dims, periodic, areas, nodes), np.zeros(len(nodes), int)
+    for box in _factorizations(counts[0], len(dims)):
+        if any(n % part for n, part in zip(dims, box, strict=True)):
+            continue
+        boxes = np.arange(len(counts)).reshape(np.floor_divide(dims, box))
+        placed = np.kron(boxes, np.ones(box, int))  # the number of the node, by place
+        off = bytes_off(dims, periodic, areas, placed)
+        if off < least:
+            order[np.argsort(placed, axis=None, kind="stable")] = np.argsort(nodes, kind="stable")
+            best, least = tuple(order.tolist()), off
+    return best
+
+
+def bytes_off(
+    dims: Sequence[int], periodic: Sequence[bool], areas: Sequence[float], nodes: Any
+) -> float:
+    """Local. The sizes of all faces that lead off a node, summed; ``nodes`` are by place."""
+    placed = np.asarray(nodes).reshape(tuple(dims))
+    found = 0.0
+    for axis, (extent, around, area) in enumerate(zip(dims, periodic, areas, strict=True)):
+        beside = np.roll(placed, -1, axis) != placed
+        if not around:
+            beside = np.delete(beside, extent - 1, axis)
+        found += 2 * area * float(np.count_nonzero(beside))
+    return found
+
+
+def choose_dims(
+    shape: Sequence[int], ranks: int, layers: Sequence[Layers], dims: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """Local. Ranks per axis such that blocks have as many layers as ghosts, if that is possible, as
+    few ranks as possible have none, and blocks have the least surface.
+
+    ``dims`` are given entries, 0 for those to be chosen. Of equals the one whose first axes are
+    cut most: faces across these lie in one piece in memory.
+
+    Raises :class:`PatternError` where the ranks cannot be arranged like this.
+    """
+    wanted = [0] * len(shape) if dims is None else [
+        0 if n is None else integer(n, "dims") for n in dims
+    ]
+    if len(wanted) != len(shape) or min(wanted) < 0:
+        raise PatternError(f"dims is {dims!r}, not a number of ranks for each of {len(shape)} axes")
+    fitting = [d for d in _factorizations(ranks, len(shape))
+               if all(given in (0, n) for given, n in zip(wanted, d, strict=True))]
+    if not fitting:
+        raise PatternError(f"{ranks} ranks cannot be arranged as {dims!r}")
+
+    def worth(parts: tuple[int, ...]) -> tuple[bool, int, float, tuple[int, ...]]:
+        block = [n / p for n, p in zip(shape, parts, strict=True)]
+        area = sum(math.prod(block) / block[a] for a, p in enumerate(parts) if p > 1)
+        thin = any(n // p < max(1, *ghosts)
+                   for n, p, ghosts in zip(shape, parts, layers, strict=True))
+        busy = math.prod(min(n, p) for n, p in zip(shape, parts, strict=True))
+        return thin, -busy, area, tuple(-p for p in parts)
+
+    return min(fitting, key=worth)
+
+
+def _factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    if count == 1:
+        yield (number,)
+        return
+    for first in range(1, number + 1):
+        if number % first == 0:
+            for rest in _factorizations(number // first, count - 1):
+                yield (first, *rest)

@@ -475,7 +475,7 @@ def case_redistribute(comm, form, nodes):
                wrong.zeros(components, staggered=staggered))
     everywhere(comm, PatternError, "and one of float32", grids[0].redistribute, u, grids[1],
                grids[1].zeros(components, "f4", staggered))
-    everywhere(comm, PatternError, "blocks of given sizes", Grid, comm, shape, 1,
+    everywhere(comm, PatternError, "cannot be arranged", Grid, comm, shape, 1,
                sizes=[[shape[0] - 2, 1, 1], [shape[1]]] if comm.size != 3 else [shape[:1],
                                                                                  shape[1:]])
     assert "bytes leave nodes" in grids[1].report()
@@ -596,11 +596,11 @@ def case_refine_mistakes(comm):
     single, both = fine.zeros((), "f4"), fine.zeros(2)
     staggered, whole_numbers = coarse.zeros((), staggered=1), coarse.zeros((), "i4")
     for call, arguments, options, text in [
-        (coarse.refine, (u, other), {}, "has not twice as many along every axis"),
-        (fine.refine, (v, coarse), {}, "has not twice as many along every axis"),
+        (coarse.refine, (u, other), {}, "has not twice as many cells"),
+        (fine.refine, (v, coarse), {}, "has not twice as many cells"),
         (coarse.refine, (whole_numbers, fine), {}, "only real and complex"),
-        (coarse.refine, (u, fine, single), {}, "a field of float32 of shape (8, 12) for"),
-        (coarse.refine, (u, fine, both), {}, "a field of float64 of shape (2, 8, 12) for"),
+        (coarse.refine, (u, fine, single), {}, "a field of float32 (8, 12), which has not"),
+        (coarse.refine, (u, fine, both), {}, "a field of float64 (2, 8, 12), which has not"),
         (coarse.refine, (staggered, fine, v), {}, "middles of cells"),
         (coarse.refine, (u, fine, v), {"order": 2}, "order 2 is not 0"),
     ]:
@@ -664,9 +664,9 @@ def case_gather_and_scatter(comm, root, memory, dtype):
         assert some is None if got is None else np.array_equal(some, whole[box])
         grid.scatter(got, v, root)
         assert np.array_equal(u[grid.owned], v[grid.owned])
-    everywhere(comm, PatternError, "global array of shape", grid.scatter,
+    everywhere(comm, PatternError, "and one of", grid.scatter,
                None if comm.rank == root else 3, u, root)
-    everywhere(comm, PatternError, "no rank", grid.gather, u, comm.size)
+    everywhere(comm, PatternError, "the root is", grid.gather, u, comm.size)
     everywhere(comm, PatternError, "out of bounds", grid.gather, u, 0, (slice(0, 99),))
     grid.Free()
 
