@@ -125,6 +125,12 @@ class Boundary:
         return any(kind(given) == wanted for given in self.shown.values())
 
 
+def _from_the_end(array: NDArray[Any], axis: int, side: int) -> NDArray[Any]:
+    """Local. The layers along an axis, the outermost at one of its ends first."""
+    view = np.moveaxis(array, axis, 0)
+    return view[::-1] if side else view
+
+
 class End:
     """The ghosts of an array at one end of the grid, and what a condition sets them to.
 
@@ -155,15 +161,16 @@ class End:
                 f"{wide} ghost layers at the end of axis {axis} mirror layers that the block, with "
                 "its ghosts, does not have"
             )
+        if self._kind == ANTIREFLECT and array.dtype.kind not in "iufcm":
+            raise PatternError(f"{ANTIREFLECT}: {array.dtype} has no negatives")
         first = wide + staggered
         self.ghosts, self.inside, self.edge = (
             np.moveaxis(part, 0, self._at)
             for part in (view[wide - 1 :: -1], view[first : first + wide], view[wide : wide + 1])
         )
-        points = list(coordinates)
-        beside = _from_the_end(points[axis], axis, side)[wide - 1 :: -1]
-        points[axis] = np.moveaxis(beside, 0, axis)
-        self.coordinates = tuple(points)
+        beside = _from_the_end(coordinates[axis], axis, side)[wide - 1 :: -1]
+        self.coordinates = (*coordinates[:axis], np.moveaxis(beside, 0, axis),
+                            *coordinates[axis + 1 :])
 
     def fill(self) -> Fill:
         """Local. What sets the ghosts."""
@@ -171,9 +178,8 @@ class End:
             return self._call
         if self._kind == ANTIREFLECT:
             return partial(np.negative, self.inside, out=self.ghosts)
-        if self._kind == REFLECT:
-            return self.ghosts, self.inside
-        value = self.edge if self._kind == COPY else self._boundary.value(self._where)
+        shown = {REFLECT: self.inside, COPY: self.edge}.get(self._kind)
+        value = self._boundary.value(self._where) if shown is None else shown
         return self.ghosts, np.broadcast_to(value, self.ghosts.shape)
 
     def _call(self) -> None:
@@ -197,12 +203,6 @@ class End:
             self.ghosts[...] = empties
 
 
-def _from_the_end(array: NDArray[Any], axis: int, side: int) -> NDArray[Any]:
-    """Local. The layers along an axis, the outermost at one of its ends first."""
-    view = np.moveaxis(array, axis, 0)
-    return view[::-1] if side else view
-
-
 def all_fills(
     blocks: Decomposition, fields: Sequence[Any], forms: Sequence[Sequence[int]],
     boundary: Boundary, back: tuple[Combine, Any] | tuple[()],
@@ -211,16 +211,11 @@ def all_fills(
     ``back`` the adjoint of that. ``forms``: by field, along which axes it is staggered."""
     levels = [field if isinstance(field, tuple) else (field,) for field in fields]
     points = [blocks.coordinates(form, ghosts=True) for form in forms]
-    shown = [where for where in boundary.shown if not blocks.periodic[where[1]]]
-    for number, axis, side in shown:
-        dtype, given = levels[number][0].dtype, boundary.shown[number, axis, side]
-        negates = kind(given) == ANTIREFLECT and blocks.layers[axis][side]
-        if negates and dtype.kind not in "iufcm":
-            raise PatternError(f"{ANTIREFLECT}: {dtype} has no negatives")
+    changes = any(isinstance(given, np.ndarray) for given in boundary.shown.values())
     found: list[list[Fill]] = []
     for turn in range(math.lcm(2, *map(len, levels))):
         ends = []
-        for number, axis, side in shown:
+        for number, axis, side in boundary.shown:
             staggered = axis in forms[number]
             beyond = blocks.beyond(axis, staggered)
             if beyond[side]:
@@ -229,7 +224,6 @@ def all_fills(
                                 staggered))
         if back:
             found.append([partial(end.give, *back) for end in reversed(ends)])
-            continue
-        changes = any(isinstance(given, np.ndarray) for given in boundary.shown.values())
-        found.append([boundary.read] * changes + [end.fill() for end in ends])
+        else:
+            found.append([boundary.read] * changes + [end.fill() for end in ends])
     return found

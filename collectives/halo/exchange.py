@@ -1,11 +1,5 @@
 """The halo of a block as one persistent request.
 
-::
-
-    inactive --Start()--> active --Wait(), or Test() that returns True--> inactive --Free()--> freed
-
-    halo.exchange()                  # Start, and Wait
-
 *Whose is what.* From ``Start`` until ``Wait`` the ghost layers belong to the exchange, which may
 write them at any time, and the layers that are sent must not be modified. All else is the caller's.
 
@@ -30,8 +24,7 @@ from numpy.typing import NDArray
 from onesided.collectives import debug, progress
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, listed_faces
-from onesided.collectives.halo.parcels import FacesOf
-from onesided.collectives.halo.plan import Ghosts
+from onesided.collectives.halo.plan import FacesOf, Ghosts
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.initialization import Info
 from onesided.collectives.program import ACTIVE, FREED, address, load

@@ -459,7 +459,7 @@ class Grid(Decomposition, Scoped):
         shape, staggered = self._whole(array)
         origin = [*[0] * (len(shape) - len(self.shape)), *(low for low, _ in self.layers)]
         boxes = [self.part(rank, shape) for rank in range(self._context.comm.size)]
-        return Part(self.comm, array, origin, boxes, shape, array, staggered)
+        return Part(self.comm, array, origin, boxes, shape, staggered)
 
     def gather(
         self, field: NDArray[Any], root: int = 0, box: Any = None

@@ -42,8 +42,7 @@ class Part:
     """What this rank has of a global array of a ``shape``, and who has what.
 
     ``origin`` is where its own part begins in ``array``; ``boxes`` are the parts of all ranks, in
-    global indices. ``given`` is the array as the caller has it; ``staggered`` are the axes of the
-    grid along which a field is.
+    global indices; ``staggered`` are the axes of the grid along which a field is.
     """
 
     comm: MPI.Intracomm
@@ -51,7 +50,6 @@ class Part:
     origin: Sequence[int]
     boxes: Sequence[Box]
     shape: tuple[int, ...]
-    given: Any = None
     staggered: Sequence[int] = ()
 
     @classmethod
@@ -61,7 +59,7 @@ class Part:
         """Local. A box that is in an array of one rank."""
         none: Box = (slice(0, 0),) * len(box)
         boxes = [box if rank == root else none for rank in range(comm.size)]
-        return cls(comm, array, [0] * len(box), boxes, shape, array)
+        return cls(comm, array, [0] * len(box), boxes, shape)
 
     @property
     def box(self) -> Box:
@@ -107,7 +105,7 @@ def part_of(comm: MPI.Intracomm, array: Any) -> Part:
     if count != int(np.prod(shape)):
         raise PatternError(f"blocks of {count} elements in all do not make up a distributed array "
                            f"of shape {shape}")
-    return Part(comm, np.asarray(array), [0] * len(mine), boxes, shape, array)
+    return Part(comm, array, [0] * len(mine), boxes, shape)
 
 
 class Transfer(Scoped):
@@ -163,7 +161,7 @@ def redistribution(
         source.comm, [source.array, source.shared(target)], [into.array, into.shared(source)],
         method="p2p" if once else "auto", info=info,
     )  # fmt: skip
-    return Transfer(target.given, [request.Start, request.Wait, *unpack], request, once)
+    return Transfer(target.array, [request.Start, request.Wait, *unpack], request, once)
 
 
 def refinement(
@@ -212,7 +210,7 @@ def refinement(
         between = replace(fine, array=last, origin=[0] * last.ndim, boxes=boxes)
         way = redistribution(*((between, fine) if refines else (fine, between)), info, once)
         steps.insert(len(steps) if refines else 0, way.exchange)
-    return Transfer(target.given, steps, way, once)
+    return Transfer(target.array, steps, way, once)
 
 
 def _doubled(box: Box, lead: int) -> Box:

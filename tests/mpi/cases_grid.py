@@ -949,7 +949,7 @@ def case_bad_fields(comm):
         given = (u,) if one and not last else fields  # of one rank, or of all
         everywhere(comm, PatternError, text, grid.update, *given)
     if comm.size > 1:
-        everywhere(comm, PatternError, "which expects float", grid.update, v if last else u)
+        everywhere(comm, PatternError, "of float32 (", grid.update, v if last else u)
         everywhere(comm, PatternError, "sends a box of shape", grid.update,
                    grid.zeros(2) if last else grid.zeros(3))
         everywhere(comm, PatternError, "no field is given", grid.update, *((u,) if last else ()))
