@@ -109,15 +109,13 @@ class Decomposition:
     @cached_property
     def interior(self) -> tuple[Any, ...]:
         """Local. The index of what can be computed before ghosts have come."""
-        if self._thin:
-            return (..., *(slice(0, 0) for _ in self.shape))
         return (..., *(slice(2 * low, -2 * high or None) for low, high in self.layers))
 
     @cached_property
     def boundary(self) -> list[tuple[Any, ...]]:
         """Local. Indices of the rest of what this rank owns, each cell in one of them."""
-        if self._thin:
-            return [self.owned]
+        if any(n < sum(ghosts) for n, ghosts in zip(self.local_shape, self.layers, strict=True)):
+            return [self.owned]  # some axis has no interior
         found = []
         for axis, (low, high) in enumerate(self.layers):
             before, after = self.interior[1 : axis + 1], self.owned[axis + 2 :]
@@ -126,12 +124,6 @@ class Decomposition:
             if high:
                 found.append((..., *before, slice(-2 * high, -high), *after))
         return found
-
-    @property
-    def _thin(self) -> bool:
-        """Whether some axis has no interior."""
-        return any(n < sum(ghosts)
-                   for n, ghosts in zip(self.local_shape, self.layers, strict=True))
 
     @property
     def spacing(self) -> tuple[float, ...]:

@@ -226,31 +226,30 @@ class Plans:
     """
 
     def __init__(self) -> None:
-        #: With their numbers, the same on all ranks; what was looked for last is the last one.
-        self._plans: OrderedDict[tuple[Wanted, Any], tuple[Any, int]] = OrderedDict()
-        self._kept, self._warned = 0, False
+        #: What was looked for last is the last one.
+        self._plans: OrderedDict[tuple[Wanted, Any], Any] = OrderedDict()
+        self._warned = False
 
     def __len__(self) -> int:
         return len(self._plans)
 
     def __iter__(self) -> Iterator[Any]:
-        return (plan for plan, _ in self._plans.values())
+        return iter(self._plans.values())
 
     def find(
         self, wanted: Wanted, fields: Sequence[Any], check: Callable[[int], object] | None = None
     ) -> Any:
         """Local. The request for these arrays, or views of the same memory; None where there is
-        none, or it has been freed by somebody else who keeps it. ``check`` is told its number
+        none, or it has been freed by somebody else who keeps it. ``check`` is told its place
         before, 0 for none."""
-        name = wanted, _places(fields)
-        plan, number = None, 0
+        name, plan = (wanted, _places(fields)), None
         with contextlib.suppress(TypeError):  # of what makes no sense: planning tells it everywhere
-            plan, number = self._plans.get(name, (None, 0))
+            plan = self._plans.get(name)
         if plan is not None and plan.state == "freed":
             del self._plans[name]
-            plan, number = None, 0
+            plan = None
         if check is not None:
-            check(number)
+            check(0 if plan is None else 1 + list(self._plans).index(name))
         if plan is not None:
             self._plans.move_to_end(name)
         return plan
@@ -259,10 +258,9 @@ class Plans:
         """Collective. Keep a request; of too many the one that has not been used for longest is
         freed, which a warning tells once. Not in the middle of turns: they would begin anew."""
         earlier = list(self._plans.items())[:-1]  # the last one is in use by this very call
-        idle = [name for name, (each, _) in earlier
+        idle = [name for name, each in earlier
                 if each.state != "active" and getattr(each, "turned", True)]
-        self._kept += 1
-        self._plans[wanted, _places(fields)] = plan, self._kept
+        self._plans[wanted, _places(fields)] = plan
         if len(self._plans) <= MOST_PLANS or not idle:
             return
         if not self._warned:
@@ -271,7 +269,7 @@ class Plans:
                 f"more than {MOST_PLANS} lists of fields of one grid: requests are planned anew, "
                 "which is slow; keep fields, and write into them", stacklevel=4,
             )  # fmt: skip
-        self._plans.pop(idle[0])[0].Free()
+        self._plans.pop(idle[0]).Free()
 
     def Free(self) -> None:
         """Collective. Give all back."""

@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.pattern import Block, Box, check_disjoint, full_box, whole
+from onesided.collectives.pattern import Block, Box, check_disjoint, full_box, text, whole
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,6 @@ def common(one: Box, other: Box) -> Box:
     return tuple(slice(low, max(low, high)) for low, high in zip(starts, stops, strict=True))
 
 
-def text(box: Box) -> str:
-    """Local. A box for the words of an error."""
-    return "x".join(f"[{part.start}, {part.stop})" for part in box)
-
-
 # -- in a grid ------------------------------------------------------------------------------------
 
 #: Ghost layers of one axis: below and above the block's own layers.
@@ -121,8 +116,15 @@ def read_width(width: Any, shape: tuple[int, ...], gridded: int) -> tuple[Layers
         raise PatternError(
             f"the width is {width!r}, not a number or one per axis of an array of shape {shape}"
         )
-    layers = tuple(_layers(entry, axis) for axis, entry in enumerate(width))
-    for axis, (low, high) in enumerate(layers):
+    layers = []
+    for axis, entry in enumerate(width):
+        pair = (entry, entry) if isinstance(entry, int | np.integer) else entry
+        if not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2 or not all(
+            isinstance(number, int | np.integer) and number >= 0 for number in pair
+        ):
+            raise PatternError(f"the width of axis {axis} is {entry!r}, not a number of ghost "
+                               "layers or (low, high)")
+        low, high = map(int, pair)
         if low + high and axis >= gridded:
             raise PatternError(f"ghost layers on axis {axis}; the grid has {gridded} axes only")
         if low + high > shape[axis]:
@@ -130,18 +132,8 @@ def read_width(width: Any, shape: tuple[int, ...], gridded: int) -> tuple[Layers
                 f"{low} and {high} ghost layers on axis {axis}, where the array, ghost layers "
                 f"included, has an extent of {shape[axis]}"
             )
-    return layers
-
-
-def _layers(entry: Any, axis: int) -> Layers:
-    pair = (entry, entry) if isinstance(entry, int | np.integer) else entry
-    if not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2 or not all(
-        isinstance(number, int | np.integer) and number >= 0 for number in pair
-    ):
-        raise PatternError(
-            f"the width of axis {axis} is {entry!r}, not a number of ghost layers or (low, high)"
-        )
-    return int(pair[0]), int(pair[1])
+        layers.append((low, high))
+    return tuple(layers)
 
 
 #: Which ghost layers are filled, and along how many axes at most these lie outside of the block.

@@ -36,13 +36,7 @@ from onesided.collectives.halo.boundary import (
 )
 from onesided.collectives.halo.decomposition import FORMS, Decomposition
 from onesided.collectives.halo.exchange import HaloExchange, Plans, Wanted
-from onesided.collectives.halo.faces import (
-    DIRECT,
-    Face,
-    block_faces,
-    extents,
-    text,
-)
+from onesided.collectives.halo.faces import DIRECT, Face, block_faces, extents
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine
 from onesided.collectives.halo.redistribution import (
@@ -56,7 +50,7 @@ from onesided.collectives.halo.redistribution import (
 from onesided.collectives.hints import Hints
 from onesided.collectives.initialization import Info
 from onesided.collectives.memory import Region, empty, find_region, free, warn_of_plain_memory
-from onesided.collectives.pattern import check_root, full_box
+from onesided.collectives.pattern import check_root, full_box, text
 from onesided.collectives.pattern import whole as all_of
 
 #: What ``accumulate`` does with what comes, and what is left in the ghosts.
@@ -398,8 +392,8 @@ class Grid(Decomposition, Scoped):
         """
         wanted = ("coarsen", order, self._number, coarse._number)
         way = partial(refinement, False, order, coarse.layers)
-        found: NDArray[Any] = self._transfer(wanted, field, coarse, out, out is None,
-                                             way).exchange()
+        found: NDArray[Any]
+        found = self._transfer(wanted, field, coarse, out, out is None, way).exchange()
         if order and out is None:  # nobody has given this array before, nor will again
             with coarse._halo((found,), boundary, "all", op="sum") as back:
                 back.exchange()
