@@ -17,7 +17,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import MethodError, RequestError, UnsupportedError
-from onesided.collectives.partitioned.counter import Arrivals, Grouping
+from onesided.collectives.partitioned.counter import Grouping
 from onesided.collectives.partitioned.handshake import SENDER, Parameters, check_fit, message_tag
 from onesided.collectives.pattern import LARGEST_PIECE
 
@@ -133,18 +133,44 @@ class Receiver(End):
 
     def __init__(self, channel: Channel) -> None:
         super().__init__(channel)
-        self.arrivals = Arrivals(channel.grouping.groups)
+        self._come = np.zeros(channel.grouping.groups, np.bool_)
+        self._flags: memoryview = self._come.data
+        self._missing = 0
+
+    def expect(self) -> None:
+        """A round begins: no group has come."""
+        self._come[:] = False
+        self._missing = self._come.size
+
+    def add(self, first: int, stop: int) -> None:
+        """The groups ``first`` to ``stop - 1`` have come."""
+        if stop - first == 1:
+            self._flags[first] = True
+        else:
+            self._come[first:stop] = True
+        self._missing -= stop - first
+
+    def fill(self) -> None:
+        """All groups have come."""
+        self._come[:] = True
+        self._missing = 0
+
+    def have_come(self, first: int, stop: int) -> bool:
+        """Whether the groups ``first`` to ``stop - 1`` are known to have come."""
+        if stop - first == 1:
+            return bool(self._flags[first])
+        return bool(self._come[first:stop].all())
 
     def advance(self) -> bool:
         """Whether all groups have come."""
-        self.arrivals.fill()
+        self.fill()
         return True
 
     def arrived(self, first: int, stop: int) -> bool:
         """Whether the groups ``first`` to ``stop - 1`` have come."""
-        if not self.arrivals.all(first, stop):
+        if not self.have_come(first, stop):
             self.advance()
-        return self.arrivals.all(first, stop)
+        return self.have_come(first, stop)
 
 
 # -- the list -------------------------------------------------------------------------------------

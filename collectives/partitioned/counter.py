@@ -169,37 +169,3 @@ def compiled_counter(grouping: Grouping) -> CompiledCounter | None:
     from onesided.collectives import _core
 
     return _core.Counter(grouping.partitions, grouping.part, grouping.per)
-
-
-class Arrivals:
-    """Which groups have come in a round."""
-
-    def __init__(self, groups: int) -> None:
-        self._come = np.zeros(groups, np.bool_)
-        self._flags: memoryview = self._come.data
-        self.missing = 0
-
-    def reset(self) -> None:
-        """A round begins: nothing has come."""
-        self._come[:] = False
-        self.missing = self._come.size
-
-    def add(self, first: int, stop: int) -> None:
-        """The groups ``first`` to ``stop - 1`` have come."""
-        if stop - first == 1:
-            self._flags[first] = True
-        else:
-            self._come[first:stop] = True
-        self.missing -= stop - first
-
-    def fill(self) -> None:
-        """All groups have come."""
-        self._come[:] = True
-        self.missing = 0
-
-    def all(self, first: int, stop: int) -> bool:
-        """Whether the groups ``first`` to ``stop - 1`` have come."""
-        if stop - first == 1:
-            return bool(self._flags[first])
-        return bool(self._come[first:stop].all())
-

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -30,16 +31,89 @@ from numpy.typing import NDArray
 from onesided.collectives.agreement import portable
 from onesided.collectives.buffers import vector
 from onesided.collectives.context import Attachment
-from onesided.collectives.errors import OnesidedError, PatternError, ResourceError
+from onesided.collectives.errors import (
+    OnesidedError,
+    PatternError,
+    RequestError,
+    ResourceError,
+    in_forked_child,
+)
 from onesided.collectives.hints import Hints
 from onesided.collectives.initialization import Info
 from onesided.collectives.memory import BOARD, find_region
 from onesided.collectives.partitioned.counter import Grouping
-from onesided.collectives.partitioned.guard import Guard, guarded
 from onesided.collectives.pattern import as_bytes
 from onesided.collectives.program import fence
 
 SENDER, RECEIVER = 0, 1
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class Guard:
+    """A lock under which no call is made inside of another one: one thread at a time is inside. A
+    signal handler, or a step, that has interrupted what is inside is not let in, and does not wait
+    for it either.
+
+    ``run`` has the whole call in one frame: an exception of a handler leaves nothing taken.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.busy = False  # to be looked at by who has the lock
+
+    def run(self, act: Callable[..., Any], *arguments: Any, **names: Any) -> Any:
+        """Local. What ``act`` returns, from the inside.
+
+        Raises :class:`RequestError` in the middle of another call, and in a forked child, where
+        the lock may be that of a thread that is not there.
+        """
+        if in_forked_child():
+            raise RequestError("partitioned sends belong to the parent of this forked child")
+        with self.lock:
+            if self.busy:
+                self.refuse_inside()
+            self.busy = True
+            try:
+                return act(*arguments, **names)
+            finally:
+                self.busy = False
+
+    def refuse_inside(self) -> None:
+        """Local. Raise :class:`RequestError` in the middle of another call of this thread."""
+        if self.busy and self.lock._is_owned():  # type: ignore[attr-defined]
+            raise RequestError("a partitioned send cannot be used in the middle of a call of "
+                               "it, by a signal handler or a step")
+
+    def attempt(self, act: Callable[..., Any], *arguments: Any) -> Any:
+        """Local. The same; None where it raises for itself, and where another thread is inside.
+
+        Only the main thread waits for that one. What it has interrupted may be inside of this, and
+        it may want a lock that the caller has: others must not wait for it then.
+        """
+        if threading.current_thread() is threading.main_thread():
+            with self.lock:  # an exception of a handler leaves nothing behind that this has taken
+                return None if self.busy else self.run(act, *arguments)
+        if not self.lock.acquire(blocking=False):
+            return None
+        try:  # it may be busy all the same: a finalizer can come in the middle of a call
+            return None if self.busy else self.run(act, *arguments)
+        finally:
+            self.lock.release()
+
+
+def guarded(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The method, run inside of the ``guard`` of its object."""
+
+    @functools.wraps(method)
+    def inside(*arguments: Given.args, **names: Given.kwargs) -> Result:
+        owner: Any = arguments[0]
+        found: Result = owner.guard.run(method, *arguments, **names)
+        return found
+
+    return inside
+
 
 # -- what the sides tell each other ---------------------------------------------------------------
 
@@ -206,16 +280,11 @@ class Matching:
         return True
 
     def take(self, position: Position) -> tuple[Parameters, MPI.Intracomm] | None:
-        """Local. The peer's parameters and the communicator of the pair, where they have come."""
-        found: tuple[Parameters, MPI.Intracomm] | None = self.guard.attempt(self._take, position)
-        return found
-
-    def _take(self, position: Position) -> tuple[Parameters, MPI.Intracomm] | None:
+        """Local, under the guard. The peer's parameters and the communicator of the pair, where
+        they have come."""
         self._receive()
         found = self._waiting.pop(position, None)
-        if found is None:
-            return None
-        return found[0], self._comm_of(position, found[1])
+        return None if found is None else (found[0], self._comm_of(position, found[1]))
 
     def _comm_of(self, position: Position, theirs: bool) -> MPI.Intracomm:
         """Local. That of a pair: the private one where both sides had it."""
@@ -356,8 +425,13 @@ def read_arguments(
             f"{partitions} partitions do not divide a buffer of {array.size} elements"
         )
     memory, kind = np.frombuffer(as_bytes(array), np.uint8), array.dtype.str
-    parameters = Parameters(side, tag, memory.size, kind, partitions, aggregate, method)
-    return Arguments(matching, given, memory, int(peer), hints, parameters)
+    slot, reach, give_back = 0, Reach(), None
+    if side == RECEIVER and peer != MPI.PROC_NULL:
+        slot = matching.take_slot(int(peer))
+        reach, give_back = _reach_of(comm, memory, int(peer))
+    parameters = Parameters(
+        side, tag, memory.size, kind, partitions, aggregate, method, slot, reach)
+    return Arguments(matching, given, memory, int(peer), hints, parameters, give_back)
 
 
 def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
@@ -385,7 +459,7 @@ def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
 _generations = itertools.count(1)
 
 
-def reach_of(
+def _reach_of(
     comm: MPI.Intracomm, memory: NDArray[np.uint8], peer: int
 ) -> tuple[Reach, Callable[[bool], object] | None]:
     """Local. Where ``peer`` finds this memory and a board, and what is to be called when the

@@ -57,7 +57,7 @@ class GroupReceive(_Groups, Receiver):
     """All receives are posted at ``Start``."""
 
     def begin(self) -> None:
-        self.arrivals.reset()
+        self.expect()
         MPI.Prequest.Startall(self._messages)
 
     def advance(self) -> bool:
@@ -65,32 +65,34 @@ class GroupReceive(_Groups, Receiver):
 
     def arrived(self, first: int, stop: int) -> bool:
         for group in range(first, stop):
-            if not self.arrivals.all(group, group + 1):
+            if not self.have_come(group, group + 1):
                 messages = self._messages[group * self._per : (group + 1) * self._per]
                 if not MPI.Prequest.Testall(messages):
                     return False
-                self.arrivals.add(group, group + 1)
+                self.add(group, group + 1)
         return True
 
 
 # -- a message of what gathered -------------------------------------------------------------------
 
 
-class _Runs:
-    """The persistent messages of runs of groups, by the first group and the one after the last,
-    made when they are first wanted."""
+class _Noted(End):
+    """The note, which tells of a run of groups, and the runs, all under one tag: persistent
+    messages, made when they are first wanted."""
 
     def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+        super().__init__(channel)
+        self._words = np.zeros(2, np.int64)
+        self._note = channel.message(self._words)
         self._kept: dict[tuple[int, int], list[MPI.Prequest]] = {}
 
-    def start(self, first: int, stop: int) -> list[MPI.Prequest]:
+    def _start(self, first: int, stop: int) -> list[MPI.Prequest]:
         """Local. Start the messages of the groups ``first`` to ``stop - 1``."""
         messages = self._kept.get((first, stop))
         if messages is None:
             if len(self._kept) >= KEPT:
                 self._drop()
-            messages = self._kept[first, stop] = self._channel.messages(first, stop)
+            messages = self._kept[first, stop] = self.channel.messages(first, stop)
         MPI.Prequest.Startall(messages)
         return messages
 
@@ -99,17 +101,7 @@ class _Runs:
         for run, messages in list(self._kept.items())[: KEPT // 2]:
             if MPI.Prequest.Testall(messages):
                 del self._kept[run]
-                self._channel.drop(messages)
-
-
-class _Noted(End):
-    """The note, which tells of a run of groups, and the runs, all under one tag."""
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
-        self._words = np.zeros(2, np.int64)
-        self._note = channel.message(self._words)
-        self._runs = _Runs(channel)
+                self.channel.drop(messages)
 
 
 class GatherSend(_Noted, Sender):
@@ -129,7 +121,7 @@ class GatherSend(_Noted, Sender):
     def leave(self, first: int, stop: int) -> None:
         self._words[0], self._words[1] = first, stop
         self._note.Start()
-        self._data = self._runs.start(first, stop)
+        self._data = self._start(first, stop)
 
     def idle(self) -> bool:
         return self.may_leave()
@@ -146,14 +138,14 @@ class GatherReceive(_Noted, Receiver):
         self._holds_up = alone or channel.grouping.nbytes > EAGER
 
     def begin(self) -> None:
-        self.arrivals.reset()
+        self.expect()
         self._awaited = self.channel.grouping.groups
         self._note.Start()
 
     def advance(self) -> bool:
         while self._awaited and self._note.Test():
             first, stop = int(self._words[0]), int(self._words[1])
-            self._coming.append((first, stop, self._runs.start(first, stop)))
+            self._coming.append((first, stop, self._start(first, stop)))
             self._awaited -= stop - first
             if self._awaited:
                 self._note.Start()  # after the receives of what this one told of
@@ -167,5 +159,5 @@ class GatherReceive(_Noted, Receiver):
     def _has_come(self, first: int, stop: int, receives: list[MPI.Prequest]) -> bool:
         if not MPI.Prequest.Testall(receives):
             return False
-        self.arrivals.add(first, stop)
+        self.add(first, stop)
         return True

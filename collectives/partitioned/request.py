@@ -24,7 +24,6 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,6 @@ from onesided.collectives.initialization import Info
 from onesided.collectives.partitioned.channel import (
     AUTO,
     Channel,
-    PartitionedMethod,
     Receiver,
     Sender,
     as_index,
@@ -47,12 +45,12 @@ from onesided.collectives.partitioned.channel import (
     check_name,
 )
 from onesided.collectives.partitioned.counter import Counter, Grouping, compiled_counter
-from onesided.collectives.partitioned.guard import Guard, guarded
 from onesided.collectives.partitioned.handshake import (
     RECEIVER,
     SENDER,
     Arguments,
-    reach_of,
+    Guard,
+    guarded,
     read_arguments,
 )
 from onesided.collectives.program import ACTIVE, BROKEN, FREED, INACTIVE, call, load
@@ -327,7 +325,7 @@ class PartitionedRequest(Persistent):
             return False
         theirs, comm = self.parameters, self.matching.comm
         if self._position is not None:
-            found = self.matching.take(self._position)
+            found = self.matching.guard.attempt(self.matching.take, self._position)
             if found is None:
                 return False
             theirs, comm = found
@@ -338,7 +336,8 @@ class PartitionedRequest(Persistent):
             self._error = error
             return False
         try:
-            self._end = end = self._connect(method, channel)
+            ends = (Sender, Receiver) if method is None else method.ends()
+            self._end = end = ends[self.parameters.side](channel)
         except Exception as error:
             channel.close()
             self._error = self._untold = error
@@ -348,11 +347,6 @@ class PartitionedRequest(Persistent):
         if method is not None:
             self.method = method.name
         return True
-
-    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> Sender | Receiver:
-        """Local. Make this side's end; without a method, one that leads nowhere."""
-        ends = (Sender, Receiver) if method is None else method.ends()
-        return ends[self.parameters.side](channel)
 
     def _before_start(self) -> None:
         self.guard.refuse_inside()  # while no lock of the round is taken, and nothing broken
@@ -614,7 +608,7 @@ class PartitionedReceive(PartitionedRequest):
             if begun and channel is not None:
                 part = self.memory.size // self.partitions
                 first, stop = channel.grouping.covering(index * part, (index + 1) * part)
-                there = end.arrived(first, stop) if calls else end.arrivals.all(first, stop)
+                there = end.arrived(first, stop) if calls else end.have_come(first, stop)
         except BaseException as error:  # what it was about to note may be lost
             self._error = error
             raise
@@ -722,9 +716,4 @@ def Precv_init(
     """
     check_name(method)
     given = read_arguments(comm, buf, partitions, source, tag, aggregate, RECEIVER, method, info)
-    if given.peer != MPI.PROC_NULL:
-        slot = given.matching.take_slot(given.peer)
-        reach, give_back = reach_of(comm, given.memory, given.peer)
-        parameters = replace(given.parameters, slot=slot, reach=reach)
-        given = replace(given, parameters=parameters, give_back=give_back)
     return PartitionedReceive(given)

@@ -126,7 +126,7 @@ class RmaReceive(_OnBoard, Receiver):
         channel.on_release(self._forget)
 
     def begin(self) -> None:
-        self.arrivals.reset()
+        self.expect()
         self._all += self._groups
         fence()
         self._board[CREDIT] = next(self._credits)
@@ -134,7 +134,7 @@ class RmaReceive(_OnBoard, Receiver):
     def advance(self) -> bool:
         if self._board[TOLD] == self._all:
             fence()
-            self.arrivals.fill()
+            self.fill()
             self._board[TAIL] = self._tail = self._board[HEAD]
             return True
         if self._eager:
@@ -142,9 +142,9 @@ class RmaReceive(_OnBoard, Receiver):
         return False
 
     def arrived(self, first: int, stop: int) -> bool:
-        if not self.arrivals.all(first, stop):
+        if not self.have_come(first, stop):
             self._read()
-        return self.arrivals.all(first, stop)
+        return self.have_come(first, stop)
 
     def _read(self) -> None:
         head = self._board[HEAD]
@@ -152,8 +152,8 @@ class RmaReceive(_OnBoard, Receiver):
             fence()
             for number in range(self._tail, head):
                 entry = self._board[ENTRIES + number % ROOM]
-                self.arrivals.add(entry >> 32, entry & 0xFFFFFFFF)
+                self.add(entry >> 32, entry & 0xFFFFFFFF)
             self._board[TAIL] = self._tail = head
 
     def owes(self) -> bool:
-        return self._may_fill and self.arrivals.missing > 0
+        return self._may_fill and self._missing > 0
