@@ -394,8 +394,8 @@ class Matching:
 @dataclass(frozen=True)
 class Arguments:
     """What one side was given: the buffer as the caller gave it and as bytes, and the peer;
-    ``parameters`` are what it tells the peer. ``give_back`` is called when a receive is freed, with
-    whether the peer may still write."""
+    ``parameters`` are what it tells the peer. ``give_back`` is called at the end, with whether the
+    peer may still write."""
 
     matching: Matching
     given: Any
@@ -403,7 +403,7 @@ class Arguments:
     peer: int
     hints: Hints
     parameters: Parameters
-    give_back: Callable[[bool], object] | None = None
+    give_back: Callable[[bool], object]
 
 
 def read_arguments(
@@ -425,7 +425,7 @@ def read_arguments(
             f"{partitions} partitions do not divide a buffer of {array.size} elements"
         )
     memory, kind = np.frombuffer(as_bytes(array), np.uint8), array.dtype.str
-    slot, reach, give_back = 0, Reach(), None
+    slot, reach, give_back = 0, Reach(), bool
     if side == RECEIVER and peer != MPI.PROC_NULL:
         slot = matching.take_slot(int(peer))
         reach, give_back = _reach_of(comm, memory, int(peer))
@@ -461,20 +461,19 @@ _generations = itertools.count(1)
 
 def _reach_of(
     comm: MPI.Intracomm, memory: NDArray[np.uint8], peer: int
-) -> tuple[Reach, Callable[[bool], object] | None]:
-    """Local. Where ``peer`` finds this memory and a board, and what is to be called when the
-    request is freed, with whether the peer may still write.
+) -> tuple[Reach, Callable[[bool], object]]:
+    """Local. Where ``peer`` finds this memory and a board, and what gives them back.
 
     Nowhere where the memory is not from ``empty``, where the peer has no part in it, and where all
     links of the array are in use.
     """
     region = find_region(memory)
     if region is None or not memory.size or not _takes_part(comm, peer, region.node.comm):
-        return Reach(), None
+        return Reach(), bool
     try:  # no lock, which what interrupts this thread could want
         place = region.boards.pop()
     except IndexError:
-        return Reach(), None
+        return Reach(), bool
     rank, offset = region.node.comm.rank, memory.ctypes.data - region.address
     region.part(rank)[place : place + BOARD] = 0
     fence()

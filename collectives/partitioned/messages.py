@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives.partitioned.channel import Channel, End, Receiver, Sender
+from onesided.collectives.partitioned.channel import End, Receiver, Sender
 from onesided.collectives.partitioned.handshake import Parameters, most_groups
 
 #: Runs of groups whose messages are kept. Where partitions are marked in the same way in every
@@ -29,10 +29,8 @@ EAGER = 1024
 class _Groups(End):
     """The messages of all groups, each under a tag of its own, ``per`` of them for a group."""
 
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
-        groups = [channel.messages(group, group + 1, group)
-                  for group in range(channel.grouping.groups)]
+    def open(self) -> None:
+        groups = [self.messages(group, group + 1, group) for group in range(self.grouping.groups)]
         self._messages, self._per = [each for group in groups for each in group], len(groups[0])
 
 
@@ -80,10 +78,9 @@ class _Noted(End):
     """The note, which tells of a run of groups, and the runs, all under one tag: persistent
     messages, made when they are first wanted."""
 
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
+    def open(self) -> None:
         self._words = np.zeros(2, np.int64)
-        self._note = channel.message(self._words)
+        self._note = self.message(self._words)
         self._kept: dict[tuple[int, int], list[MPI.Prequest]] = {}
 
     def _start(self, first: int, stop: int) -> list[MPI.Prequest]:
@@ -92,7 +89,7 @@ class _Noted(End):
         if messages is None:
             if len(self._kept) >= KEPT:
                 self._drop()
-            messages = self._kept[first, stop] = self.channel.messages(first, stop)
+            messages = self._kept[first, stop] = self.messages(first, stop)
         MPI.Prequest.Startall(messages)
         return messages
 
@@ -101,14 +98,14 @@ class _Noted(End):
         for run, messages in list(self._kept.items())[: KEPT // 2]:
             if MPI.Prequest.Testall(messages):
                 del self._kept[run]
-                self.channel.drop(messages)
+                self.drop(messages)
 
 
 class GatherSend(_Noted, Sender):
     """One note and one run at a time."""
 
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
+    def open(self) -> None:
+        super().open()
         self._data: list[MPI.Prequest] = []
 
     def may_leave(self) -> bool:
@@ -130,16 +127,15 @@ class GatherSend(_Noted, Sender):
 class GatherReceive(_Noted, Receiver):
     """Receives are posted as notes come: as many notes as it takes to tell of every group once."""
 
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
+    def open(self) -> None:
+        super().open()
         self._awaited = 0  # groups that no note of this round has told of
         self._coming: list[tuple[int, int, list[MPI.Prequest]]] = []
-        alone = channel.peer == channel.comm.rank
-        self._holds_up = alone or channel.grouping.nbytes > EAGER
+        self._holds_up = self.peer == self.comm.rank or self.grouping.nbytes > EAGER
 
     def begin(self) -> None:
         self.expect()
-        self._awaited = self.channel.grouping.groups
+        self._awaited = self.grouping.groups
         self._note.Start()
 
     def advance(self) -> bool:

@@ -192,7 +192,7 @@ def case_buffer_specifications(comm):
 class Broken(Sender):
     """An end that cannot be made."""
 
-    def __init__(self, channel):
+    def open(self):
         raise ResourceError("no more of it")
 
 
