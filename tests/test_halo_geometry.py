@@ -229,7 +229,7 @@ def test_blocks_in_any_order_of_ranks(dims, data):
         assert bytes_off(dims, periodic, areas, placed) < bytes_off(dims, periodic, areas, nodes)
     for rank in range(size):
         here = decomposed([3 * n + 1 for n in dims], nodes, dims=dims, rank=rank)
-        assert here._place.neighbor((0,) * len(dims)) == rank
+        assert here.place.neighbor((0,) * len(dims)) == rank
         assert here.part(rank, here.shape) == here.box
 
 

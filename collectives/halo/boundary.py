@@ -120,10 +120,6 @@ class Boundary:
             self._values[where] = np.zeros((), self._dtypes[where[0]])
         return self._values[where]
 
-    def has(self, wanted: str) -> bool:
-        """Local. Whether an end of some field has a condition of a kind."""
-        return any(kind(given) == wanted for given in self.shown.values())
-
 
 def _from_the_end(array: NDArray[Any], axis: int, side: int) -> NDArray[Any]:
     """Local. The layers along an axis, the outermost at one of its ends first."""

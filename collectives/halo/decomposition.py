@@ -19,7 +19,6 @@ from onesided.collectives.halo.faces import (
     Layers,
     Link,
     Place,
-    block_faces,
     extents,
     integer,
     links_between,
@@ -31,7 +30,7 @@ from onesided.collectives.memory import Region, find_region
 FORMS: dict[tuple[Any, ...], int] = {}
 
 #: The form of the grid that memory has been made for, and the axes along which it is staggered.
-_MADE: WeakKeyDictionary[Region, tuple[tuple[Any, ...], Sequence[int]]] = WeakKeyDictionary()
+MADE: WeakKeyDictionary[Region, tuple[tuple[Any, ...], Sequence[int]]] = WeakKeyDictionary()
 
 
 class Decomposition:
@@ -41,7 +40,7 @@ class Decomposition:
     ``layers`` (ghost layers, (low, high)) have an entry per axis. ``owned`` indexes what a rank
     owns in any field, components included; ``box`` is where it is in the global array. ``starts``
     says, by axis, where blocks begin, and the end; some may be empty. ``order`` are the ranks by
-    place, in C order, () where they are numbered so.
+    place, in C order, () where they are numbered so; ``place`` is that of this rank.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class Decomposition:
         self._lasts = [each.index(each[-1]) - 1 for each in self.starts]  # that have layers
         self.coords = self._coords(rank)
         self.box = self.part(rank, self.shape)
-        self._place = Place(self.dims, self.periodic, self.coords, self.order)
+        self.place = Place(self.dims, self.periodic, self.coords, self.order)
 
     # -- what is where ----------------------------------------------------------------------------
 
@@ -194,7 +193,7 @@ class Decomposition:
     def _last(self, axis: int) -> bool:
         return not self.periodic[axis] and self.coords[axis] == self._lasts[axis]
 
-    def _links(
+    def links(
         self, layers: Sequence[Layers], staggered: Sequence[int] = ()
     ) -> list[list[Link]]:
         """By axis, the blocks that have ghosts in common with this one."""
@@ -205,12 +204,6 @@ class Decomposition:
             )
             for axis in range(len(self.shape))
         ]  # fmt: skip
-
-    def touching(self) -> list[int]:
-        """Local. The other ranks whose blocks have a corner, or more, in common with this one."""
-        links = self._links([(1, 1)] * len(self.shape))
-        found = {face.rank for face in block_faces(links, (), (), self._place)}
-        return sorted(found - {self._place.neighbor((0,) * len(self.shape))})
 
     def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
         """Of a field on this rank."""
@@ -232,10 +225,6 @@ class Decomposition:
         """What fields have to agree with: the shape first, the layers last."""
         return self.shape, self.starts, self.order, self.layers
 
-    def _made(self, region: Region, staggered: Sequence[int]) -> None:
-        """Remember that memory is made for a field of this form."""
-        _MADE[region] = self._form, staggered
-
     def _staggering(self, array: Any) -> NDArray[np.int64]:
         """By axis, 1 where a field is staggered; raises :class:`PatternError` for what is no field
         of a grid of this form."""
@@ -252,7 +241,7 @@ class Decomposition:
                     f"rank, ghosts included, not {array.shape[lead + axis]}: shape {array.shape}"
                 )
         region = find_region(array)
-        made, along = (self._form, ()) if region is None else _MADE.get(region, (self._form, ()))
+        made, along = (self._form, ()) if region is None else MADE.get(region, (self._form, ()))
         if made != self._form:
             raise PatternError(
                 f"a field of another grid, of shape {made[0]} with {made[-1]} layers of ghosts"

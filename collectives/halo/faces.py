@@ -66,13 +66,6 @@ def is_empty(box: Box) -> bool:
     return any(part.stop <= part.start for part in box)
 
 
-def common(one: Box, other: Box) -> Box:
-    """Local. What two boxes share; an empty box where that is nothing."""
-    starts = [max(a.start, b.start) for a, b in zip(one, other, strict=True)]
-    stops = [min(a.stop, b.stop) for a, b in zip(one, other, strict=True)]
-    return tuple(slice(low, max(low, high)) for low, high in zip(starts, stops, strict=True))
-
-
 # -- in a grid ------------------------------------------------------------------------------------
 
 #: Ghost layers of one axis: below and above the block's own layers.

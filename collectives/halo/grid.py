@@ -31,10 +31,11 @@ from onesided.collectives.halo.boundary import (
     Boundary,
     Conditions,
     all_fills,
+    kind,
     kinds,
     read_conditions,
 )
-from onesided.collectives.halo.decomposition import FORMS, Decomposition
+from onesided.collectives.halo.decomposition import FORMS, MADE, Decomposition
 from onesided.collectives.halo.exchange import HaloExchange, Plans, Wanted
 from onesided.collectives.halo.faces import DIRECT, Face, block_faces, extents
 from onesided.collectives.halo.migration import Migration
@@ -135,7 +136,7 @@ class Grid(Decomposition, Scoped):
             )  # fmt: skip
             read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
-            block_faces(self._links(self.layers), (), (), self._place, ghosts, corners)
+            block_faces(self.links(self.layers), (), (), self.place, ghosts, corners)
         self._number = self._context.number, FORMS.setdefault(self._form, len(FORMS))
         self._plans = Plans()
         self._migration: Migration | None = None
@@ -165,7 +166,7 @@ class Grid(Decomposition, Scoped):
         region = find_region(field)
         if region is not None:
             self._regions.append(region)
-            self._made(region, self._axes(staggered))
+            MADE[region] = self._form, self._axes(staggered)
         return field
 
     def _plain(
@@ -438,10 +439,7 @@ class Grid(Decomposition, Scoped):
         # a tuple is no field here, but several; where all ranks agree it is refused as a list is
         ((more,), _) = self._forms([list(field) if isinstance(field, tuple) else field], None)
         lead = field.shape[: field.ndim - len(self.shape)]
-        agree(self._context.comm, None, f"{len(lead)} axes of components of {field.dtype}")
-        words = largest(self._context.comm, None, "components", [*lead, *(-n for n in lead)])
-        if words[: len(lead)] != [-n for n in words[len(lead) :]]:
-            raise PatternError("the field has other components on other ranks")
+        agree(self._context.comm, None, f"components {lead} of {field.dtype}")
         ends = (n + (axis in more and not around)
                 for axis, (n, around) in enumerate(zip(self.shape, self.periodic, strict=True)))
         return (*lead, *ends), more
@@ -509,7 +507,7 @@ class Grid(Decomposition, Scoped):
         for arrays that do not fit.
         """
         if self._migration is None:
-            self._migration = Migration(self._context, self.comm, self, self._info)
+            self._migration = Migration(self.comm, self, self._info)
         moved = self._migration.move(arrays, positions, outside)
         return moved[:-1], moved[-1]
 
@@ -545,8 +543,8 @@ class Grid(Decomposition, Scoped):
             lead = array.ndim - len(self.shape)
             if array.shape[lead:] != self._extents(forms[number]):
                 raise PatternError(f"a field that is staggered on other ranks: shape {array.shape}")
-            links, before = self._links(self.layers, forms[number]), all_of(array.shape[:lead])
-            return block_faces(links, before, (), self._place, ghosts or self.ghosts, self.corners)
+            links, before = self.links(self.layers, forms[number]), all_of(array.shape[:lead])
+            return block_faces(links, before, (), self.place, ghosts or self.ghosts, self.corners)
 
         fills = partial(all_fills, self, fields, forms, shown, back) if shown.shown else None
         made = HaloExchange.of(self.comm, list(fields), faces_of,
@@ -585,7 +583,7 @@ class Grid(Decomposition, Scoped):
                 if op is not None and _first(field).dtype.kind not in "biufc":
                     raise PatternError(f"{_first(field).dtype} has no {op}")
             shown = Boundary(conditions, [_first(field).dtype for field in fields])
-            if op not in (None, "sum") and shown.has(ANTIREFLECT):
+            if op not in (None, "sum") and ANTIREFLECT in map(kind, shown.shown.values()):
                 raise PatternError(f"{ANTIREFLECT} has no {op}")
         most = largest(self._context.comm, None, "staggered fields", more)
         return [[axis for axis in range(axes) if most[number * axes + axis]]

@@ -21,6 +21,7 @@ from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallv_init
 from onesided.collectives.halo.decomposition import Decomposition
+from onesided.collectives.halo.faces import block_faces
 from onesided.collectives.reduction.operation import Allreduce_init
 from onesided.collectives.request import Request
 
@@ -49,12 +50,10 @@ class Records(Scoped):
     ``room`` has the items that can go to each rank by the persistent exchange.
     """
 
-    def __init__(
-        self, context: Context, comm: MPI.Comm, form: Form, neighbors: Sequence[int], info: Any
-    ) -> None:
+    def __init__(self, comm: MPI.Comm, form: Form, neighbors: list[int], info: Any) -> None:
         """Local."""
-        self._context, self._comm, self._info = context, comm, info
-        self.form, self._near = form, list(neighbors)
+        self._context, self._comm, self._info = Context.of(comm), comm, info
+        self._form, self._near = form, neighbors
         kinds = [np.dtype((kind, shape)) if shape else kind for shape, kind in form]
         ends = np.cumsum([kind.itemsize for kind in kinds])
         self._kind = np.dtype({  # what tells a count lies over the fields
@@ -126,7 +125,7 @@ class Records(Scoped):
                 out[str(number)][rows] = part
 
     def _unpacked(self, came: NDArray[Any]) -> list[NDArray[Any]]:
-        return [np.ascontiguousarray(came[str(number)]) for number in range(len(self.form))]
+        return [np.ascontiguousarray(came[str(number)]) for number in range(len(self._form))]
 
     def Free(self) -> None:
         """Collective. Give the request back."""
@@ -144,14 +143,14 @@ class Migration(Scoped):
     ``plans`` counts how often that has been planned.
     """
 
-    def __init__(
-        self, context: Context, comm: MPI.Comm, blocks: Decomposition, info: Any = None
-    ) -> None:
+    def __init__(self, comm: MPI.Comm, blocks: Decomposition, info: Any = None) -> None:
         """Collective."""
-        self._context, self._comm, self._blocks, self._info = context, comm, blocks, info
-        self._rank, self._size = context.comm.rank, context.comm.size
+        self._context, self._comm, self._blocks, self._info = Context.of(comm), comm, blocks, info
+        self._rank, self._size = self._context.comm.rank, self._context.comm.size
         self._edges = [blocks.edges(axis) for axis in range(len(blocks.shape))]
-        self._neighbors, self._order = blocks.touching(), np.array(blocks.order, np.int64)
+        self._order = np.array(blocks.order, np.int64)
+        touching = block_faces(blocks.links([(1, 1)] * len(blocks.shape)), (), (), blocks.place)
+        self._neighbors = sorted({face.rank for face in touching} - {self._rank})
         self._near = np.zeros(self._size, bool)
         self._near[[*self._neighbors, self._rank]] = True
         self._words, self._most = np.zeros(9, np.int64), np.zeros(9, np.int64)
@@ -281,8 +280,7 @@ class Migration(Scoped):
             return None, False, False
         if most not in self._records:
             form = self._context.comm.bcast(form, -first)
-            self._records[most] = Records(self._context, self._comm, form, self._neighbors,
-                                          self._info)
+            self._records[most] = Records(self._comm, form, self._neighbors, self._info)
         records = self._records[most]
         records.late = bool(short)
         records.calls += 1

@@ -22,7 +22,7 @@ from onesided.collectives.agreement import agreed, words_of_all
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallw_init
-from onesided.collectives.halo.faces import Layers, common, extents, is_empty
+from onesided.collectives.halo.faces import Layers, extents, is_empty
 from onesided.collectives.pattern import Box, one_piece
 from onesided.collectives.request import Request
 
@@ -82,11 +82,11 @@ class Part:
         """Local. By rank, the box of the array that shows what is in its other part, too."""
         found: list[Box | None] = []
         for theirs in other.boxes:
-            both = common(self.box, theirs)
-            found.append(None if is_empty(both) else tuple(
-                slice(part.start - own.start + at, part.stop - own.start + at)
-                for part, own, at in zip(both, self.box, self.origin, strict=True)
-            ))
+            box = tuple(
+                slice(max(a.start, b.start) - a.start + at, min(a.stop, b.stop) - a.start + at)
+                for a, b, at in zip(self.box, theirs, self.origin, strict=True)
+            )
+            found.append(None if is_empty(box) else box)
         return found
 
 

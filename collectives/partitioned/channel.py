@@ -77,9 +77,8 @@ class End:
 
     def drop(self, messages: Sequence[MPI.Prequest]) -> None:
         """Local. Free messages that are not under way."""
-        gone = {id(message) for message in messages}
-        self._messages = [each for each in self._messages if id(each) not in gone]
         for message in messages:
+            self._messages.remove(message)
             message.Free()
 
     def close(self, broken: bool = False) -> None:
@@ -166,9 +165,6 @@ class Receiver(End):
         if not self.have_come(first, stop):
             self.advance()
         return self.have_come(first, stop)
-
-
-# -- the list -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

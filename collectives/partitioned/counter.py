@@ -45,22 +45,13 @@ class Grouping:
         return self.nbytes // self.partitions
 
     @property
-    def size(self) -> int:
-        """Bytes of a group other than the last one."""
-        return self.part * self.per
-
-    @property
     def groups(self) -> int:
         return -(-self.partitions // self.per)
 
-    @property
-    def last(self) -> int:
-        """Partitions of the last group."""
-        return self.partitions - (self.groups - 1) * self.per
-
     def span(self, first: int, stop: int) -> tuple[int, int]:
         """Offsets in bytes between which the groups ``first`` to ``stop - 1`` lie."""
-        return first * self.size, min(stop * self.size, self.nbytes)
+        size = self.part * self.per
+        return first * size, min(stop * size, self.nbytes)
 
     def covering(self, start: int, end: int) -> tuple[int, int]:
         """First group, and the one after the last, that overlap the bytes from start to end.
@@ -69,7 +60,8 @@ class Grouping:
         """
         if start == end:
             return 0, self.groups
-        return start // self.size, -(-end // self.size)
+        size = self.part * self.per
+        return start // size, -(-end // size)
 
 
 class Counter:
@@ -85,7 +77,7 @@ class Counter:
         self._flags = np.ones(grouping.partitions, np.uint8)
         self._counts = np.zeros(grouping.groups, np.int64)
         self._full = np.full(grouping.groups, grouping.per, np.int64)
-        self._full[-1] = grouping.last
+        self._full[-1] -= grouping.per * grouping.groups - grouping.partitions
         self._pending = np.zeros(grouping.groups, np.bool_)
         arrays: tuple[Any, ...] = (self._flags, self._counts, self._full, self._pending)
         views: list[memoryview] = [memoryview(array) for array in arrays]

@@ -1,11 +1,10 @@
 """How the two sides of a partitioned send find each other without a collective call.
 
-Initialization is local, so it cannot make a communicator of our own: all ranks would have to come.
-Where a collective call of this package, such as ``empty``, has made one before, the messages go
-over that. Else they go over the caller's, under the upper half of its tags, which hardly any
-program uses; but one that receives there with ``ANY_TAG`` takes what is not for it. Ranks may be
-before and after such a call at the same time: each looks at both, and a pair uses the private one
-where both sides had it.
+Where a collective call of this package, such as ``empty``, has made a communicator of its own
+before, the messages go over that. Else they go over the caller's, under the upper half of its tags;
+a program that receives there with ``ANY_TAG`` takes what is not for it. Ranks may be before and
+after such a call at the same time: each looks at both, and a pair uses the private one where both
+sides had it.
 
 Each side posts its :class:`Parameters`, nonblocking. Those of one pair, direction and tag are
 matched in the order of initialization (MPI-4.1 section 4.2), so they carry their number in it. What
@@ -115,9 +114,6 @@ def guarded(method: Callable[Given, Result]) -> Callable[Given, Result]:
     return inside
 
 
-# -- what the sides tell each other ---------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Reach:
     """Where on their node the sender finds the receive buffer.
@@ -160,10 +156,8 @@ class Parameters:
 
 
 def check_fit(sender: Parameters, receiver: Parameters, source: int, dest: int) -> None:
-    """Local, the same on both sides. Raise :class:`PatternError` where the buffers do not fit.
-
-    The types of the elements are compared where both have one: bytes match anything.
-    """
+    """Local, the same on both sides. Raise :class:`PatternError` where the buffers do not fit each
+    other; bytes match elements of any type."""
     if sender.nbytes != receiver.nbytes:
         raise PatternError(
             f"rank {source} sends {sender.nbytes} bytes with tag {sender.tag}, "
@@ -176,8 +170,6 @@ def check_fit(sender: Parameters, receiver: Parameters, source: int, dest: int) 
             f"rank {dest} receives {np.dtype(kinds[1])}"
         )
 
-
-# -- the tags of messages -------------------------------------------------------------------------
 
 #: Receives from one peer that a rank has at a time. Their numbers go round, so that a message which
 #: a program that is in error leaves behind is not soon taken for one of another request.
@@ -202,8 +194,6 @@ def most_groups() -> int:
     return (highest_tag() - highest_tag() // 2) // SLOTS
 
 
-# -- matching -------------------------------------------------------------------------------------
-
 #: Peer, side of the peer, and tag of the caller: what is matched in order.
 Queue = tuple[int, int, int]
 
@@ -212,10 +202,7 @@ Position = tuple[Queue, int]
 
 
 class Matching:
-    """The parameters that have come, and the slots in use, of one communicator on this rank.
-
-    A position stays taken when its request is freed before the peer's parameters have come.
-    """
+    """The parameters that have come, and the slots in use, of one communicator on this rank."""
 
     def __init__(self, comm: MPI.Intracomm, attachment: Attachment) -> None:
         self.comm, self._attachment = comm, attachment
@@ -388,9 +375,6 @@ class Matching:
         self._slots[peer].discard(slot)
 
 
-# -- what one side was given ----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Arguments:
     """What one side was given: the buffer as the caller gave it and as bytes, and the peer;
@@ -441,10 +425,7 @@ def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
 
 
 def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
-    """What the caller passed as data, and the elements that travel, without a copy.
-
-    As in mpi4py, the count of ``[data, count, type]`` is that of one partition.
-    """
+    """What the caller passed as data, and the elements that travel, without a copy."""
     spec = buf
     if isinstance(buf, list | tuple) and len(buf) > 1 and isinstance(buf[1], int | np.integer):
         count = _integer("the count of a partition", buf[1], 0, 1 << 62)

@@ -23,9 +23,6 @@ KEPT = 256
 EAGER = 1024
 
 
-# -- a message per group --------------------------------------------------------------------------
-
-
 class _Groups(End):
     """The messages of all groups, each under a tag of its own, ``per`` of them for a group."""
 
@@ -69,9 +66,6 @@ class GroupReceive(_Groups, Receiver):
                     return False
                 self.add(group, group + 1)
         return True
-
-
-# -- a message of what gathered -------------------------------------------------------------------
 
 
 class _Noted(End):

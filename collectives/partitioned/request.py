@@ -616,9 +616,6 @@ class PartitionedReceive(PartitionedRequest):
         self._give_back = bool
 
 
-# -- initialization -------------------------------------------------------------------------------
-
-
 def Psend_init(
     comm: MPI.Intracomm, buf: Any, partitions: int, dest: int, tag: int = 0, *,
     method: str = AUTO, aggregate: int = AGGREGATE, info: Info = None,

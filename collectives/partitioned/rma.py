@@ -1,10 +1,9 @@
 """Groups go straight into the receiver's memory, on a node.
 
-The receive buffer comes from :func:`~onesided.collectives.empty`, so that the sender can reach it
-without any collective call. No message is sent: groups are stored, and entries of a board tell of
-them. The receiver grants a round by its number on the board, the *credit*; groups that are ready
-earlier gather. ``Win.Sync`` on both sides orders the data and the words that tell of them. The
-compiled counter does the sender's part without a call of Python.
+The receive buffer comes from :func:`~onesided.collectives.empty`. No message is sent: groups are
+stored, and entries of a board tell of them. The receiver grants a round by its number on the board,
+the *credit*; groups that are ready earlier gather. ``Win.Sync`` on both sides orders the data and
+the words that tell of them. The compiled counter does the sender's part without a call of Python.
 """
 
 from __future__ import annotations

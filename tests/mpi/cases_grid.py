@@ -267,9 +267,9 @@ def case_fields_without_components(comm, empty, way):
     if comm.size > 1:
         three, mine = grid.zeros(3, "i8"), comm.rank == 0
         everywhere(comm, PatternError, "sends a box of shape", grid.update, none if mine else three)
-        everywhere(comm, MismatchError, "axes of components", grid.global_shape, u if mine else v)
-        everywhere(comm, PatternError, "other components on other ranks", grid.global_shape,
-                   three if mine else v)
+        for other in (u, three):
+            everywhere(comm, MismatchError, "in components", grid.global_shape,
+                       other if mine else v)
     grid.Free()
 
 
