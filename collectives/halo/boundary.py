@@ -31,11 +31,7 @@ Where = tuple[int, int, int]
 
 
 def read_conditions(boundary: Any, axes: int) -> Conditions:
-    """Local. By axis, the conditions at its low and high end; raises :class:`PatternError`.
-
-    One condition for all ends, or a dict of them by axis; a pair is (low, high). None leaves the
-    ghosts alone.
-    """
+    """Local. By axis, the conditions at its low and high end; raises :class:`PatternError`."""
     by_axis = boundary if isinstance(boundary, dict) else dict.fromkeys(range(axes), boundary)
     found = []
     for axis in by_axis:
@@ -73,8 +69,7 @@ def kinds(boundary: Any) -> Any:
     """Local. Of what kinds given conditions are, in a form that can be compared; of what is none,
     one that no plan has."""
     if isinstance(boundary, dict):
-        axes = sorted(boundary, key=repr)
-        return tuple([(axis, kinds(boundary[axis])) for axis in axes])
+        return tuple([(axis, kinds(boundary[axis])) for axis in sorted(boundary, key=repr)])
     if isinstance(boundary, tuple):
         return tuple([kinds(given) for given in boundary])
     try:
@@ -86,8 +81,7 @@ def kinds(boundary: Any) -> Any:
 class Boundary:
     """The conditions of the fields of one halo, which are read when a round is completed.
 
-    ``time`` is what functions get as ``t``; the caller may set it until then. ``shown`` are the
-    conditions by the number of the field, axis and side, in the order of filling.
+    ``time`` is what functions get as ``t``; ``shown`` are the conditions, in the order of filling.
     """
 
     def __init__(self, conditions: Sequence[Conditions], dtypes: Sequence[np.dtype[Any]]) -> None:
@@ -130,11 +124,10 @@ def _from_the_end(array: NDArray[Any], axis: int, side: int) -> NDArray[Any]:
 class End:
     """The ghosts of an array at one end of the grid, and what a condition sets them to.
 
-    ``ghosts`` are those beyond the end; ``inside`` are the layers that they mirror, in that order,
-    so many as the grid has; ``edge`` is the outermost layer of the grid. What a thin block has not
-    itself are ghosts of it that have come before. All other axes have their ghosts, too, so that
-    corners are filled when one axis after the other is. ``coordinates`` are those of the ghosts,
-    by axis of the grid, shaped to be broadcast.
+    ``ghosts`` are those beyond the end, ``coordinates`` theirs; ``inside`` are the layers that they
+    mirror, in that order, so many as the grid has; ``edge`` is the outermost layer of the grid.
+    What a thin block has not itself are ghosts of it that have come before. All other axes have
+    their ghosts, too, so that corners are filled when one axis after the other is.
     """
 
     def __init__(

@@ -49,10 +49,8 @@ class Decomposition:
         bounds: Sequence[tuple[float, float]] | None, sizes: Sequence[Sequence[int]] | None,
         reorder: bool,
     ) -> None:
-        """Local. ``nodes`` has the node of each rank; the rest as for :class:`~.grid.Grid`.
-
-        Raises :class:`PatternError` for what makes no sense.
-        """
+        """Local. ``nodes`` has the node of each rank; the rest as for :class:`~.grid.Grid`, whose
+        errors it raises."""
         size = len(nodes)
         self.shape = tuple(operator.index(n) for n in shape)
         axes = len(self.shape)
@@ -93,8 +91,6 @@ class Decomposition:
         self.box = self.part(rank, self.shape)
         self.place = Place(self.dims, self.periodic, self.coords, self.order)
 
-    # -- what is where ----------------------------------------------------------------------------
-
     @property
     def local_shape(self) -> tuple[int, ...]:
         """Local. Cells of this rank, without ghosts."""
@@ -133,11 +129,8 @@ class Decomposition:
     def coordinates(
         self, staggered: int | Sequence[int] = (), ghosts: bool = False
     ) -> list[NDArray[np.float64]]:
-        """Local. By axis, the coordinates of this rank's points, shaped to be broadcast.
-
-        Of the middles of cells, and along ``staggered`` axes of their lower ends. With ``ghosts``
-        also of the ghosts, which go on beyond the ends.
-        """
+        """Local. By axis, the coordinates of this rank's points, shaped to be broadcast: the
+        middles of cells, along ``staggered`` axes their lower ends; with ``ghosts`` theirs, too."""
         axes = self._axes(staggered)
         found = []
         for axis, count in enumerate(self._extents(axes, False)):
@@ -196,14 +189,10 @@ class Decomposition:
     def links(
         self, layers: Sequence[Layers], staggered: Sequence[int] = ()
     ) -> list[list[Link]]:
-        """By axis, the blocks that have ghosts in common with this one."""
-        return [
-            links_between(
-                self.starts[axis], self.coords[axis], layers[axis], self.periodic[axis],
-                axis in staggered and not self.periodic[axis],
-            )
-            for axis in range(len(self.shape))
-        ]  # fmt: skip
+        """Local. By axis, the blocks that have ghosts in common with this one."""
+        axes = zip(self.starts, self.coords, layers, self.periodic, strict=True)
+        return [links_between(*each, axis in staggered and not each[-1])
+                for axis, each in enumerate(axes)]
 
     def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
         """Of a field on this rank."""
@@ -217,8 +206,6 @@ class Decomposition:
         low, high = self.bounds[axis]
         starts = np.array(self.starts[axis])
         return np.where(starts < self.shape[axis], low + starts * self.spacing[axis], high)
-
-    # -- fields -----------------------------------------------------------------------------------
 
     @property
     def _form(self) -> tuple[Any, ...]:
@@ -250,9 +237,6 @@ class Decomposition:
         found[list(along)] = 1
         staggered: NDArray[np.int64] = found | more
         return staggered
-
-
-# -- how it is cut --------------------------------------------------------------------------------
 
 
 def read_sizes(sizes: Any, shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:

@@ -2,9 +2,6 @@
 
 *Whose is what.* From ``Start`` until ``Wait`` the ghost layers belong to the exchange, which may
 write them at any time, and the layers that are sent must not be modified. All else is the caller's.
-
-*Progress* is that of every request (:mod:`..progress`): what could not leave at once leaves
-wherever the program is then.
 """
 
 from __future__ import annotations
@@ -76,26 +73,24 @@ class HaloExchange(Persistent):
             A Cartesian communicator, whose axes are the first ones of the arrays; or any other
             one, with ``neighbors``.
         fields
-            This rank's block with its ghost layers: an array of any number of axes, strides and
-            dtype of fixed size; or a list of such *fields*, which travel together, one message
-            per neighbor. Instead of an array, a tuple of arrays of one form that take turns round
-            by round, as a state before a step and after it do. What is long is stored straight
-            into ghost layers in memory from :func:`empty`.
+            This rank's block with its ghost layers: an array of any strides and dtype of fixed
+            size; or a list of such *fields*, which travel together, one message per neighbor.
+            Instead of an array, a tuple of arrays of one form that take turns round by round. What
+            is long is stored straight into ghost layers in memory from :func:`empty`.
         width
             Ghost layers: a number for all axes of the grid, or per axis of an array a number or
             (low, high). The same on all ranks. Boxes of ``neighbors`` need none.
         neighbors
-            ``(rank, send box, receive box)`` for everything that is exchanged with a rank, which
-            may occur several times; as a fourth a tag. Boxes are tuples of slices into every
-            field, or None. Without tags the n-th entry for a rank is matched with that rank's n-th
-            entry for this one.
+            ``(rank, send box, receive box)`` for everything that is exchanged with a rank, or with
+            a tag as a fourth. Boxes are tuples of slices into every field, or None. Without tags
+            the n-th entry for a rank is matched with that rank's n-th entry for this one.
         ghosts
             What a Cartesian halo has: ``"faces"``, ``"edges"`` (faces and edges), or ``"all"``.
         corners
-            How all ghosts of a Cartesian halo come: ``"direct"``, a message from every neighbor,
-            3^d - 1 at most; or ``"axes"``, along one axis after the other, 2 d messages of which
-            those along an axis leave when the ones before have come. Off the node, ``"axes"``
-            needs ``MPI_THREAD_MULTIPLE``, or info ``progress=manual``.
+            How all ghosts of a Cartesian halo come: ``"direct"``, from all 3^d - 1 neighbors; or
+            ``"axes"``, along one axis after the other, 2 d messages of which those along an axis
+            leave when the ones before have come. Off the node, ``"axes"`` needs
+            ``MPI_THREAD_MULTIPLE``, or info ``progress=manual``.
         info
             ``ranks_per_node`` emulates smaller nodes, ``progress=manual`` keeps progress threads
             away; other keys are ignored.
@@ -146,8 +141,6 @@ class HaloExchange(Persistent):
         self._made = True
         self.setup_time = time.perf_counter() - began
 
-    # -- what can be asked -----------------------------------------------------------------------
-
     @property
     def turned(self) -> bool:
         """Local. Whether the fields that take turns begin anew: another exchange can go on."""
@@ -167,8 +160,6 @@ class HaloExchange(Persistent):
 
     def __repr__(self) -> str:
         return f"<halo of {len(self.faces)} faces: {self.state}, {self.rounds} starts>"
-
-    # -- the verbs: Start, Wait and Test are the interpreter's -------------------------------------
 
     def exchange(self) -> Any:
         """Start and wait; returns what ``Wait`` does."""
@@ -203,15 +194,12 @@ class HaloExchange(Persistent):
         if not broken:  # else messages with these tags may be under way
             ghosts.context.give_tags(ghosts.tags)
 
-    # -- inside ----------------------------------------------------------------------------------
-
     def _enlist(self) -> None:
         if not self._quiet:
             super()._enlist()
 
 
 def _place(comm: MPI.Comm) -> Place:
-    """Local. This rank in the grid of a Cartesian communicator."""
     if comm.Get_topology() != MPI.CART:
         raise PatternError("the communicator has no Cartesian topology: list the neighbors")
     dims, periods, coords = MPI.Cartcomm(comm).Get_topo()
@@ -219,11 +207,8 @@ def _place(comm: MPI.Comm) -> Place:
 
 
 class Plans:
-    """Requests that are planned once, by what they do and the memory of their fields.
-
-    They keep their fields alive, so no other memory has the same address. Ranks keep and find them
-    in the same order.
-    """
+    """Requests that are planned once, by what they do and the memory of their fields, which they
+    keep alive. Ranks keep and find them in the same order."""
 
     def __init__(self) -> None:
         #: What was looked for last is the last one.

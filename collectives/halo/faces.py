@@ -50,11 +50,6 @@ class Face:
         return replace(self, send=self.recv, recv=self.send, send_key=self.recv_key,
                        recv_key=self.send_key)
 
-    @property
-    def name(self) -> str:
-        """How errors call it."""
-        return f"direction {self.offset}" if self.offset else f"tag {self.send_key}"
-
 
 def extents(box: Box) -> tuple[int, ...]:
     """Local. The shape of a box."""
@@ -65,8 +60,6 @@ def is_empty(box: Box) -> bool:
     """Local. True where a box has no elements."""
     return any(part.stop <= part.start for part in box)
 
-
-# -- in a grid ------------------------------------------------------------------------------------
 
 #: Ghost layers of one axis: below and above the block's own layers.
 Layers = tuple[int, int]
@@ -97,12 +90,9 @@ class Place:
 
 
 def read_width(width: Any, shape: tuple[int, ...], gridded: int) -> tuple[Layers, ...]:
-    """Ghost layers (low, high) per axis, from a number, or one or a pair of them per axis.
-
-    A number is meant for the first ``gridded`` axes, the others have no ghost layers then.
-    Raises :class:`PatternError` for anything else, negative numbers, ghost layers on axes that are
-    not decomposed, and more ghost layers than the array has.
-    """
+    """Ghost layers (low, high) per axis, from a number for the first ``gridded`` axes, or one or a
+    pair of them per axis. Raises :class:`PatternError` for anything else, negative numbers, ghost
+    layers on other axes, and more ghost layers than the array has."""
     if isinstance(width, int | np.integer):
         width = [width] * gridded + [0] * (len(shape) - gridded)
     if not isinstance(width, Sequence | np.ndarray) or len(width) != len(shape):
@@ -256,9 +246,6 @@ def _seen(links: Sequence[Link]) -> slice:
     """What a block has along an axis when its neighbors there have sent."""
     shown = [link.recv for link in links if link.recv.start < link.recv.stop]
     return slice(min(part.start for part in shown), max(part.stop for part in shown))
-
-
-# -- by a list ------------------------------------------------------------------------------------
 
 
 def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int) -> list[Face]:

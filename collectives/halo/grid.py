@@ -1,12 +1,5 @@
 """A global grid in blocks with ghost layers: fields, their halos, boundaries, the way back.
 
-::
-
-    grid = Grid(comm, (256, 256, 256), halo=1, periodic=True)
-    u, v = grid.zeros(), grid.zeros()
-    u[grid.owned] = ...
-    grid.update(u, v)                    # all ghosts of both fields, one message per neighbor
-
 A *field* is an array of this rank's block with its ghost layers; axes before those of the grid are
 components. It is the caller's; the grid keeps one persistent request for every list of fields that
 has been updated, planned at the first call.
@@ -90,32 +83,29 @@ class Grid(Decomposition, Scoped):
         halo
             Ghost layers: a number, or per axis a number or (low, high).
         dims
-            Ranks per axis, 0 or None where they are chosen: as many layers per block as there are
-            ghost layers, if that is possible, and as little surface as possible. Blocks may be
-            thinner than the halo; where there are more ranks than cells some have none.
+            Ranks per axis, 0 or None where they are chosen: blocks as thick as their ghost layers,
+            if that is possible, and of little surface. Where there are more ranks than cells some
+            have none.
         bounds
             Per axis, where the grid begins and ends; (0, cells) by default. For coordinates, and
             for the positions of :meth:`migrate`.
         boundary
-            What fills the ghosts at ends that are not periodic, of all fields for which nothing
-            else is said: a number; ``"copy"``, the outermost cell (Neumann);
-            ``"reflect"`` or ``"antireflect"``, the mirrored cells or their negatives; a function
-            ``f(ghosts, inside, axis, side, coordinates, t)`` that writes to ``ghosts``, where
-            ``inside`` are the mirrored cells (``ghosts[...] = 2 * value - inside`` is Dirichlet's
-            condition at the boundary), ``coordinates`` those of the ghosts, by axis, shaped to be
-            broadcast, and ``t`` is what :meth:`update` has been given; None: they are left
-            alone. A dict has conditions by axis, a pair is (low, high). An array without axes is a
-            number that is read in every round.
+            What fills the ghosts at ends that are not periodic, where nothing else is said for a
+            field: a number; ``"copy"``, the outermost cell (Neumann); ``"reflect"`` or
+            ``"antireflect"``, the mirrored cells or their negatives; a function ``f(ghosts, inside,
+            axis, side, coordinates, t)`` that writes to ``ghosts``, where ``inside`` are the
+            mirrored cells (``ghosts[...] = 2 * value - inside`` is Dirichlet's condition at the
+            boundary) and ``coordinates`` those of the ghosts, by axis; None: they are left alone. A
+            dict has conditions by axis, a pair is (low, high). An array without axes is a number
+            that is read in every round.
         ghosts
             ``"faces"``, ``"edges"`` (faces and edges) or ``"all"``, corners too.
         corners
             How all ghosts come: ``"direct"`` or ``"axes"``, as for :class:`HaloExchange`.
         sizes
-            Per axis, the cells of the blocks along it, one number per block, 0 too; even blocks by
-            default.
+            Per axis, the cells of the blocks along it, 0 too; even blocks by default.
         reorder
-            Blocks may be given to ranks in another than their C order, so that neighbors share
-            nodes. On one node they are in order.
+            Blocks may be given to ranks in another than C order, so that neighbors share nodes.
         info
             As for :class:`HaloExchange`, for all requests of the grid.
 
@@ -123,11 +113,11 @@ class Grid(Decomposition, Scoped):
         """
         self._context = Context.of(comm)
         self.comm = comm
-        given = f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts} {corners} {sizes}"
-        self._info, hints = info, Hints()
+        self._info = info
         with agreed(self._context.comm):
             hints = Hints.of(info)
-        agree(self._context.comm, None, f"{given} {reorder} {hints}")
+        agree(self._context.comm, None, f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts} "
+              f"{corners} {sizes} {reorder} {hints}")
         nodes = self._context.node(hints.ranks_per_node).firsts.tolist()
         with agreed(self._context.comm):
             Decomposition.__init__(
@@ -214,14 +204,13 @@ class Grid(Decomposition, Scoped):
         """Collective in the sense of MPI. Fill the ghosts of all fields, and return the fields.
 
         A tuple of arrays instead of a field takes turns: the first call fills the first one, of
-        every kind of conditions and ghosts; what is returned says which one it was. The
-        first call for these arrays is collective and plans; later ones only wait for neighbors. So
-        all ranks have to give new arrays in the same call: one that does so alone waits for ever,
-        unless ``ONESIDED_DEBUG=1``, where it is a :class:`MismatchError` on every rank.
-        ``boundary`` is for all fields, or a tuple with an entry per field; this and ``ghosts`` are
-        those of the grid where nothing is given. Numbers and functions may be others in every
-        call; what they are is planned, not which. ``t`` is handed to functions; one that raises
-        breaks the request, which :meth:`Free` gives back. Raises as :meth:`halo` does.
+        every kind of conditions and ghosts; what is returned says which one it was. The first call
+        for these arrays is collective and plans; later ones only wait for neighbors. A rank that
+        alone gives new arrays waits for ever, unless ``ONESIDED_DEBUG=1``, where it is a
+        :class:`MismatchError` on every rank. ``boundary`` is for all fields, or a tuple with an
+        entry per field. Numbers and functions may be others in every call; what they are is
+        planned, not which. ``t`` is handed to functions; one that raises breaks the request, which
+        :meth:`Free` gives back. Raises as :meth:`halo` does.
         """
         return self._updating(fields, boundary, ghosts, t).exchange()
 
@@ -233,9 +222,9 @@ class Grid(Decomposition, Scoped):
         this rank owns, on the interior while ghosts travel, then on the rim.
 
         ``function(where)`` gets the index of cells in any field, :attr:`interior` first, then each
-        box of :attr:`boundary`; boxes without cells are left out. It must not write to the fields
-        that are updated. Returns the fields. The other arguments are those of :meth:`update`. What
-        the function raises in the interior is raised when all ghosts have come.
+        box of :attr:`boundary` that has cells. It must not write to the fields that are updated.
+        The rest is as for :meth:`update`. What the function raises in the interior is raised when
+        all ghosts have come.
         """
         plan = self._updating(fields, boundary, ghosts, t)
 
@@ -269,8 +258,7 @@ class Grid(Decomposition, Scoped):
     def halo(
         self, *fields: Any, boundary: Any = None, ghosts: str | None = None, info: Info = None
     ) -> HaloExchange:
-        """Collective. The request that fills the ghosts of these fields, to be started by the
-        caller.
+        """Collective. The request that fills the ghosts of these fields.
 
         The arguments are those of :meth:`update` and of :class:`HaloExchange`.
         ``halo.boundary.time = t`` is handed to the functions of the next round.
@@ -288,10 +276,9 @@ class Grid(Decomposition, Scoped):
         adjoint of :meth:`update`.
 
         ``op`` is ``"sum"``, which leaves zeros in the ghosts that it has brought or that a
-        condition shows, and others as they are, or ``"min"`` or ``"max"``, which
-        leave nothing of use there. Ghosts at an end of the grid go to the cells that they would
-        show, and nowhere where they show a number or what a function says. What several bring to
-        one cell is combined in an order that does not change from call to call.
+        condition shows, or ``"min"`` or ``"max"``, which leave nothing of use there. Ghosts at an
+        end of the grid go to the cells that they would show, and nowhere where they show a number
+        or what a function says. The order in which one cell gets them is the same in every call.
 
         Planned and raising as :meth:`update`; :class:`PatternError` also for an unknown operation,
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
@@ -316,13 +303,11 @@ class Grid(Decomposition, Scoped):
 
         ``out`` is a field of the other grid, a new one in plain memory by default. A distributed
         array tells where it belongs by ``global_shape`` and ``local_slice()``, as
-        :class:`onesided.pencilfft.DistArray` does. It may be ``other``, and is filled then, or
-        take the place of ``field``. Returns what is filled. The exchange for two arrays is planned
-        once and kept, but where the second one is new; later calls only wait for ranks that share
-        cells.
+        :class:`onesided.pencilfft.DistArray` does; it may be ``other``, or take the place of
+        ``field``. Returns what is filled. The exchange for two given arrays is planned once and
+        kept; later calls only wait for ranks that share cells.
 
-        Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks
-        differ.
+        Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks differ.
 
         Example
         -------
@@ -346,12 +331,11 @@ class Grid(Decomposition, Scoped):
         """Collective. Bring a field to a grid with twice the cells along every axis.
 
         With order 0 a fine cell has the value of the cell that it is a part of, with order 1 that
-        of linear interpolation between the middles of cells. For this the ghosts of the field,
-        one layer at least on every side, are filled first, as by :meth:`update` with ``boundary``
-        and ``t``; at ends without a condition they are taken as they are. ``out`` is a field of the
-        fine grid, a new one in plain memory by default, and returned; its ghosts are not filled.
-        However the grids are cut, cells come from where they are; where fine blocks are those of
-        the coarse grid, twice as large, nothing else moves. Planned as by :meth:`redistribute`.
+        of linear interpolation between the middles of cells. For this the ghosts of the field, one
+        layer at least on every side, are filled first, as by :meth:`update` with ``boundary`` and
+        ``t``. ``out`` is a field of the fine grid, a new one in plain memory by default, and
+        returned; its ghosts are not filled. The grids may be cut in any way; where fine blocks are
+        those of the coarse grid, nothing else moves. Planned as by :meth:`redistribute`.
 
         Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks do not
         fit, and for fields that are staggered, or neither real nor complex.
@@ -476,12 +460,10 @@ class Grid(Decomposition, Scoped):
         Raises :class:`PatternError` on every rank where the array has another shape or dtype.
         """
         wants, comm = self._part(field), self._context.comm
-        given: NDArray[Any] = np.empty([0] * len(wants.shape), field.dtype)
-        shape = wants.shape
         with agreed(comm, f"scatter from rank {root}"):
-            if check_root(root, comm.size) == comm.rank:
-                given = np.asarray(whole)
-                shape = given.shape
+            here = check_root(root, comm.size) == comm.rank
+            given = np.asarray(whole) if here else np.empty([0] * len(wants.shape), field.dtype)
+        shape = given.shape if here else wants.shape
         source = Part.of_one(self.comm, root, given, all_of(wants.shape), shape)
         redistribution(source, wants, self._info, True).exchange()
 
@@ -493,15 +475,14 @@ class Grid(Decomposition, Scoped):
         """Collective. Bring items, such as particles, to the ranks in whose blocks they are.
 
         ``positions`` has a row per item and a column per axis, in the coordinates of ``bounds``;
-        along periodic axes it is wrapped. ``arrays`` have items along their first axis, as
-        many as positions. Returns the arrays and positions of the items that are here now: first
-        those that have stayed, in their order, then by rank those that have come. Items beyond an
-        end of the grid, or at no number, are an error, or with ``outside="drop"`` left out. A rank
-        without items may give arrays of other dtypes than the others.
+        along periodic axes it is wrapped. ``arrays`` have items along their first axis. Returns the
+        arrays and positions of the items that are here now: first those that have stayed, in their
+        order, then by rank those that have come. Items beyond an end of the grid, or at no number,
+        are an error, or with ``outside="drop"`` left out. A rank without items may give arrays of
+        other dtypes than the others.
 
-        Items go to neighbors by a persistent exchange with some room to spare, which is planned
-        where it is short twice in succession, and made smaller where most of it is not used. A
-        call in which an item goes farther exchanges by itself.
+        Items go to neighbors by a persistent exchange with some room to spare, which follows what
+        is used of it. A call in which an item goes farther exchanges by itself.
 
         Raises :class:`PatternError` on every rank, before anything moves, for items outside, and
         for arrays that do not fit.
@@ -568,7 +549,6 @@ class Grid(Decomposition, Scoped):
         Attachment.of(self.comm)  # which raises where MPI has ended
         axes = len(self.shape)
         more: list[int] = []
-        shown = Boundary([], [])
         with agreed(self._context.comm, f"{op or 'update'} of {len(fields)} fields of a grid"):
             if not fields or () in [field for field in fields if isinstance(field, tuple)]:
                 raise PatternError("no field is given")

@@ -1,9 +1,9 @@
 """Items that move between the blocks of a grid, such as particles; numbers differ every time.
 
-Items go to neighbors as a rule: there is a persistent exchange of records with room for some items
-among the ranks whose blocks touch; before the items a record tells how many there are. A call in
-which an item goes farther, or more of them go than there is room for, exchanges its records by
-itself, so that a burst leaves no room behind that later calls would have to send.
+Among the ranks whose blocks touch there is a persistent exchange of records with room for some
+items; before the items a record tells how many there are. A call in which an item goes farther, or
+more of them go than there is room for, exchanges its records by itself, so that a burst leaves no
+room behind that later calls would have to send.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ Form = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 
 class Records(Scoped):
     """Items of one form on their way: an item is a record, which has a field for every array.
-
-    ``room`` has the items that can go to each rank by the persistent exchange.
-    """
+    ``room`` has the items that can go to each rank by the persistent exchange."""
 
     def __init__(self, comm: MPI.Comm, form: Form, neighbors: list[int], info: Any) -> None:
         """Local."""
@@ -67,10 +65,8 @@ class Records(Scoped):
         self._data: Request | None = None
 
     def plan(self, counts: NDArray[Any]) -> None:
-        """Collective. Room for so many items to each neighbor, and some more.
-
-        Where it fails there is no room, and items go by exchanges of one call.
-        """
+        """Collective. Room for so many items to each neighbor, and some more; none where that
+        fails."""
         self.Free()
         self.most[:], self.late = counts, False
         near, room = self._near, np.zeros((2, len(counts)), int)
@@ -90,8 +86,8 @@ class Records(Scoped):
     def by_request(
         self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
     ) -> list[NDArray[Any]]:
-        """Collective in the sense of MPI. The items that come. ``parts`` of those that go, array by
-        array, are in the order of the ranks that get them."""
+        """Collective in the sense of MPI. The items that come; ``parts`` are those that go, by
+        array, in the order of the ranks that get them."""
         if self._data is None:
             return self._unpacked(np.zeros(0, self._kind))
         leaving = counts[self._near]
@@ -136,12 +132,9 @@ class Records(Scoped):
 
 
 class Migration(Scoped):
-    """Items go to the ranks in whose blocks they are.
-
-    Before anything moves the ranks agree, in a reduction of a few words, on whether something is
-    wrong anywhere, on the form of items, and on whether the call goes by the persistent exchange.
-    ``plans`` counts how often that has been planned.
-    """
+    """Items go to the ranks in whose blocks they are. Before anything moves the ranks agree, in a
+    reduction of a few words, on errors, on the form of items and on the exchange to be used;
+    ``plans`` counts how often the persistent one has been planned."""
 
     def __init__(self, comm: MPI.Comm, blocks: Decomposition, info: Any = None) -> None:
         """Collective."""
@@ -212,14 +205,9 @@ class Migration(Scoped):
         self._records.clear()
         self._agree.Free()
 
-    # -- inside ----------------------------------------------------------------------------------
-
     def _leaving(self, positions: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Local. The items that are not in this block, and their ranks: -1 for what is nowhere.
-
-        Positions are wrapped, in place, along periodic axes. Only what is not here is looked at
-        closely.
-        """
+        Positions are wrapped, in place, along periodic axes."""
         edges = [edge.astype(positions.dtype) for edge in self._edges]
         away = np.zeros(len(positions), bool)
         for axis, at in enumerate(self._blocks.coords):
@@ -252,11 +240,8 @@ class Migration(Scoped):
         leaving: NDArray[Any],
     ) -> tuple[Records | None, bool, bool]:
         """Collective. The records of this form, whether they go by an exchange of this call alone,
-        and whether the persistent one is planned anew; no records where nobody has items.
-
-        A rank without items has no say in their dtypes. Raises the ``error`` of any rank, or
-        :class:`PatternError`, on every rank.
-        """
+        and whether the persistent one is planned anew; no records where nobody has items. A rank
+        without items has no say in their dtypes. Raises the ``error`` of any rank on every rank."""
         shapes = _name((outside, None if form is None else [shape for shape, _ in form]))
         name = _name((outside, form)) if count else 0
         known = self._records.get(name)

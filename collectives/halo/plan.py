@@ -1,9 +1,9 @@
 """The plan of ghosts: what every rank agrees on at initialization, and the program of a round.
 
 The same plan serves both ways: ghosts are filled from their owners, or what has been gathered in
-ghosts is brought to the owners and combined with what is there (the adjoint). All that a rank sends
-to another one in one stage of a round is one *parcel*: the boxes of all faces and all fields, one
-after the other. It takes one of three ways, which its receiver chooses:
+ghosts is brought to the owners and combined with what is there (the adjoint). The boxes that a rank
+sends to another one in one stage are one *parcel*. It takes one of three ways, which its receiver
+chooses:
 
 ========  =========================================================================================
 store     straight into the ghosts, where the field lies in memory from :func:`~..memory.empty`
@@ -73,7 +73,7 @@ class Field:
     faces: tuple[Face, ...]
 
 
-#: What goes through a face, whose name comes last.
+#: What goes through a face, and how errors call that.
 Form = tuple[tuple[int, ...], np.dtype[Any], str]
 
 #: By the key of the face and the number of the field.
@@ -85,10 +85,8 @@ Stores = tuple[tuple[tuple[str, int, int, tuple[int, ...]], ...], ...]
 
 @dataclass(frozen=True)
 class Advert:
-    """How and where a parcel is wanted: its counter, and where its parts go, by slot or level.
-
-    Offsets are in bytes of the receiver's control memory, or of its segment of a region.
-    """
+    """How and where a parcel is wanted: its counter, and where its parts go, by slot or level, in
+    bytes of the receiver's control memory, or of its segment of a region."""
 
     path: str = ""
     cell: int = 0
@@ -179,11 +177,8 @@ def _check(array: Any) -> None:
 
 
 def make_parcels(fields: Sequence[Field], leaving: bool) -> list[Parcel]:
-    """Local. What leaves through the faces, or comes, in an order that is the same on both sides
-    of a pair.
-
-    Field by field: faces of one share pages and cache lines.
-    """
+    """Local. What leaves through the faces, or comes, in an order that is the same on both sides of
+    a pair, field by field: faces of one share pages and cache lines."""
     levels = math.lcm(*(len(each.levels) for each in fields))
     parcels: dict[tuple[int, int], Parcel] = {}
     for number, each in enumerate(fields):
@@ -194,15 +189,11 @@ def make_parcels(fields: Sequence[Field], leaving: bool) -> list[Parcel]:
                 continue
             parcel = parcels.setdefault(
                 (face.rank, face.stage), Parcel(face.rank, face.stage, [[] for _ in views]))
-            parcel.forms[face.send_key, number] = views[0].shape, views[0].dtype, face.name
+            name = f"direction {face.offset}" if face.offset else f"tag {face.send_key}"
+            parcel.forms[face.send_key, number] = views[0].shape, views[0].dtype, name
             for part, view in zip(parcel.parts, views, strict=True):
                 part.append(view)
     return list(parcels.values())
-
-
-def forms_of(parcels: Iterable[Parcel]) -> Forms:
-    """Local. All that one rank sends to another one."""
-    return {where: form for parcel in parcels for where, form in parcel.forms.items()}
 
 
 def match(me: int, into: Iterable[Parcel], heard: Mapping[int, Forms]) -> None:
@@ -240,8 +231,6 @@ class Ghosts:
         self._me = context.comm.rank
         self._combine, self._empties = combine, empties
         back = combine is not None
-        self.hints = Hints()
-        self.fields: tuple[Field, ...] = ()
         with agreed(context.comm):
             self.hints = Hints.of(info)
             self.fields = read_fields(fields, faces_of)
@@ -302,7 +291,8 @@ class Ghosts:
         words = {}
         for peer in sorted({parcel.peer for parcel in (*self.out, *self.into)}):
             wanted = {each.stage: each.advert for each in self.into if each.peer == peer}
-            forms = forms_of(each for each in self.out if each.peer == peer)
+            forms = {where: form for each in self.out if each.peer == peer
+                     for where, form in each.forms.items()}
             words[peer] = self._control.place, credit_at.get(peer, 0), wanted, forms
         self._heard = told(self.context.comm, self.number, words)
 
@@ -380,13 +370,10 @@ class Ghosts:
     # -- the program ------------------------------------------------------------------------------
 
     def _program(self, turn: int, fills: Sequence[Fill]) -> Plan:
-        """Local. What a round of this turn consists of.
-
-        The chains: credits; what is stored or sent, by parcel; what comes, by parcel. Where
-        something has to be done when all is there, and where parcels are combined, in an order that
-        does not depend on who is faster, what comes is one chain. Where there are stages,
-        everything is.
-        """
+        """Local. The chains of a round: credits; what is stored or sent, by parcel; what comes, by
+        parcel. Where something has to be done when all is there, and where parcels are combined, in
+        an order that does not depend on who is faster, what comes is one chain. Where there are
+        stages, everything is."""
         back = self._combine is not None
         stages = sorted({parcel.stage for parcel in (*self.out, *self.into)}, reverse=back)
         staged = len(stages) > 1

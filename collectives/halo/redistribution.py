@@ -91,10 +91,8 @@ class Part:
 
 
 def part_of(comm: MPI.Intracomm, array: Any) -> Part:
-    """Collective. A distributed array as what ranks own of its global array.
-
-    Raises :class:`PatternError` on every rank where blocks do not make up the whole.
-    """
+    """Collective. A distributed array as what ranks own of its global array. Raises
+    :class:`PatternError` on every rank where blocks do not make up the whole."""
     mine = np.array([(part.start, part.stop) for part in array.local_slice()], np.int64)
     ends = words_of_all(mine.size * comm.size, np.int64)
     Context.of(comm).comm.Allgather(mine, ends)
@@ -140,17 +138,15 @@ class Transfer(Scoped):
 def redistribution(
     source: Part, target: Part, info: Any = None, once: bool = False
 ) -> Transfer:
-    """Collective. The way from one cut to another.
-
-    Raises :class:`PatternError` on every rank where shapes or dtypes differ, and for a target that
-    cannot be written.
-    """
+    """Collective. The way from one cut to another. Raises :class:`PatternError` on every rank where
+    shapes or dtypes differ, and for a target that cannot be written."""
     unpack: list[Callable[[], object]] = []
     into = target
     with agreed(Context.of(source.comm).comm, f"redistribute {source.shape} {target.shape}"):
         if source.form != target.form:
             raise PatternError(f"a field of {source.form}, and one of {target.form}")
-        _check_writable(target.array)
+        if not target.array.flags.writeable:
+            raise PatternError("the target cannot be written")
         if not one_piece(target.array):  # what comes is received beside it
             view, here = target.view(), extents(target.box)
             if view.shape != here:
@@ -170,12 +166,11 @@ def refinement(
 ) -> Transfer:
     """Collective. The way from a coarse field to a fine one, or back; ``layers`` are the ghosts
     of the coarse grid. Where a coarse field is read or written, so are ``order`` layers of ghosts.
-
-    Raises :class:`PatternError` on every rank where one cannot be brought to the other.
-    """
+    Raises :class:`PatternError` on every rank where one cannot be brought to the other."""
     coarse, fine = (source, target) if refines else (target, source)
     lead = len(coarse.shape) - len(layers)
-    boxes = [_doubled(box, lead) for box in coarse.boxes]
+    boxes = [(*box[:lead], *(slice(2 * part.start, 2 * part.stop) for part in box[lead:]))
+             for box in coarse.boxes]
     moves = boxes != list(fine.boxes)
     steps: list[Callable[[], object]] = []
     with agreed(Context.of(source.comm).comm, f"refine {source.shape} {target.shape} {order}"):
@@ -191,7 +186,8 @@ def refinement(
         if order not in (0, 1) or any(min(each) < order for each in layers):
             raise PatternError(f"order {order} is not 0, or 1 with ghosts on every side of the "
                                f"coarse grid, which has {layers}")
-        _check_writable(target.array)
+        if not target.array.flags.writeable:
+            raise PatternError("the target cannot be written")
         view, last = coarse.view(order, lead), fine.view()
         if moves:
             last = np.zeros(extents(boxes[coarse.comm.rank]), view.dtype)
@@ -211,11 +207,6 @@ def refinement(
         way = redistribution(*((between, fine) if refines else (fine, between)), info, once)
         steps.insert(len(steps) if refines else 0, way.exchange)
     return Transfer(target.array, steps, way, once)
-
-
-def _doubled(box: Box, lead: int) -> Box:
-    """Where the cells of a box are on the fine grid."""
-    return (*box[:lead], *(slice(2 * part.start, 2 * part.stop) for part in box[lead:]))
 
 
 def _spread(coarse: NDArray[Any], fine: NDArray[Any], order: int) -> None:
@@ -243,8 +234,3 @@ def _collect(coarse: NDArray[Any], fine: NDArray[Any], order: int) -> None:
     coarse[:-2] += even
     coarse[2:] += odd
     coarse *= 0.125
-
-
-def _check_writable(target: NDArray[Any]) -> None:
-    if not target.flags.writeable:
-        raise PatternError("the target cannot be written")
