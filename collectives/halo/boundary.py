@@ -167,7 +167,7 @@ class End:
             return self._call
         if self._kind == ANTIREFLECT:
             return partial(np.negative, self.inside, out=self.ghosts)
-        shown = {REFLECT: self.inside, COPY: self.edge}.get(self._kind)
+        shown = {REFLECT: self.inside, COPY: self.edge}.get(self._kind or "")
         value = self._boundary.value(self._where) if shown is None else shown
         return self.ghosts, np.broadcast_to(value, self.ghosts.shape)
 

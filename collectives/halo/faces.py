@@ -205,9 +205,9 @@ def block_faces(
             send[axis] = recv[axis] = _seen(links[axis])
         boxes = (*before, *send, *after), (*before, *recv, *after)
         if not (is_empty(tuple(send)) and is_empty(tuple(recv))):
-            keys = ((len(across), across, tuple(sign * step for step in offset))
-                    for sign in (1, -1))
-            faces.append(Face(rank, *boxes, offset, *keys, stage))
+            key, back = ((len(across), across, tuple(sign * step for step in offset))
+                         for sign in (1, -1))
+            faces.append(Face(rank, *boxes, offset, key, back, stage))
     return sorted(faces, key=attrgetter("send_key"))
 
 

@@ -322,7 +322,8 @@ class Grid(Decomposition, Scoped):
         into: Any = out if there is other else other
         wanted = ("redistribute", self._name_of(field), there._name_of(into))
         once = out is None and there is other
-        return self._transfer(wanted, field, there, into, once, redistribution).exchange()
+        found = self._transfer(wanted, field, there, into, once, redistribution).exchange()
+        return found if once else into
 
     def refine(
         self, field: NDArray[Any], fine: Grid, out: NDArray[Any] | None = None, *,
@@ -600,7 +601,6 @@ class Grid(Decomposition, Scoped):
 
 
 def _in_use(region: Region) -> bool:
-    """Local. Whether the memory of a field has not been given back."""
     return region.key in region.context.allocations
 
 

@@ -409,7 +409,8 @@ def read_arguments(
             f"{partitions} partitions do not divide a buffer of {array.size} elements"
         )
     memory, kind = np.frombuffer(as_bytes(array), np.uint8), array.dtype.str
-    slot, reach, give_back = 0, Reach(), bool
+    slot, reach = 0, Reach()
+    give_back: Callable[[bool], object] = bool
     if side == RECEIVER and peer != MPI.PROC_NULL:
         slot = matching.take_slot(int(peer))
         reach, give_back = _reach_of(comm, memory, int(peer))

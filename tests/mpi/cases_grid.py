@@ -370,6 +370,10 @@ def case_what_one_rank_gives_alone(comm):
     other = Grid(backwards, grid.shape, 1)
     everywhere(comm, PatternError, "ranks in other orders", grid.redistribute, u, other,
                other.zeros())
+    some = comm.Split(comm.rank % 2)
+    few = Grid(some, (4 * some.size, 6), 1)
+    if comm.rank % 2 == 0:  # the others are not there to answer
+        everywhere(some, PatternError, "of other ranks", few.redistribute, few.zeros(), grid, u)
     v, fine, apart = grid.zeros(), Grid(comm, (8 * comm.size, 12), 1, dims=(1, comm.size)), (
         np.zeros([2 * n for n in u.shape])[::2, ::2])
     for module, name, call, arguments in [
@@ -390,8 +394,9 @@ def case_what_one_rank_gives_alone(comm):
         u[...], v[...] = 5, 3
         assert grid.redistribute(u, grid, v) is v
         assert (v[grid.owned] == 5).all()
-    for each in (fine, other, grid):
+    for each in (fine, few, other, grid):
         each.Free()
+    some.Free()
     backwards.Free()
 
 
