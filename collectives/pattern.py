@@ -213,13 +213,14 @@ def check_disjoint(blocks: Sequence[Block]) -> None:
             first = blocks[int(order[here])]
             second = blocks[int(order[here + 1 + int(clash[0])])]
             raise PatternError(
-                f"the receive blocks from rank {first.peer} {_text(first)} and from rank "
-                f"{second.peer} {_text(second)} overlap"
+                f"the receive blocks from rank {first.peer} {text(first.box)} and from rank "
+                f"{second.peer} {text(second.box)} overlap"
             )
 
 
-def _text(block: Block) -> str:
-    return "x".join(f"[{part.start}, {part.stop})" for part in block.box)
+def text(box: Box) -> str:
+    """A box for the words of an error."""
+    return "x".join(f"[{part.start}, {part.stop})" for part in box)
 
 
 def one_piece(array: NDArray[Any]) -> bool:

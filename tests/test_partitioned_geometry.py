@@ -16,20 +16,20 @@ from onesided.collectives.program import COMPILED, CREDIT, ENTRIES, HEAD, ROOM, 
 
 
 @pytest.mark.parametrize(
-    ("partitions", "nbytes", "aggregate", "per", "groups", "last"),
+    ("partitions", "nbytes", "aggregate", "per", "groups"),
     [
-        (16, 1 << 20, 65536, 1, 16, 1),
-        (4096, 1 << 20, 65536, 256, 16, 256),
-        (10, 1000, 300, 3, 4, 1),
-        (10, 1000, 0, 1, 10, 1),
-        (10, 1000, 99, 1, 10, 1),
-        (10, 1000, 1 << 40, 10, 1, 10),
-        (10, 0, 65536, 10, 1, 10),
+        (16, 1 << 20, 65536, 1, 16),
+        (4096, 1 << 20, 65536, 256, 16),
+        (10, 1000, 300, 3, 4),
+        (10, 1000, 0, 1, 10),
+        (10, 1000, 99, 1, 10),
+        (10, 1000, 1 << 40, 10, 1),
+        (10, 0, 65536, 10, 1),
     ],
 )
-def test_groups(partitions, nbytes, aggregate, per, groups, last):
+def test_groups(partitions, nbytes, aggregate, per, groups):
     grouping = Grouping.of(partitions, nbytes, aggregate)
-    assert (grouping.per, grouping.groups, grouping.last) == (per, groups, last)
+    assert (grouping.per, grouping.groups) == (per, groups)
     spans = [grouping.span(group, group + 1) for group in range(groups)]
     assert spans[0][0] == 0
     assert spans[-1][1] == nbytes

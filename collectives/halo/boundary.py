@@ -31,11 +31,7 @@ Where = tuple[int, int, int]
 
 
 def read_conditions(boundary: Any, axes: int) -> Conditions:
-    """Local. By axis, the conditions at its low and high end; raises :class:`PatternError`.
-
-    One condition for all ends, or a dict of them by axis; a pair is (low, high). None leaves the
-    ghosts alone.
-    """
+    """Local. By axis, the conditions at its low and high end; raises :class:`PatternError`."""
     by_axis = boundary if isinstance(boundary, dict) else dict.fromkeys(range(axes), boundary)
     found = []
     for axis in by_axis:
@@ -73,8 +69,7 @@ def kinds(boundary: Any) -> Any:
     """Local. Of what kinds given conditions are, in a form that can be compared; of what is none,
     one that no plan has."""
     if isinstance(boundary, dict):
-        axes = sorted(boundary, key=repr)
-        return tuple([(axis, kinds(boundary[axis])) for axis in axes])
+        return tuple([(axis, kinds(boundary[axis])) for axis in sorted(boundary, key=repr)])
     if isinstance(boundary, tuple):
         return tuple([kinds(given) for given in boundary])
     try:
@@ -86,8 +81,7 @@ def kinds(boundary: Any) -> Any:
 class Boundary:
     """The conditions of the fields of one halo, which are read when a round is completed.
 
-    ``time`` is what functions get as ``t``; the caller may set it until then. ``shown`` are the
-    conditions by the number of the field, axis and side, in the order of filling.
+    ``time`` is what functions get as ``t``; ``shown`` are the conditions, in the order of filling.
     """
 
     def __init__(self, conditions: Sequence[Conditions], dtypes: Sequence[np.dtype[Any]]) -> None:
@@ -120,19 +114,20 @@ class Boundary:
             self._values[where] = np.zeros((), self._dtypes[where[0]])
         return self._values[where]
 
-    def has(self, wanted: str) -> bool:
-        """Local. Whether an end of some field has a condition of a kind."""
-        return any(kind(given) == wanted for given in self.shown.values())
+
+def _from_the_end(array: NDArray[Any], axis: int, side: int) -> NDArray[Any]:
+    """Local. The layers along an axis, the outermost at one of its ends first."""
+    view = np.moveaxis(array, axis, 0)
+    return view[::-1] if side else view
 
 
 class End:
     """The ghosts of an array at one end of the grid, and what a condition sets them to.
 
-    ``ghosts`` are those beyond the end; ``inside`` are the layers that they mirror, in that order,
-    so many as the grid has; ``edge`` is the outermost layer of the grid. What a thin block has not
-    itself are ghosts of it that have come before. All other axes have their ghosts, too, so that
-    corners are filled when one axis after the other is. ``coordinates`` are those of the ghosts,
-    by axis of the grid, shaped to be broadcast.
+    ``ghosts`` are those beyond the end, ``coordinates`` theirs; ``inside`` are the layers that they
+    mirror, in that order, so many as the grid has; ``edge`` is the outermost layer of the grid.
+    What a thin block has not itself are ghosts of it that have come before. All other axes have
+    their ghosts, too, so that corners are filled when one axis after the other is.
     """
 
     def __init__(
@@ -155,15 +150,16 @@ class End:
                 f"{wide} ghost layers at the end of axis {axis} mirror layers that the block, with "
                 "its ghosts, does not have"
             )
+        if self._kind == ANTIREFLECT and array.dtype.kind not in "iufcm":
+            raise PatternError(f"{ANTIREFLECT}: {array.dtype} has no negatives")
         first = wide + staggered
         self.ghosts, self.inside, self.edge = (
             np.moveaxis(part, 0, self._at)
             for part in (view[wide - 1 :: -1], view[first : first + wide], view[wide : wide + 1])
         )
-        points = list(coordinates)
-        beside = _from_the_end(points[axis], axis, side)[wide - 1 :: -1]
-        points[axis] = np.moveaxis(beside, 0, axis)
-        self.coordinates = tuple(points)
+        beside = _from_the_end(coordinates[axis], axis, side)[wide - 1 :: -1]
+        self.coordinates = (*coordinates[:axis], np.moveaxis(beside, 0, axis),
+                            *coordinates[axis + 1 :])
 
     def fill(self) -> Fill:
         """Local. What sets the ghosts."""
@@ -171,9 +167,8 @@ class End:
             return self._call
         if self._kind == ANTIREFLECT:
             return partial(np.negative, self.inside, out=self.ghosts)
-        if self._kind == REFLECT:
-            return self.ghosts, self.inside
-        value = self.edge if self._kind == COPY else self._boundary.value(self._where)
+        shown = {REFLECT: self.inside, COPY: self.edge}.get(self._kind or "")
+        value = self._boundary.value(self._where) if shown is None else shown
         return self.ghosts, np.broadcast_to(value, self.ghosts.shape)
 
     def _call(self) -> None:
@@ -197,39 +192,27 @@ class End:
             self.ghosts[...] = empties
 
 
-def _from_the_end(array: NDArray[Any], axis: int, side: int) -> NDArray[Any]:
-    """Local. The layers along an axis, the outermost at one of its ends first."""
-    view = np.moveaxis(array, axis, 0)
-    return view[::-1] if side else view
-
-
 def all_fills(
-    blocks: Decomposition, fields: Sequence[Any], forms: Sequence[Sequence[bool]],
-    boundary: Boundary, back: tuple[Combine, Any] | None,
+    blocks: Decomposition, fields: Sequence[Any], forms: Sequence[Sequence[int]],
+    boundary: Boundary, back: tuple[Combine, Any] | tuple[()],
 ) -> list[list[Fill]]:
     """Local. By turn, what fills the ghosts of this block beyond the ends of the grid, or with
     ``back`` the adjoint of that. ``forms``: by field, along which axes it is staggered."""
     levels = [field if isinstance(field, tuple) else (field,) for field in fields]
-    points = [blocks.coordinates(np.flatnonzero(form).tolist(), ghosts=True) for form in forms]
-    shown = [where for where in boundary.shown if not blocks.periodic[where[1]]]
-    for number, axis, side in shown:
-        dtype, given = levels[number][0].dtype, boundary.shown[number, axis, side]
-        negates = kind(given) == ANTIREFLECT and blocks.layers[axis][side]
-        if negates and dtype.kind not in "iufcm":
-            raise PatternError(f"{ANTIREFLECT}: {dtype} has no negatives")
+    points = [blocks.coordinates(form, ghosts=True) for form in forms]
+    changes = any(isinstance(given, np.ndarray) for given in boundary.shown.values())
     found: list[list[Fill]] = []
     for turn in range(math.lcm(2, *map(len, levels))):
         ends = []
-        for number, axis, side in shown:
-            staggered = forms[number][axis]
+        for number, axis, side in boundary.shown:
+            staggered = axis in forms[number]
             beyond = blocks.beyond(axis, staggered)
             if beyond[side]:
                 array = np.asarray(levels[number][turn % len(levels[number])])
                 ends.append(End(boundary, (number, axis, side), array, points[number], beyond,
                                 staggered))
-        if back is not None:
+        if back:
             found.append([partial(end.give, *back) for end in reversed(ends)])
-            continue
-        changes = any(isinstance(given, np.ndarray) for given in boundary.shown.values())
-        found.append([boundary.read] * changes + [end.fill() for end in ends])
+        else:
+            found.append([boundary.read] * changes + [end.fill() for end in ends])
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,21 +19,18 @@ from onesided.collectives.halo.faces import (
     Layers,
     Link,
     Place,
-    bytes_off,
-    choose_dims,
     extents,
+    integer,
     links_between,
-    order_by_node,
-    read_sizes,
     read_width,
 )
 from onesided.collectives.memory import Region, find_region
 
-#: By form of a grid a number, which takes its place where plans are looked for.
-_FORMS: dict[tuple[Any, ...], int] = {}
+#: By form of a grid a number, the same for all of it in this process, by which plans are found.
+FORMS: dict[tuple[Any, ...], int] = {}
 
 #: The form of the grid that memory has been made for, and the axes along which it is staggered.
-_MADE: WeakKeyDictionary[Region, tuple[tuple[Any, ...], Sequence[int]]] = WeakKeyDictionary()
+MADE: WeakKeyDictionary[Region, tuple[tuple[Any, ...], Sequence[int]]] = WeakKeyDictionary()
 
 
 class Decomposition:
@@ -43,7 +40,7 @@ class Decomposition:
     ``layers`` (ghost layers, (low, high)) have an entry per axis. ``owned`` indexes what a rank
     owns in any field, components included; ``box`` is where it is in the global array. ``starts``
     says, by axis, where blocks begin, and the end; some may be empty. ``order`` are the ranks by
-    place, in C order, () where they are numbered so.
+    place, in C order, () where they are numbered so; ``place`` is that of this rank.
     """
 
     def __init__(
@@ -52,10 +49,8 @@ class Decomposition:
         bounds: Sequence[tuple[float, float]] | None, sizes: Sequence[Sequence[int]] | None,
         reorder: bool,
     ) -> None:
-        """Local. ``nodes`` has the node of each rank; the rest as for :class:`~.grid.Grid`.
-
-        Raises :class:`PatternError` for what makes no sense.
-        """
+        """Local. ``nodes`` has the node of each rank; the rest as for :class:`~.grid.Grid`, whose
+        errors it raises."""
         size = len(nodes)
         self.shape = tuple(operator.index(n) for n in shape)
         axes = len(self.shape)
@@ -67,14 +62,11 @@ class Decomposition:
             raise PatternError(f"periodic is {periodic!r}, not one truth per axis of {axes}")
         self.periodic = tuple(bool(p) for p in each)
         cuts = () if sizes is None else read_sizes(sizes, self.shape)
-        if cuts and math.prod(map(len, cuts)) != size:
-            raise PatternError(f"{math.prod(map(len, cuts))} blocks of given sizes for {size} "
-                               "ranks")
+        blocks = tuple(map(len, cuts))
         if cuts and dims is not None:
-            choose_dims(self.shape, size, self.layers, dims)  # refuses what makes no sense
-            if any(n not in (None, 0, len(cut)) for n, cut in zip(dims, cuts, strict=True)):
-                raise PatternError(f"dims is {dims!r}, sizes has {tuple(map(len, cuts))} blocks")
-        self.dims = tuple(map(len, cuts)) or choose_dims(self.shape, size, self.layers, dims)
+            if [n or m for n, m in itertools.zip_longest(dims, blocks)] != list(blocks):
+                raise PatternError(f"dims is {dims!r}, sizes has {blocks} blocks")
+        self.dims = choose_dims(self.shape, size, self.layers, blocks or dims)
         ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
         self.bounds = tuple((float(low), float(high)) for low, high in ends)
         if len(self.bounds) != axes or not all(
@@ -97,9 +89,7 @@ class Decomposition:
         self._lasts = [each.index(each[-1]) - 1 for each in self.starts]  # that have layers
         self.coords = self._coords(rank)
         self.box = self.part(rank, self.shape)
-        self._place = Place(self.dims, self.periodic, self.coords, self.order)
-
-    # -- what is where ----------------------------------------------------------------------------
+        self.place = Place(self.dims, self.periodic, self.coords, self.order)
 
     @property
     def local_shape(self) -> tuple[int, ...]:
@@ -114,15 +104,13 @@ class Decomposition:
     @cached_property
     def interior(self) -> tuple[Any, ...]:
         """Local. The index of what can be computed before ghosts have come."""
-        if self._thin:
-            return (..., *(slice(0, 0) for _ in self.shape))
         return (..., *(slice(2 * low, -2 * high or None) for low, high in self.layers))
 
     @cached_property
     def boundary(self) -> list[tuple[Any, ...]]:
         """Local. Indices of the rest of what this rank owns, each cell in one of them."""
-        if self._thin:
-            return [self.owned]
+        if any(n < sum(ghosts) for n, ghosts in zip(self.local_shape, self.layers, strict=True)):
+            return [self.owned]  # some axis has no interior
         found = []
         for axis, (low, high) in enumerate(self.layers):
             before, after = self.interior[1 : axis + 1], self.owned[axis + 2 :]
@@ -133,12 +121,6 @@ class Decomposition:
         return found
 
     @property
-    def _thin(self) -> bool:
-        """Whether some axis has no interior."""
-        return any(n < sum(ghosts)
-                   for n, ghosts in zip(self.local_shape, self.layers, strict=True))
-
-    @property
     def spacing(self) -> tuple[float, ...]:
         """Local. Between cells, by axis."""
         ends = zip(self.bounds, self.shape, strict=True)
@@ -147,11 +129,8 @@ class Decomposition:
     def coordinates(
         self, staggered: int | Sequence[int] = (), ghosts: bool = False
     ) -> list[NDArray[np.float64]]:
-        """Local. By axis, the coordinates of this rank's points, shaped to be broadcast.
-
-        Of the middles of cells, and along ``staggered`` axes of their lower ends. With ``ghosts``
-        also of the ghosts, which go on beyond the ends.
-        """
+        """Local. By axis, the coordinates of this rank's points, shaped to be broadcast: the
+        middles of cells, along ``staggered`` axes their lower ends; with ``ghosts`` theirs, too."""
         axes = self._axes(staggered)
         found = []
         for axis, count in enumerate(self._extents(axes, False)):
@@ -207,25 +186,13 @@ class Decomposition:
     def _last(self, axis: int) -> bool:
         return not self.periodic[axis] and self.coords[axis] == self._lasts[axis]
 
-    def _links(
+    def links(
         self, layers: Sequence[Layers], staggered: Sequence[int] = ()
     ) -> list[list[Link]]:
-        """By axis, the blocks that have ghosts in common with this one."""
-        return [
-            links_between(
-                self.starts[axis], self.coords[axis], layers[axis], self.periodic[axis],
-                axis in staggered and not self.periodic[axis],
-            )
-            for axis in range(len(self.shape))
-        ]  # fmt: skip
-
-    def touching(self) -> list[int]:
-        """Local. The other ranks whose blocks have a corner, or more, in common with this one."""
-        steps = [[link.step for link in links]
-                 for links in self._links([(1, 1)] * len(self.shape))]
-        found = {self._place.neighbor(offset) for offset in itertools.product(*steps)}
-        here = self._place.neighbor((0,) * len(self.shape))
-        return sorted(rank for rank in found if rank is not None and rank != here)
+        """Local. By axis, the blocks that have ghosts in common with this one."""
+        axes = zip(self.starts, self.coords, layers, self.periodic, strict=True)
+        return [links_between(*each, axis in staggered and not each[-1])
+                for axis, each in enumerate(axes)]
 
     def _extents(self, staggered: Sequence[int], ghosts: bool = True) -> tuple[int, ...]:
         """Of a field on this rank."""
@@ -240,21 +207,10 @@ class Decomposition:
         starts = np.array(self.starts[axis])
         return np.where(starts < self.shape[axis], low + starts * self.spacing[axis], high)
 
-    # -- fields -----------------------------------------------------------------------------------
-
     @property
     def _form(self) -> tuple[Any, ...]:
         """What fields have to agree with: the shape first, the layers last."""
         return self.shape, self.starts, self.order, self.layers
-
-    @property
-    def _form_number(self) -> int:
-        """Of the form, the same for all grids of it in this process."""
-        return _FORMS.setdefault(self._form, len(_FORMS))
-
-    def _made(self, region: Region, staggered: Sequence[int]) -> None:
-        """Remember that memory is made for a field of this form."""
-        _MADE[region] = self._form, staggered
 
     def _staggering(self, array: Any) -> NDArray[np.int64]:
         """By axis, 1 where a field is staggered; raises :class:`PatternError` for what is no field
@@ -272,7 +228,7 @@ class Decomposition:
                     f"rank, ghosts included, not {array.shape[lead + axis]}: shape {array.shape}"
                 )
         region = find_region(array)
-        made, along = (self._form, ()) if region is None else _MADE.get(region, (self._form, ()))
+        made, along = (self._form, ()) if region is None else MADE.get(region, (self._form, ()))
         if made != self._form:
             raise PatternError(
                 f"a field of another grid, of shape {made[0]} with {made[-1]} layers of ghosts"
@@ -281,3 +237,99 @@ class Decomposition:
         found[list(along)] = 1
         staggered: NDArray[np.int64] = found | more
         return staggered
+
+
+def read_sizes(sizes: Any, shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Local. The layers of blocks by axis, as the caller wants them; raises
+    :class:`PatternError`."""
+    if not isinstance(sizes, Sequence) or len(sizes) != len(shape):
+        raise PatternError(f"sizes is {sizes!r}, not the cells of blocks for each axis")
+    found = []
+    for axis, given in enumerate(sizes):
+        each = tuple(integer(n, "sizes") for n in given)
+        if sum(each) != shape[axis] or min(each, default=-1) < 0:
+            raise PatternError(
+                f"blocks of {each} cells along axis {axis} of a grid with {shape[axis]}")
+        found.append(each)
+    return tuple(found)
+
+
+def order_by_node(
+    dims: Sequence[int], periodic: Sequence[bool], areas: Sequence[float], nodes: Sequence[int]
+) -> tuple[int, ...]:
+    """Local. The ranks by place, in C order, such that as few faces as possible lead off a node.
+
+    ``areas`` are the sizes of faces across each axis, ``nodes`` has the node of each rank. The
+    places of a node are a box; () where ranks in their order do as well, or nodes differ in size.
+    """
+    counts = np.unique(nodes, return_counts=True)[1].tolist()
+    best: tuple[int, ...] = ()
+    if len(counts) == 1 or len(set(counts)) > 1:
+        return best
+    least, order = bytes_off(dims, periodic, areas, nodes), np.zeros(len(nodes), int)
+    for box in _factorizations(counts[0], len(dims)):
+        if any(n % part for n, part in zip(dims, box, strict=True)):
+            continue
+        boxes = np.arange(len(counts)).reshape(np.floor_divide(dims, box))
+        placed = np.kron(boxes, np.ones(box, int))  # the number of the node, by place
+        off = bytes_off(dims, periodic, areas, placed)
+        if off < least:
+            order[np.argsort(placed, axis=None, kind="stable")] = np.argsort(nodes, kind="stable")
+            best, least = tuple(order.tolist()), off
+    return best
+
+
+def bytes_off(
+    dims: Sequence[int], periodic: Sequence[bool], areas: Sequence[float], nodes: Any
+) -> float:
+    """Local. The sizes of all faces that lead off a node, summed; ``nodes`` are by place."""
+    placed = np.asarray(nodes).reshape(tuple(dims))
+    found = 0.0
+    for axis, (extent, around, area) in enumerate(zip(dims, periodic, areas, strict=True)):
+        beside = np.roll(placed, -1, axis) != placed
+        if not around:
+            beside = np.delete(beside, extent - 1, axis)
+        found += 2 * area * float(np.count_nonzero(beside))
+    return found
+
+
+def choose_dims(
+    shape: Sequence[int], ranks: int, layers: Sequence[Layers], dims: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """Local. Ranks per axis such that blocks have as many layers as ghosts, if that is possible, as
+    few ranks as possible have none, and blocks have the least surface.
+
+    ``dims`` are given entries, 0 for those to be chosen. Of equals the one whose first axes are
+    cut most: faces across these lie in one piece in memory.
+
+    Raises :class:`PatternError` where the ranks cannot be arranged like this.
+    """
+    wanted = [0] * len(shape) if dims is None else [
+        0 if n is None else integer(n, "dims") for n in dims
+    ]
+    if len(wanted) != len(shape) or min(wanted) < 0:
+        raise PatternError(f"dims is {dims!r}, not a number of ranks for each of {len(shape)} axes")
+    fitting = [d for d in _factorizations(ranks, len(shape))
+               if all(given in (0, n) for given, n in zip(wanted, d, strict=True))]
+    if not fitting:
+        raise PatternError(f"{ranks} ranks cannot be arranged as {dims!r}")
+
+    def worth(parts: tuple[int, ...]) -> tuple[bool, int, float, tuple[int, ...]]:
+        block = [n / p for n, p in zip(shape, parts, strict=True)]
+        area = sum(math.prod(block) / block[a] for a, p in enumerate(parts) if p > 1)
+        thin = any(n // p < max(1, *ghosts)
+                   for n, p, ghosts in zip(shape, parts, layers, strict=True))
+        busy = math.prod(min(n, p) for n, p in zip(shape, parts, strict=True))
+        return thin, -busy, area, tuple(-p for p in parts)
+
+    return min(fitting, key=worth)
+
+
+def _factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    if count == 1:
+        yield (number,)
+        return
+    for first in range(1, number + 1):
+        if number % first == 0:
+            for rest in _factorizations(number // first, count - 1):
+                yield (first, *rest)

@@ -1,16 +1,7 @@
 """The halo of a block as one persistent request.
 
-::
-
-    inactive --Start()--> active --Wait(), or Test() that returns True--> inactive --Free()--> freed
-
-    halo.exchange()                  # Start, and Wait
-
 *Whose is what.* From ``Start`` until ``Wait`` the ghost layers belong to the exchange, which may
 write them at any time, and the layers that are sent must not be modified. All else is the caller's.
-
-*Progress* is that of every request (:mod:`..progress`): what could not leave at once leaves
-wherever the program is then.
 """
 
 from __future__ import annotations
@@ -30,8 +21,7 @@ from numpy.typing import NDArray
 from onesided.collectives import debug, progress
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, listed_faces
-from onesided.collectives.halo.parcels import FacesOf
-from onesided.collectives.halo.plan import Ghosts
+from onesided.collectives.halo.plan import FacesOf, Ghosts
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.initialization import Info
 from onesided.collectives.program import ACTIVE, FREED, address, load
@@ -83,26 +73,24 @@ class HaloExchange(Persistent):
             A Cartesian communicator, whose axes are the first ones of the arrays; or any other
             one, with ``neighbors``.
         fields
-            This rank's block with its ghost layers: an array of any number of axes, strides and
-            dtype of fixed size; or a list of such *fields*, which travel together, one message
-            per neighbor. Instead of an array, a tuple of arrays of one form that take turns round
-            by round, as a state before a step and after it do. What is long is stored straight
-            into ghost layers in memory from :func:`empty`.
+            This rank's block with its ghost layers: an array of any strides and dtype of fixed
+            size; or a list of such *fields*, which travel together, one message per neighbor.
+            Instead of an array, a tuple of arrays of one form that take turns round by round. What
+            is long is stored straight into ghost layers in memory from :func:`empty`.
         width
             Ghost layers: a number for all axes of the grid, or per axis of an array a number or
             (low, high). The same on all ranks. Boxes of ``neighbors`` need none.
         neighbors
-            ``(rank, send box, receive box)`` for everything that is exchanged with a rank, which
-            may occur several times; as a fourth a tag. Boxes are tuples of slices into every
-            field, or None. Without tags the n-th entry for a rank is matched with that rank's n-th
-            entry for this one.
+            ``(rank, send box, receive box)`` for everything that is exchanged with a rank, or with
+            a tag as a fourth. Boxes are tuples of slices into every field, or None. Without tags
+            the n-th entry for a rank is matched with that rank's n-th entry for this one.
         ghosts
             What a Cartesian halo has: ``"faces"``, ``"edges"`` (faces and edges), or ``"all"``.
         corners
-            How all ghosts of a Cartesian halo come: ``"direct"``, a message from every neighbor,
-            3^d - 1 at most; or ``"axes"``, along one axis after the other, 2 d messages of which
-            those along an axis leave when the ones before have come. Off the node, ``"axes"``
-            needs ``MPI_THREAD_MULTIPLE``, or info ``progress=manual``.
+            How all ghosts of a Cartesian halo come: ``"direct"``, from all 3^d - 1 neighbors; or
+            ``"axes"``, along one axis after the other, 2 d messages of which those along an axis
+            leave when the ones before have come. Off the node, ``"axes"`` needs
+            ``MPI_THREAD_MULTIPLE``, or info ``progress=manual``.
         info
             ``ranks_per_node`` emulates smaller nodes, ``progress=manual`` keeps progress threads
             away; other keys are ignored.
@@ -153,8 +141,6 @@ class HaloExchange(Persistent):
         self._made = True
         self.setup_time = time.perf_counter() - began
 
-    # -- what can be asked -----------------------------------------------------------------------
-
     @property
     def turned(self) -> bool:
         """Local. Whether the fields that take turns begin anew: another exchange can go on."""
@@ -174,8 +160,6 @@ class HaloExchange(Persistent):
 
     def __repr__(self) -> str:
         return f"<halo of {len(self.faces)} faces: {self.state}, {self.rounds} starts>"
-
-    # -- the verbs: Start, Wait and Test are the interpreter's -------------------------------------
 
     def exchange(self) -> Any:
         """Start and wait; returns what ``Wait`` does."""
@@ -210,15 +194,12 @@ class HaloExchange(Persistent):
         if not broken:  # else messages with these tags may be under way
             ghosts.context.give_tags(ghosts.tags)
 
-    # -- inside ----------------------------------------------------------------------------------
-
     def _enlist(self) -> None:
         if not self._quiet:
             super()._enlist()
 
 
 def _place(comm: MPI.Comm) -> Place:
-    """Local. This rank in the grid of a Cartesian communicator."""
     if comm.Get_topology() != MPI.CART:
         raise PatternError("the communicator has no Cartesian topology: list the neighbors")
     dims, periods, coords = MPI.Cartcomm(comm).Get_topo()
@@ -226,38 +207,34 @@ def _place(comm: MPI.Comm) -> Place:
 
 
 class Plans:
-    """Requests that are planned once, by what they do and the memory of their fields.
-
-    They keep their fields alive, so no other memory has the same address. Ranks keep and find them
-    in the same order.
-    """
+    """Requests that are planned once, by what they do and the memory of their fields, which they
+    keep alive. Ranks keep and find them in the same order."""
 
     def __init__(self) -> None:
-        #: With their numbers, the same on all ranks; what was looked for last is the last one.
-        self._plans: OrderedDict[tuple[Wanted, Any], tuple[Any, int]] = OrderedDict()
-        self._kept, self._warned = 0, False
+        #: What was looked for last is the last one.
+        self._plans: OrderedDict[tuple[Wanted, Any], Any] = OrderedDict()
+        self._warned = False
 
     def __len__(self) -> int:
         return len(self._plans)
 
     def __iter__(self) -> Iterator[Any]:
-        return (plan for plan, _ in self._plans.values())
+        return iter(self._plans.values())
 
     def find(
         self, wanted: Wanted, fields: Sequence[Any], check: Callable[[int], object] | None = None
     ) -> Any:
         """Local. The request for these arrays, or views of the same memory; None where there is
-        none, or it has been freed by somebody else who keeps it. ``check`` is told its number
+        none, or it has been freed by somebody else who keeps it. ``check`` is told its place
         before, 0 for none."""
-        name = wanted, _places(fields)
-        plan, number = None, 0
+        name, plan = (wanted, _places(fields)), None
         with contextlib.suppress(TypeError):  # of what makes no sense: planning tells it everywhere
-            plan, number = self._plans.get(name, (None, 0))
+            plan = self._plans.get(name)
         if plan is not None and plan.state == "freed":
             del self._plans[name]
-            plan, number = None, 0
+            plan = None
         if check is not None:
-            check(number)
+            check(0 if plan is None else 1 + list(self._plans).index(name))
         if plan is not None:
             self._plans.move_to_end(name)
         return plan
@@ -266,10 +243,9 @@ class Plans:
         """Collective. Keep a request; of too many the one that has not been used for longest is
         freed, which a warning tells once. Not in the middle of turns: they would begin anew."""
         earlier = list(self._plans.items())[:-1]  # the last one is in use by this very call
-        idle = [name for name, (each, _) in earlier
+        idle = [name for name, each in earlier
                 if each.state != "active" and getattr(each, "turned", True)]
-        self._kept += 1
-        self._plans[wanted, _places(fields)] = plan, self._kept
+        self._plans[wanted, _places(fields)] = plan
         if len(self._plans) <= MOST_PLANS or not idle:
             return
         if not self._warned:
@@ -278,7 +254,7 @@ class Plans:
                 f"more than {MOST_PLANS} lists of fields of one grid: requests are planned anew, "
                 "which is slow; keep fields, and write into them", stacklevel=4,
             )  # fmt: skip
-        self._plans.pop(idle[0])[0].Free()
+        self._plans.pop(idle[0]).Free()
 
     def Free(self) -> None:
         """Collective. Give all back."""

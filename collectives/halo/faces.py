@@ -1,21 +1,21 @@
 """The faces of a block: what it exchanges with each neighbor, in a Cartesian grid of ranks or by a
-list of neighbors with boxes, and how a grid is cut into blocks. Pure geometry, no MPI call."""
+list of neighbors with boxes. Pure geometry, no MPI call."""
 
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.errors import PatternError
-from onesided.collectives.pattern import Block, Box, check_disjoint, full_box, whole
+from onesided.collectives.pattern import Block, Box, check_disjoint, full_box, text, whole
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,9 @@ class Face:
     ``send`` and ``recv`` are boxes of the array, ghost layers included; one of them may be empty.
     ``offset`` is how many blocks away the neighbor is along each axis of a Cartesian grid, such as
     (-1, 0), and () where the neighbors were listed. The keys tell several boxes of a pair of ranks
-    apart: ``send_key`` on this side is the neighbor's ``recv_key``. What has a later ``stage`` is
-    sent when all of the earlier ones has come.
+    apart: ``send_key`` on this side is the neighbor's ``recv_key``; what travels along the same
+    axes is next to each other in their order. What has a later ``stage`` is sent when all of the
+    earlier ones has come.
 
     Examples
     --------
@@ -39,20 +40,15 @@ class Face:
     send: Box
     recv: Box
     offset: tuple[int, ...] = ()
-    send_key: int = 0
-    recv_key: int = 0
+    send_key: Any = 0
+    recv_key: Any = 0
     stage: int = 0
 
     @property
     def back(self) -> Face:
-        """The way back: what was received is sent, to where it came from, the last stage first."""
+        """The way back: what was received is sent, to where it came from."""
         return replace(self, send=self.recv, recv=self.send, send_key=self.recv_key,
-                       recv_key=self.send_key, stage=-self.stage)
-
-    @property
-    def name(self) -> str:
-        """How errors call it."""
-        return f"direction {self.offset}" if self.offset else f"tag {self.send_key}"
+                       recv_key=self.send_key)
 
 
 def extents(box: Box) -> tuple[int, ...]:
@@ -64,25 +60,6 @@ def is_empty(box: Box) -> bool:
     """Local. True where a box has no elements."""
     return any(part.stop <= part.start for part in box)
 
-
-def empty_box(axes: int) -> Box:
-    """Local. A box without elements."""
-    return (slice(0, 0),) * axes
-
-
-def common(one: Box, other: Box) -> Box:
-    """Local. What two boxes share; an empty box where that is nothing."""
-    starts = [max(a.start, b.start) for a, b in zip(one, other, strict=True)]
-    stops = [min(a.stop, b.stop) for a, b in zip(one, other, strict=True)]
-    return tuple(slice(low, max(low, high)) for low, high in zip(starts, stops, strict=True))
-
-
-def text(box: Box) -> str:
-    """Local. A box for the words of an error."""
-    return "x".join(f"[{part.start}, {part.stop})" for part in box)
-
-
-# -- in a grid ------------------------------------------------------------------------------------
 
 #: Ghost layers of one axis: below and above the block's own layers.
 Layers = tuple[int, int]
@@ -113,20 +90,24 @@ class Place:
 
 
 def read_width(width: Any, shape: tuple[int, ...], gridded: int) -> tuple[Layers, ...]:
-    """Ghost layers (low, high) per axis, from a number, or one or a pair of them per axis.
-
-    A number is meant for the first ``gridded`` axes, the others have no ghost layers then.
-    Raises :class:`PatternError` for anything else, negative numbers, ghost layers on axes that are
-    not decomposed, and more ghost layers than the array has.
-    """
+    """Ghost layers (low, high) per axis, from a number for the first ``gridded`` axes, or one or a
+    pair of them per axis. Raises :class:`PatternError` for anything else, negative numbers, ghost
+    layers on other axes, and more ghost layers than the array has."""
     if isinstance(width, int | np.integer):
         width = [width] * gridded + [0] * (len(shape) - gridded)
     if not isinstance(width, Sequence | np.ndarray) or len(width) != len(shape):
         raise PatternError(
             f"the width is {width!r}, not a number or one per axis of an array of shape {shape}"
         )
-    layers = tuple(_layers(entry, axis) for axis, entry in enumerate(width))
-    for axis, (low, high) in enumerate(layers):
+    layers = []
+    for axis, entry in enumerate(width):
+        pair = (entry, entry) if isinstance(entry, int | np.integer) else entry
+        if not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2 or not all(
+            isinstance(number, int | np.integer) and number >= 0 for number in pair
+        ):
+            raise PatternError(f"the width of axis {axis} is {entry!r}, not a number of ghost "
+                               "layers or (low, high)")
+        low, high = map(int, pair)
         if low + high and axis >= gridded:
             raise PatternError(f"ghost layers on axis {axis}; the grid has {gridded} axes only")
         if low + high > shape[axis]:
@@ -134,18 +115,8 @@ def read_width(width: Any, shape: tuple[int, ...], gridded: int) -> tuple[Layers
                 f"{low} and {high} ghost layers on axis {axis}, where the array, ghost layers "
                 f"included, has an extent of {shape[axis]}"
             )
-    return layers
-
-
-def _layers(entry: Any, axis: int) -> Layers:
-    pair = (entry, entry) if isinstance(entry, int | np.integer) else entry
-    if not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2 or not all(
-        isinstance(number, int | np.integer) and number >= 0 for number in pair
-    ):
-        raise PatternError(
-            f"the width of axis {axis} is {entry!r}, not a number of ghost layers or (low, high)"
-        )
-    return int(pair[0]), int(pair[1])
+        layers.append((low, high))
+    return tuple(layers)
 
 
 #: Which ghost layers are filled, and along how many axes at most these lie outside of the block.
@@ -153,9 +124,6 @@ GHOSTS = {"faces": 1, "edges": 2, "all": 1 << 30}
 
 #: How edges and corners come: from their owners, or with the faces of one axis after the other.
 DIRECT, AXES = CORNERS = ("direct", "axes")
-
-#: More than there are steps from one block to another along an axis.
-RADIX = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -180,8 +148,7 @@ def links_between(
     ``starts``: where blocks begin, and the end. The last one that has layers has ``more`` points
     at the end.
     """
-    low, high = layers
-    parts, extent = len(starts) - 1, starts[-1]
+    (low, high), parts, extent = layers, len(starts) - 1, starts[-1]
 
     def block(number: int) -> tuple[int, int]:
         turns, at = divmod(number, parts)
@@ -195,26 +162,17 @@ def links_between(
     def here(first: int, last: int) -> slice:
         return slice(first - start + low, max(first, last) - start + low)
 
-    own = here(start, stop)
-    found = [Link(0, own, own)]
+    found = [Link(0, here(start, stop), here(start, stop))]
     for sign in (-1, 1):
-        for steps in itertools.count(1):
-            number = place + sign * steps
-            if not (periodic or 0 <= number < parts):
-                break
+        for number in itertools.count(place + sign, sign):
             first, last = block(number)
-            away = start - last if sign < 0 else first - stop
-            if away >= max(low, high):
+            away = max(start - last, first - stop)
+            if away >= max(low, high) or not (periodic or 0 <= number < parts):
                 break
-            if first == last:
-                continue
-            if sign < 0:
-                send = here(start, min(stop, last + high))
-                recv = here(max(first, start - low), last)
-            else:
-                send = here(max(start, first - low), stop)
-                recv = here(first, min(last, stop + high))
-            found.append(Link(sign * steps, send, recv))
+            send = here(start, min(stop, last + high)), here(max(start, first - low), stop)
+            recv = here(max(first, start - low), last), here(first, min(last, stop + high))
+            if first < last:
+                found.append(Link(number - place, send[sign > 0], recv[sign > 0]))
     return found
 
 
@@ -233,34 +191,24 @@ def block_faces(
     if corners not in CORNERS:
         raise PatternError(f"corners is {corners!r}, not one of {', '.join(CORNERS)}")
     axes, most = len(links), GHOSTS[ghosts]
-    if not all(links):
-        return []
     staged = corners == AXES and most >= axes
     faces = []
     for chosen in itertools.product(*links):
         offset = tuple(link.step for link in chosen)
-        across = [axis for axis, step in enumerate(offset) if step]
-        if not 0 < len(across) <= (1 if staged else most):
-            continue
+        across = tuple(axis for axis, step in enumerate(offset) if step)
         rank = place.neighbor(offset)
-        if rank is None:
+        if rank is None or not 0 < len(across) <= (1 if staged else most):
             continue
         send, recv = [link.send for link in chosen], [link.recv for link in chosen]
         stage = across[0] if staged else 0
         for axis in range(stage):
             send[axis] = recv[axis] = _seen(links[axis])
-        if is_empty(tuple(send)) and is_empty(tuple(recv)):
-            continue
-        faces.append(Face(
-            rank, (*before, *send, *after), (*before, *recv, *after), offset, _key(offset),
-            _key([-step for step in offset]), stage,
-        ))  # fmt: skip
-
-    def order(face: Face) -> tuple[Any, ...]:
-        across = [axis for axis, step in enumerate(face.offset) if step]
-        return len(across), across, face.offset
-
-    return sorted(faces, key=order)
+        boxes = (*before, *send, *after), (*before, *recv, *after)
+        if not (is_empty(tuple(send)) and is_empty(tuple(recv))):
+            key, back = ((len(across), across, tuple(sign * step for step in offset))
+                         for sign in (1, -1))
+            faces.append(Face(rank, *boxes, offset, key, back, stage))
+    return sorted(faces, key=attrgetter("send_key"))
 
 
 def grid_faces(
@@ -278,24 +226,19 @@ def grid_faces(
     if gridded > len(shape):
         raise PatternError(f"a grid of {gridded} axes, and an array of shape {shape}")
     layers = read_width(width, shape, gridded)
-    links: list[list[Link]] = []
+    links = []
     for axis, (low, high) in enumerate(layers[:gridded]):
-        stop, own = shape[axis] - high, shape[axis] - high - low
-        beside = [Link(0, slice(low, stop), slice(low, stop))]
-        for wanted, link in (
-            (high, Link(-1, slice(low, low + high), slice(0, low))),
-            (low, Link(1, slice(stop - low, stop), slice(stop, shape[axis]))),
-        ):
-            if place.neighbor(tuple(link.step * (a == axis) for a in range(gridded))) is None:
-                continue
-            if wanted > own:
-                raise PatternError(
-                    f"the block has {own} layers of its own on axis {axis}, and a neighbor "
-                    f"needs {wanted} of them: use fewer ranks along this axis, or fewer ghost "
-                    "layers"
-                )
-            beside.append(link)
-        links.append(beside if own else [])
+        at, last, around = place.coords[axis], place.dims[axis] - 1, place.periods[axis]
+        own = shape[axis] - high - low
+        wanted = max(high if around or at > 0 else 0, low if around or at < last else 0)
+        if wanted > own:
+            raise PatternError(
+                f"the block has {own} layers of its own on axis {axis}, and a neighbor needs "
+                f"{wanted} of them: use fewer ranks along this axis, or fewer ghost layers"
+            )
+        sizes = [own if other == at else max(low, high) for other in range(last + 1)]
+        starts = (0, *itertools.accumulate(sizes))
+        links.append(links_between(starts, at, (low, high), around))
     return block_faces(links, (), whole(shape[gridded:]), place, ghosts, corners)
 
 
@@ -305,26 +248,19 @@ def _seen(links: Sequence[Link]) -> slice:
     return slice(min(part.start for part in shown), max(part.stop for part in shown))
 
 
-def _key(offset: Sequence[int]) -> int:
-    """A number for a direction, which has a digit for each axis. What travels along the same axes
-    comes next to each other."""
-    return sum((2 * abs(step) - (step > 0)) * RADIX**axis for axis, step in enumerate(offset))
-
-
-# -- by a list ------------------------------------------------------------------------------------
-
-
 def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int) -> list[Face]:
     """Local. A face for every entry ``(rank, send box, receive box)``, or with a tag as a fourth.
 
     Without a tag the n-th entry for a rank is matched with that rank's n-th entry for this one.
     ``MPI.PROC_NULL`` as the rank, or None as a box, exchanges nothing.
 
-    Raises :class:`PatternError` for an entry of another form, ranks that do not exist, a tag
-    that occurs twice for one rank, and boxes that reach beyond the array.
+    Raises :class:`PatternError` for an entry of another form, ranks that do not exist, a tag that
+    occurs twice for one rank, boxes that reach beyond the array, and receive boxes that overlap
+    another one, or a send box.
     """
     if not isinstance(neighbors, Sequence) or isinstance(neighbors, str):
         raise PatternError(f"the neighbors are {neighbors!r:.60}, not a list of (rank, box, box)")
+    none: Box = (slice(0, 0),) * len(shape)
     seen: Counter[int] = Counter()
     taken: set[tuple[int, int]] = set()
     faces = []
@@ -334,38 +270,35 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int) -> list[Fac
                 f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that "
                 "and a tag"
             )
-        rank = _integer(entry[0], f"the rank of neighbor {number}")
+        rank = integer(entry[0], f"the rank of neighbor {number}")
         if not (0 <= rank < ranks or rank == MPI.PROC_NULL):
             raise PatternError(f"neighbor {number} is rank {rank}; there are {ranks} ranks")
         send, recv = (
-            empty_box(len(shape)) if box is None
+            none if box is None or rank == MPI.PROC_NULL
             else full_box(box, shape, f"the {role} box for neighbor {number} (rank {rank})")
             for role, box in zip(("send", "receive"), entry[1:3], strict=True)
         )  # fmt: skip
-        if rank == MPI.PROC_NULL:
-            send = recv = empty_box(len(shape))
-        key = _integer(entry[3], f"the tag of neighbor {number}") if len(entry) > 3 else seen[rank]
+        key = integer(entry[3], f"the tag of neighbor {number}") if len(entry) > 3 else seen[rank]
         seen[rank] += 1
         if rank >= 0 and (rank, key) in taken:
             raise PatternError(f"tag {key} occurs twice for rank {rank}")
         taken.add((rank, key))
         faces.append(Face(rank, send, recv, (), key, key))
+    _check_apart(faces)
     return faces
 
 
-def check_apart(faces: Sequence[Face]) -> None:
-    """Local. Raise :class:`PatternError` where a receive box overlaps another one, or a send box of
-    the same or an earlier stage."""
-    recvs = [face for face in faces if not is_empty(face.recv)]
+def _check_apart(faces: Sequence[Face]) -> None:
+    """Raise :class:`PatternError` where a receive box overlaps another one, or a send box."""
+    check_disjoint([Block(face.rank, 0, face.recv, extents(face.recv)) for face in faces
+                    if not is_empty(face.recv)])
     sends = [face for face in faces if not is_empty(face.send)]
-    check_disjoint([Block(face.rank, 0, face.recv, extents(face.recv)) for face in recvs])
-    starts, stops = _ends([face.send for face in sends])
-    stages = np.array([face.stage for face in sends])
-    for face in recvs if sends else []:
-        low, high = _ends([face.recv])
-        within = np.all((starts < high) & (low < stops), axis=1)
-        clash = np.flatnonzero(within & (stages <= face.stage))
-        if clash.size:
+    starts, stops = (np.array([[getattr(part, end) for part in face.send] for face in sends])
+                     for end in ("start", "stop"))
+    for face in faces if sends else []:
+        low, high = ([getattr(part, end) for part in face.recv] for end in ("start", "stop"))
+        clash = np.flatnonzero(np.all((starts < high) & (low < stops), axis=1))
+        if clash.size and not is_empty(face.recv):
             other = sends[int(clash[0])]
             raise PatternError(
                 f"the receive box from rank {face.rank} {text(face.recv)} and the send box for "
@@ -373,120 +306,9 @@ def check_apart(faces: Sequence[Face]) -> None:
             )
 
 
-def _ends(boxes: Sequence[Box]) -> tuple[Any, Any]:
-    starts = np.array([[part.start for part in box] for box in boxes])
-    stops = np.array([[part.stop for part in box] for box in boxes])
-    return starts, stops
-
-
-def _integer(value: Any, name: str) -> int:
+def integer(value: Any, name: str) -> int:
+    """Local. A number that was given; :class:`PatternError` for what is no integer."""
     try:
         return operator.index(value)
     except TypeError:
         raise PatternError(f"{name} has {value!r:.60}, not an integer") from None
-
-
-# -- a grid in blocks ----------------------------------------------------------------------------
-
-
-def read_sizes(sizes: Any, shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Local. The layers of blocks by axis, as the caller wants them; raises
-    :class:`PatternError`."""
-    if not isinstance(sizes, Sequence) or len(sizes) != len(shape):
-        raise PatternError(f"sizes is {sizes!r}, not the cells of blocks for each axis")
-    found = []
-    for axis, given in enumerate(sizes):
-        each = tuple(_integer(n, "sizes") for n in given)
-        if sum(each) != shape[axis] or min(each, default=-1) < 0:
-            raise PatternError(
-                f"blocks of {each} cells along axis {axis} of a grid with {shape[axis]}")
-        found.append(each)
-    return tuple(found)
-
-
-def order_by_node(
-    dims: Sequence[int], periodic: Sequence[bool], areas: Sequence[float], nodes: Sequence[int]
-) -> tuple[int, ...]:
-    """Local. The ranks by place, in C order, such that as few faces as possible lead off a node.
-
-    ``areas`` are the sizes of faces across each axis, ``nodes`` has the node of each rank. The
-    places of a node are a box; () where ranks in their order do as well, or nodes differ in size.
-    """
-    size = len(nodes)
-    by_node: dict[int, list[int]] = {}
-    for rank, node in enumerate(nodes):
-        by_node.setdefault(node, []).append(rank)
-    counts = {len(ranks) for ranks in by_node.values()}
-    if len(by_node) == 1 or len(counts) > 1:
-        return ()
-    best: tuple[int, ...] = ()
-    least = bytes_off(dims, periodic, areas, nodes)
-    for box in _factorizations(counts.pop(), len(dims)):
-        if any(n % part for n, part in zip(dims, box, strict=True)):
-            continue
-        corners = itertools.product(*(range(0, n, b) for n, b in zip(dims, box, strict=True)))
-        order = np.zeros(size, int)
-        for ranks, corner in zip(by_node.values(), corners, strict=True):
-            inside = itertools.product(*(range(c, c + b) for c, b in zip(corner, box, strict=True)))
-            for rank, place in zip(ranks, inside, strict=True):
-                order[np.ravel_multi_index(place, dims)] = rank
-        off = bytes_off(dims, periodic, areas, np.asarray(nodes)[order])
-        if off < least:
-            best, least = tuple(order.tolist()), off
-    return best
-
-
-def bytes_off(
-    dims: Sequence[int], periodic: Sequence[bool], areas: Sequence[float], nodes: Any
-) -> float:
-    """Local. The sizes of all faces that lead off a node, summed; ``nodes`` are by place."""
-    placed = np.asarray(nodes).reshape(tuple(dims))
-    found = 0.0
-    for axis, (extent, around, area) in enumerate(zip(dims, periodic, areas, strict=True)):
-        beside = np.roll(placed, -1, axis) != placed
-        if not around:
-            beside = np.delete(beside, extent - 1, axis)
-        found += 2 * area * float(np.count_nonzero(beside))
-    return found
-
-
-def choose_dims(
-    shape: Sequence[int], ranks: int, layers: Sequence[Layers], dims: Sequence[int] | None = None
-) -> tuple[int, ...]:
-    """Local. Ranks per axis such that blocks have as many layers as ghosts, if that is possible, as
-    few ranks as possible have none, and blocks have the least surface.
-
-    ``dims`` are given entries, 0 for those to be chosen. Of equals the one whose first axes are
-    cut most: faces across these lie in one piece in memory.
-
-    Raises :class:`PatternError` where the ranks cannot be arranged like this.
-    """
-    wanted = [0] * len(shape) if dims is None else [
-        0 if n is None else _integer(n, "dims") for n in dims
-    ]
-    if len(wanted) != len(shape) or min(wanted) < 0:
-        raise PatternError(f"dims is {dims!r}, not a number of ranks for each of {len(shape)} axes")
-    fitting = [d for d in _factorizations(ranks, len(shape))
-               if all(given in (0, n) for given, n in zip(wanted, d, strict=True))]
-    if not fitting:
-        raise PatternError(f"{ranks} ranks cannot be arranged as {dims!r}")
-
-    def worth(parts: tuple[int, ...]) -> tuple[bool, int, float, tuple[int, ...]]:
-        block = [n / p for n, p in zip(shape, parts, strict=True)]
-        area = sum(math.prod(block) / block[a] for a, p in enumerate(parts) if p > 1)
-        thin = any(n // p < max(1, *ghosts)
-                   for n, p, ghosts in zip(shape, parts, layers, strict=True))
-        busy = math.prod(min(n, p) for n, p in zip(shape, parts, strict=True))
-        return thin, -busy, area, tuple(-p for p in parts)
-
-    return min(fitting, key=worth)
-
-
-def _factorizations(number: int, count: int) -> Iterator[tuple[int, ...]]:
-    if count == 1:
-        yield (number,)
-        return
-    for first in range(1, number + 1):
-        if number % first == 0:
-            for rest in _factorizations(number // first, count - 1):
-                yield (first, *rest)

@@ -1,12 +1,5 @@
 """A global grid in blocks with ghost layers: fields, their halos, boundaries, the way back.
 
-::
-
-    grid = Grid(comm, (256, 256, 256), halo=1, periodic=True)
-    u, v = grid.zeros(), grid.zeros()
-    u[grid.owned] = ...
-    grid.update(u, v)                    # all ghosts of both fields, one message per neighbor
-
 A *field* is an array of this rank's block with its ghost layers; axes before those of the grid are
 components. It is the caller's; the grid keeps one persistent request for every list of fields that
 has been updated, planned at the first call.
@@ -31,28 +24,19 @@ from onesided.collectives.halo.boundary import (
     Boundary,
     Conditions,
     all_fills,
+    kind,
     kinds,
     read_conditions,
 )
-from onesided.collectives.halo.decomposition import Decomposition
+from onesided.collectives.halo.decomposition import FORMS, MADE, Decomposition
 from onesided.collectives.halo.exchange import HaloExchange, Plans, Wanted
-from onesided.collectives.halo.faces import (
-    DIRECT,
-    Face,
-    block_faces,
-    empty_box,
-    extents,
-    text,
-)
+from onesided.collectives.halo.faces import DIRECT, Face, block_faces, extents
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine
 from onesided.collectives.halo.redistribution import (
     Part,
     Placed,
     Transfer,
-    check_alike,
-    check_refined,
-    check_writable,
     part_of,
     redistribution,
     refinement,
@@ -60,7 +44,7 @@ from onesided.collectives.halo.redistribution import (
 from onesided.collectives.hints import Hints
 from onesided.collectives.initialization import Info
 from onesided.collectives.memory import Region, empty, find_region, free, warn_of_plain_memory
-from onesided.collectives.pattern import full_box
+from onesided.collectives.pattern import check_root, full_box, text
 from onesided.collectives.pattern import whole as all_of
 
 #: What ``accumulate`` does with what comes, and what is left in the ghosts.
@@ -99,32 +83,29 @@ class Grid(Decomposition, Scoped):
         halo
             Ghost layers: a number, or per axis a number or (low, high).
         dims
-            Ranks per axis, 0 or None where they are chosen: as many layers per block as there are
-            ghost layers, if that is possible, and as little surface as possible. Blocks may be
-            thinner than the halo; where there are more ranks than cells some have none.
+            Ranks per axis, 0 or None where they are chosen: blocks as thick as their ghost layers,
+            if that is possible, and of little surface. Where there are more ranks than cells some
+            have none.
         bounds
             Per axis, where the grid begins and ends; (0, cells) by default. For coordinates, and
             for the positions of :meth:`migrate`.
         boundary
-            What fills the ghosts at ends that are not periodic, of all fields for which nothing
-            else is said: a number; ``"copy"``, the outermost cell (Neumann);
-            ``"reflect"`` or ``"antireflect"``, the mirrored cells or their negatives; a function
-            ``f(ghosts, inside, axis, side, coordinates, t)`` that writes to ``ghosts``, where
-            ``inside`` are the mirrored cells (``ghosts[...] = 2 * value - inside`` is Dirichlet's
-            condition at the boundary), ``coordinates`` those of the ghosts, by axis, shaped to be
-            broadcast, and ``t`` is what :meth:`update` has been given; None: they are left
-            alone. A dict has conditions by axis, a pair is (low, high). An array without axes is a
-            number that is read in every round.
+            What fills the ghosts at ends that are not periodic, where nothing else is said for a
+            field: a number; ``"copy"``, the outermost cell (Neumann); ``"reflect"`` or
+            ``"antireflect"``, the mirrored cells or their negatives; a function ``f(ghosts, inside,
+            axis, side, coordinates, t)`` that writes to ``ghosts``, where ``inside`` are the
+            mirrored cells (``ghosts[...] = 2 * value - inside`` is Dirichlet's condition at the
+            boundary) and ``coordinates`` those of the ghosts, by axis; None: they are left alone. A
+            dict has conditions by axis, a pair is (low, high). An array without axes is a number
+            that is read in every round.
         ghosts
             ``"faces"``, ``"edges"`` (faces and edges) or ``"all"``, corners too.
         corners
             How all ghosts come: ``"direct"`` or ``"axes"``, as for :class:`HaloExchange`.
         sizes
-            Per axis, the cells of the blocks along it, one number per block, 0 too; even blocks by
-            default.
+            Per axis, the cells of the blocks along it, 0 too; even blocks by default.
         reorder
-            Blocks may be given to ranks in another than their C order, so that neighbors share
-            nodes. On one node they are in order.
+            Blocks may be given to ranks in another than C order, so that neighbors share nodes.
         info
             As for :class:`HaloExchange`, for all requests of the grid.
 
@@ -132,11 +113,11 @@ class Grid(Decomposition, Scoped):
         """
         self._context = Context.of(comm)
         self.comm = comm
-        given = f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts} {corners} {sizes}"
-        self._info, hints = info, Hints()
+        self._info = info
         with agreed(self._context.comm):
             hints = Hints.of(info)
-        agree(self._context.comm, None, f"{given} {reorder} {hints}")
+        agree(self._context.comm, None, f"Grid {shape} {halo} {periodic} {dims} {bounds} {ghosts} "
+              f"{corners} {sizes} {reorder} {hints}")
         nodes = self._context.node(hints.ranks_per_node).firsts.tolist()
         with agreed(self._context.comm):
             Decomposition.__init__(
@@ -145,8 +126,8 @@ class Grid(Decomposition, Scoped):
             )  # fmt: skip
             read_conditions(boundary, len(self.shape))
             self.ghosts, self.corners, self._boundary = ghosts, corners, boundary
-            block_faces(self._links(self.layers), (), (), self._place, ghosts, corners)
-        self._number = self._context.number, self._form_number
+            block_faces(self.links(self.layers), (), (), self.place, ghosts, corners)
+        self._number = self._context.number, FORMS.setdefault(self._form, len(FORMS))
         self._plans = Plans()
         self._migration: Migration | None = None
         self._regions: list[Region] = []  # of fields
@@ -175,7 +156,7 @@ class Grid(Decomposition, Scoped):
         region = find_region(field)
         if region is not None:
             self._regions.append(region)
-            self._made(region, self._axes(staggered))
+            MADE[region] = self._form, self._axes(staggered)
         return field
 
     def _plain(
@@ -223,14 +204,13 @@ class Grid(Decomposition, Scoped):
         """Collective in the sense of MPI. Fill the ghosts of all fields, and return the fields.
 
         A tuple of arrays instead of a field takes turns: the first call fills the first one, of
-        every kind of conditions and ghosts; what is returned says which one it was. The
-        first call for these arrays is collective and plans; later ones only wait for neighbors. So
-        all ranks have to give new arrays in the same call: one that does so alone waits for ever,
-        unless ``ONESIDED_DEBUG=1``, where it is a :class:`MismatchError` on every rank.
-        ``boundary`` is for all fields, or a tuple with an entry per field; this and ``ghosts`` are
-        those of the grid where nothing is given. Numbers and functions may be others in every
-        call; what they are is planned, not which. ``t`` is handed to functions; one that raises
-        breaks the request, which :meth:`Free` gives back. Raises as :meth:`halo` does.
+        every kind of conditions and ghosts; what is returned says which one it was. The first call
+        for these arrays is collective and plans; later ones only wait for neighbors. A rank that
+        alone gives new arrays waits for ever, unless ``ONESIDED_DEBUG=1``, where it is a
+        :class:`MismatchError` on every rank. ``boundary`` is for all fields, or a tuple with an
+        entry per field. Numbers and functions may be others in every call; what they are is
+        planned, not which. ``t`` is handed to functions; one that raises breaks the request, which
+        :meth:`Free` gives back. Raises as :meth:`halo` does.
         """
         return self._updating(fields, boundary, ghosts, t).exchange()
 
@@ -242,9 +222,9 @@ class Grid(Decomposition, Scoped):
         this rank owns, on the interior while ghosts travel, then on the rim.
 
         ``function(where)`` gets the index of cells in any field, :attr:`interior` first, then each
-        box of :attr:`boundary`; boxes without cells are left out. It must not write to the fields
-        that are updated. Returns the fields. The other arguments are those of :meth:`update`. What
-        the function raises in the interior is raised when all ghosts have come.
+        box of :attr:`boundary` that has cells. It must not write to the fields that are updated.
+        The rest is as for :meth:`update`. What the function raises in the interior is raised when
+        all ghosts have come.
         """
         plan = self._updating(fields, boundary, ghosts, t)
 
@@ -268,7 +248,7 @@ class Grid(Decomposition, Scoped):
         """The request that updates these fields, with these conditions."""
         plan: HaloExchange = self._planned(
             ("update", ghosts, kinds(boundary)), fields,
-            lambda: self.halo(*fields, boundary=boundary, ghosts=ghosts),
+            lambda: self._halo(fields, boundary, ghosts),
         )  # fmt: skip
         if boundary is not None:
             plan.boundary.set(self._conditions(fields, boundary))
@@ -278,8 +258,7 @@ class Grid(Decomposition, Scoped):
     def halo(
         self, *fields: Any, boundary: Any = None, ghosts: str | None = None, info: Info = None
     ) -> HaloExchange:
-        """Collective. The request that fills the ghosts of these fields, to be started by the
-        caller.
+        """Collective. The request that fills the ghosts of these fields.
 
         The arguments are those of :meth:`update` and of :class:`HaloExchange`.
         ``halo.boundary.time = t`` is handed to the functions of the next round.
@@ -288,8 +267,7 @@ class Grid(Decomposition, Scoped):
         fields whose dtypes or components differ between ranks, and conditions that mirror more
         cells than a block shows, ghosts included.
         """
-        forms, shown = self._forms(fields, boundary)
-        return self._exchange(fields, forms, ghosts, info, shown)
+        return self._halo(fields, boundary, ghosts, info)
 
     def accumulate(
         self, *fields: Any, op: str = "sum", boundary: Any = None, ghosts: str | None = None
@@ -298,34 +276,24 @@ class Grid(Decomposition, Scoped):
         adjoint of :meth:`update`.
 
         ``op`` is ``"sum"``, which leaves zeros in the ghosts that it has brought or that a
-        condition shows, and others as they are, or ``"min"`` or ``"max"``, which
-        leave nothing of use there. Ghosts at an end of the grid go to the cells that they would
-        show, and nowhere where they show a number or what a function says. What several bring to
-        one cell is combined in an order that does not change from call to call.
+        condition shows, or ``"min"`` or ``"max"``, which leave nothing of use there. Ghosts at an
+        end of the grid go to the cells that they would show, and nowhere where they show a number
+        or what a function says. The order in which one cell gets them is the same in every call.
 
         Planned and raising as :meth:`update`; :class:`PatternError` also for an unknown operation,
         one that a dtype does not have, and ``"antireflect"`` with a minimum or maximum.
         """
-        wanted = ("accumulate", op, ghosts, kinds(boundary))
         return self._planned(
-            wanted, fields, lambda: self._backwards(fields, op, boundary, ghosts)
-        ).exchange()
+            ("accumulate", op, ghosts, kinds(boundary)), fields,
+            lambda: self._halo(fields, boundary, ghosts, op=op),
+        ).exchange()  # fmt: skip
 
     # -- the whole field --------------------------------------------------------------------------
 
     def global_shape(self, field: NDArray[Any]) -> tuple[int, ...]:
         """Collective. The shape of the global array of a field, its components first; raises as
         :meth:`halo`."""
-        # a tuple is no field here, but several; where all ranks agree it is refused as a list is
-        ((more,), _) = self._forms([list(field) if isinstance(field, tuple) else field], None)
-        lead = field.shape[: field.ndim - len(self.shape)]
-        agree(self._context.comm, None, f"{len(lead)} axes of components of {field.dtype}")
-        words = largest(self._context.comm, None, "components", [*lead, *(-n for n in lead)])
-        if words[: len(lead)] != [-n for n in words[len(lead) :]]:
-            raise PatternError("the field has other components on other ranks")
-        ends = (n + (one and not p) for n, one, p in zip(self.shape, more, self.periodic,
-                                                         strict=True))
-        return (*lead, *ends)
+        return self._whole(field)[0]
 
     def redistribute(
         self, field: NDArray[Any], other: Grid | Placed, out: NDArray[Any] | None = None
@@ -335,13 +303,11 @@ class Grid(Decomposition, Scoped):
 
         ``out`` is a field of the other grid, a new one in plain memory by default. A distributed
         array tells where it belongs by ``global_shape`` and ``local_slice()``, as
-        :class:`onesided.pencilfft.DistArray` does. It may be ``other``, and is filled then, or
-        take the place of ``field``. Returns what is filled. The exchange for two arrays is planned
-        once and kept, but where the second one is new; later calls only wait for ranks that share
-        cells.
+        :class:`onesided.pencilfft.DistArray` does; it may be ``other``, or take the place of
+        ``field``. Returns what is filled. The exchange for two given arrays is planned once and
+        kept; later calls only wait for ranks that share cells.
 
-        Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks
-        differ.
+        Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks differ.
 
         Example
         -------
@@ -353,30 +319,11 @@ class Grid(Decomposition, Scoped):
         if out is not None and not isinstance(other, Grid):
             raise PatternError("out is for a field of another grid; the array is filled itself")
         there: Grid = other if isinstance(other, Grid) else self
-        into: Any = out if isinstance(other, Grid) else other
-        once = out is None and there is other
-        if once:
-            shape = self._shape_of(field)
-            lead = max(0, len(shape) - len(there.shape))
-            cells = there.shape if isinstance(field, Placed) else self.shape
-            more = [axis for axis, (n, m) in enumerate(zip(shape[lead:], cells, strict=False))
-                    if n == m + 1]
-            into = there._plain(shape[:lead], field.dtype, more)
+        into: Any = out if there is other else other
         wanted = ("redistribute", self._name_of(field), there._name_of(into))
-
-        def plan() -> Transfer:
-            shapes = [self._shape_of(field), there._shape_of(into)]
-            with agreed(self._context.comm, f"redistribute {shapes} {field.dtype} {into.dtype}"):
-                check_alike(self._context.comm, there._context.comm)
-                forms = [f"{array.dtype} {each}"
-                         for each, array in zip(shapes, (field, into), strict=True)]
-                if forms[0] != forms[1]:
-                    raise PatternError(f"a field of {forms[0]}, and one of {forms[1]}")
-            held, wants = self._part_of(field, shapes[0]), there._part_of(into, shapes[0])
-            return redistribution(self.comm, held, wants, self._info, once)
-
-        (plan() if once else self._planned(wanted, (field, into), plan, there)).exchange()
-        return into
+        once = out is None and there is other
+        found = self._transfer(wanted, field, there, into, once, redistribution).exchange()
+        return found if once else into
 
     def refine(
         self, field: NDArray[Any], fine: Grid, out: NDArray[Any] | None = None, *,
@@ -385,12 +332,11 @@ class Grid(Decomposition, Scoped):
         """Collective. Bring a field to a grid with twice the cells along every axis.
 
         With order 0 a fine cell has the value of the cell that it is a part of, with order 1 that
-        of linear interpolation between the middles of cells. For this the ghosts of the field,
-        one layer at least on every side, are filled first, as by :meth:`update` with ``boundary``
-        and ``t``; at ends without a condition they are taken as they are. ``out`` is a field of the
-        fine grid, a new one in plain memory by default, and returned; its ghosts are not filled.
-        However the grids are cut, cells come from where they are; where fine blocks are those of
-        the coarse grid, twice as large, nothing else moves. Planned as by :meth:`redistribute`.
+        of linear interpolation between the middles of cells. For this the ghosts of the field, one
+        layer at least on every side, are filled first, as by :meth:`update` with ``boundary`` and
+        ``t``. ``out`` is a field of the fine grid, a new one in plain memory by default, and
+        returned; its ghosts are not filled. The grids may be cut in any way; where fine blocks are
+        those of the coarse grid, nothing else moves. Planned as by :meth:`redistribute`.
 
         Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks do not
         fit, and for fields that are staggered, or neither real nor complex.
@@ -402,7 +348,9 @@ class Grid(Decomposition, Scoped):
             coarse, fine = Grid(comm, (32, 32), 1), Grid(comm, (64, 64), 1)
             e = coarse.refine(correction, fine, boundary="antireflect")
         """
-        plan = self._between("refine", self, field, fine, out, order)
+        wanted = ("refine", order, self._number, fine._number)
+        way = partial(refinement, True, order, self.layers)
+        plan = self._transfer(wanted, field, fine, out, out is None, way)
         if order:
             try:
                 ghosts = self._updating((field,), boundary, "all", t)
@@ -411,7 +359,8 @@ class Grid(Decomposition, Scoped):
                     plan.Free()
                 raise
             ghosts.exchange()
-        return plan.exchange()
+        found: NDArray[Any] = plan.exchange()
+        return found
 
     def coarsen(
         self, field: NDArray[Any], coarse: Grid, out: NDArray[Any] | None = None, *,
@@ -427,10 +376,12 @@ class Grid(Decomposition, Scoped):
         ``out`` is a field of the coarse grid, whose ghosts are zeros then with order 1. The rest
         is as for :meth:`refine`.
         """
-        plan = self._between("coarsen", coarse, field, coarse, out, order)
-        found = plan.exchange()
+        wanted = ("coarsen", order, self._number, coarse._number)
+        way = partial(refinement, False, order, coarse.layers)
+        found: NDArray[Any]
+        found = self._transfer(wanted, field, coarse, out, out is None, way).exchange()
         if order and out is None:  # nobody has given this array before, nor will again
-            with coarse._backwards((found,), "sum", boundary, "all") as back:
+            with coarse._halo((found,), boundary, "all", op="sum") as back:
                 back.exchange()
         elif order:
             coarse.accumulate(found, boundary=boundary, ghosts="all")
@@ -438,35 +389,27 @@ class Grid(Decomposition, Scoped):
             coarse._clear_ghosts(found)  # at ends without a condition
         return found
 
-    def _between(
-        self, name: str, coarse: Grid, field: NDArray[Any], other: Grid,
-        out: NDArray[Any] | None, order: int,
+    def _transfer(
+        self, wanted: Wanted, field: Any, there: Grid, out: Any, once: bool,
+        way: Callable[..., Transfer],
     ) -> Transfer:
-        """Collective. What refines or coarsens a field of this grid."""
-        fine, once = other if coarse is self else self, out is None
+        """Collective. The way of a field to one of another grid: a new one that it takes ``once``,
+        or ``out``, and the way is kept."""
 
-        def plan(out: NDArray[Any] | None = out) -> Transfer:
-            shape = self.global_shape(field)
-            ((staggered,), _), lead = self._forms([field], None), field.ndim - len(self.shape)
-            with agreed(self._context.comm, f"{name} {shape} {order} {other.shape}"):
-                check_alike(self._context.comm, other._context.comm)
-                if any(staggered):
-                    raise PatternError("a field that is not in the middles of cells")
-                check_refined(coarse.shape, fine.shape, coarse.layers, order, field.dtype)
-            if out is None:
-                out = other._plain(shape[:lead], field.dtype)
-            there, ((staggered,), _) = other.global_shape(out), other._forms([out], None)
-            with agreed(self._context.comm, f"{name} to {there}"):
-                check_writable(out)
-                fits = there == (*shape[:lead], *other.shape) and out.dtype == field.dtype
-                if not fits or any(staggered):
-                    raise PatternError(f"a field of {out.dtype} of shape {there} for one of "
-                                       f"{field.dtype} of shape {shape}")
-            held, wants = self._part_of(field, shape), other._part_of(out, there)
-            return refinement(self.comm, held, wants, fine is other, order, lead, self._info, once)
+        def plan() -> Transfer:
+            with agreed(self._context.comm, wanted[0]):
+                if MPI.Comm.Compare(self.comm, there.comm) not in (MPI.IDENT, MPI.CONGRUENT):
+                    raise PatternError("the grids are of other ranks, or of ranks in other orders")
+            held, into = self._part(field), out
+            if once:
+                lead = max(0, len(held.shape) - len(there.shape))
+                cells = there.shape if isinstance(field, Placed) else self.shape
+                more = [axis for axis, (n, m) in enumerate(zip(held.shape[lead:], cells,
+                                                               strict=False)) if n == m + 1]
+                into = there._plain(held.shape[:lead], field.dtype, more)
+            return way(held, there._part(into), self._info, once)
 
-        wanted = (name, order, self._number, other._number)
-        made: Transfer = plan() if once else self._planned(wanted, (field, out), plan, other)
+        made: Transfer = plan() if once else self._planned(wanted, (field, out), plan, there)
         return made
 
     def _name_of(self, array: Any) -> Any:
@@ -476,19 +419,24 @@ class Grid(Decomposition, Scoped):
         here = array.local_slice()
         return tuple(array.global_shape), tuple([(part.start, part.stop) for part in here])
 
-    def _shape_of(self, array: Any) -> tuple[int, ...]:
-        """Collective. The global shape of a field, or of a distributed array."""
-        return tuple(array.global_shape) if isinstance(array, Placed) else self.global_shape(array)
+    def _whole(self, field: Any) -> tuple[tuple[int, ...], list[int]]:
+        """Collective. The global shape of a field, and the axes along which it is staggered."""
+        # a tuple is no field here, but several; where all ranks agree it is refused as a list is
+        ((more,), _) = self._forms([list(field) if isinstance(field, tuple) else field], None)
+        lead = field.shape[: field.ndim - len(self.shape)]
+        agree(self._context.comm, None, f"components {lead} of {field.dtype}")
+        ends = (n + (axis in more and not around)
+                for axis, (n, around) in enumerate(zip(self.shape, self.periodic, strict=True)))
+        return (*lead, *ends), more
 
-    def _part_of(self, field: NDArray[Any], shape: Sequence[int]) -> Part:
+    def _part(self, array: Any) -> Part:
         """Collective. A field, or a distributed array, as what ranks own of the global array."""
-        if isinstance(field, Placed):
-            return part_of(self._context.comm, field)
-        lead = field.ndim - len(self.shape)
-        origin = [*[0] * lead, *(low for low, _ in self.layers)]
-        comm = self._context.comm
-        boxes = [self.part(rank, shape) for rank in range(comm.size)]
-        return Part(field, origin, boxes, comm.rank)
+        if isinstance(array, Placed):
+            return part_of(self.comm, array)
+        shape, staggered = self._whole(array)
+        origin = [*[0] * (len(shape) - len(self.shape)), *(low for low, _ in self.layers)]
+        boxes = [self.part(rank, shape) for rank in range(self._context.comm.size)]
+        return Part(self.comm, array, origin, boxes, shape, staggered)
 
     def gather(
         self, field: NDArray[Any], root: int = 0, box: Any = None
@@ -498,30 +446,27 @@ class Grid(Decomposition, Scoped):
         Of ``box``, if it is given: a slice for each axis of the global array, components
         included. Raises :class:`PatternError` on every rank for one that reaches beyond it.
         """
-        shape, comm = self._whole(field, root), self._context.comm
-        with agreed(comm, f"gather {box}"):
-            wanted = full_box(() if box is None else box, shape, "the box")
-            here = wanted if comm.rank == root else empty_box(len(shape))
-            found: NDArray[Any] = np.empty(extents(here), field.dtype)
-        target = Part.of_one(comm, root, found, wanted)
-        redistribution(self.comm, self._part_of(field, shape), target, self._info, True).exchange()
-        return found if comm.rank == root else None
+        held, comm = self._part(field), self._context.comm
+        with agreed(comm, f"gather {box} on rank {root}"):
+            here = check_root(root, comm.size) == comm.rank
+            wanted = full_box(() if box is None else box, held.shape, "the box")
+            found = np.empty(extents(wanted) if here else [0] * len(wanted), field.dtype)
+        target = Part.of_one(self.comm, root, found, wanted, held.shape)
+        redistribution(held, target, self._info, True).exchange()
+        return found if here else None
 
     def scatter(self, whole: NDArray[Any] | None, field: NDArray[Any], root: int = 0) -> None:
         """Collective. Give every rank its part of a global array on ``root``; not the ghosts.
 
         Raises :class:`PatternError` on every rank where the array has another shape or dtype.
         """
-        shape, comm = self._whole(field, root), self._context.comm
-        with agreed(comm, "scatter"):
-            form = (shape, field.dtype)
-            given = isinstance(whole, np.ndarray) and (whole.shape, whole.dtype) == form
-            if comm.rank == root and not given:
-                raise PatternError(f"a global array of shape {shape} and {field.dtype} is needed")
-        if whole is None or comm.rank != root:
-            whole = np.empty([0] * len(shape), field.dtype)
-        source = Part.of_one(comm, root, whole, full_box((), shape, ""))
-        redistribution(self.comm, source, self._part_of(field, shape), self._info, True).exchange()
+        wants, comm = self._part(field), self._context.comm
+        with agreed(comm, f"scatter from rank {root}"):
+            here = check_root(root, comm.size) == comm.rank
+            given = np.asarray(whole) if here else np.empty([0] * len(wants.shape), field.dtype)
+        shape = given.shape if here else wants.shape
+        source = Part.of_one(self.comm, root, given, all_of(wants.shape), shape)
+        redistribution(source, wants, self._info, True).exchange()
 
     # -- items that move --------------------------------------------------------------------------
 
@@ -531,21 +476,20 @@ class Grid(Decomposition, Scoped):
         """Collective. Bring items, such as particles, to the ranks in whose blocks they are.
 
         ``positions`` has a row per item and a column per axis, in the coordinates of ``bounds``;
-        along periodic axes it is wrapped. ``arrays`` have items along their first axis, as
-        many as positions. Returns the arrays and positions of the items that are here now: first
-        those that have stayed, in their order, then by rank those that have come. Items beyond an
-        end of the grid, or at no number, are an error, or with ``outside="drop"`` left out. A rank
-        without items may give arrays of other dtypes than the others.
+        along periodic axes it is wrapped. ``arrays`` have items along their first axis. Returns the
+        arrays and positions of the items that are here now: first those that have stayed, in their
+        order, then by rank those that have come. Items beyond an end of the grid, or at no number,
+        are an error, or with ``outside="drop"`` left out. A rank without items may give arrays of
+        other dtypes than the others.
 
-        Items go to neighbors by a persistent exchange with some room to spare, which is planned
-        where it is short twice in succession, and made smaller where most of it is not used. A
-        call in which an item goes farther exchanges by itself.
+        Items go to neighbors by a persistent exchange with some room to spare, which follows what
+        is used of it. A call in which an item goes farther exchanges by itself.
 
         Raises :class:`PatternError` on every rank, before anything moves, for items outside, and
         for arrays that do not fit.
         """
         if self._migration is None:
-            self._migration = Migration(self._context, self.comm, self, self._info)
+            self._migration = Migration(self.comm, self, self._info)
         moved = self._migration.move(arrays, positions, outside)
         return moved[:-1], moved[-1]
 
@@ -569,23 +513,24 @@ class Grid(Decomposition, Scoped):
 
     # -- inside -----------------------------------------------------------------------------------
 
-    def _exchange(
-        self, fields: Sequence[Any], forms: Sequence[Sequence[bool]], ghosts: str | None,
-        info: Info, shown: Boundary, back: tuple[Combine, Any] | None = None,
+    def _halo(
+        self, fields: Sequence[Any], boundary: Any, ghosts: str | None, info: Info = None,
+        op: str | None = None,
     ) -> HaloExchange:
-        """Collective. The request for all fields, whose points are as all ranks have agreed."""
+        """Collective. The request that updates fields, or by an operation does the reverse."""
+        forms, shown = self._forms(fields, boundary, op)
+        back = () if op is None else OPERATIONS[op]
 
         def faces_of(array: NDArray[Any], number: int) -> list[Face]:
             lead = array.ndim - len(self.shape)
-            staggered = [axis for axis, one in enumerate(forms[number]) if one]
-            if array.shape[lead:] != self._extents(staggered):
+            if array.shape[lead:] != self._extents(forms[number]):
                 raise PatternError(f"a field that is staggered on other ranks: shape {array.shape}")
-            links, before = self._links(self.layers, staggered), all_of(array.shape[:lead])
-            return block_faces(links, before, (), self._place, ghosts or self.ghosts, self.corners)
+            links, before = self.links(self.layers, forms[number]), all_of(array.shape[:lead])
+            return block_faces(links, before, (), self.place, ghosts or self.ghosts, self.corners)
 
         fills = partial(all_fills, self, fields, forms, shown, back) if shown.shown else None
         made = HaloExchange.of(self.comm, list(fields), faces_of,
-                               self._info if info is None else info, fills, *(back or ()))
+                               self._info if info is None else info, fills, *back)
         made.boundary = shown
         return made
 
@@ -598,50 +543,32 @@ class Grid(Decomposition, Scoped):
                 for given in each]
 
     def _forms(
-        self, fields: Sequence[Any], boundary: Any
-    ) -> tuple[list[list[bool]], Boundary]:
-        """Collective. By field, along which axes it is staggered; and all conditions."""
+        self, fields: Sequence[Any], boundary: Any, op: str | None = None
+    ) -> tuple[list[list[int]], Boundary]:
+        """Collective. By field, along which axes it is staggered; and all conditions. With an
+        operation, these and the dtypes have to have it."""
         Attachment.of(self.comm)  # which raises where MPI has ended
         axes = len(self.shape)
         more: list[int] = []
-        shown = Boundary([], [])
-        with agreed(self._context.comm, f"{len(fields)} fields of a grid"):
+        with agreed(self._context.comm, f"{op or 'update'} of {len(fields)} fields of a grid"):
             if not fields or () in [field for field in fields if isinstance(field, tuple)]:
                 raise PatternError("no field is given")
+            if op not in (None, *OPERATIONS):
+                raise PatternError(f"no operation {op!r}; there are {', '.join(OPERATIONS)}")
             conditions = self._conditions(fields, boundary)
             for field in fields:
                 found = np.zeros(axes, np.int64)
                 for level in field if isinstance(field, tuple) else (field,):
                     found |= self._staggering(level)
                 more += found.tolist()
-            shown = Boundary(conditions, [_first(field).dtype for field in fields])
-        most = largest(self._context.comm, None, "staggered fields", more)
-        return [[bool(n) for n in most[i * axes : (i + 1) * axes]]
-                for i in range(len(fields))], shown
-
-    def _whole(self, field: NDArray[Any], root: int) -> tuple[int, ...]:
-        """Collective. The global shape of a field, and whether there is such a rank."""
-        shape = self.global_shape(field)
-        with agreed(self._context.comm, f"a field on rank {root}"):
-            whole = isinstance(root, int | np.integer)
-            if not whole or not 0 <= root < self._context.comm.size:
-                raise PatternError(f"no rank {root} of {self._context.comm.size}")
-        return shape
-
-    def _backwards(
-        self, fields: Sequence[Any], op: str, boundary: Any, ghosts: str | None
-    ) -> HaloExchange:
-        """Collective."""
-        forms, shown = self._forms(fields, boundary)
-        with agreed(self._context.comm, f"accumulate {op}"):
-            if op not in OPERATIONS:
-                raise PatternError(f"no operation {op!r}; there are {', '.join(OPERATIONS)}")
-            if shown.has(ANTIREFLECT) and op != "sum":
-                raise PatternError(f"{ANTIREFLECT} has no {op}")
-            for field in fields:
-                if _first(field).dtype.kind not in "biufc":
+                if op is not None and _first(field).dtype.kind not in "biufc":
                     raise PatternError(f"{_first(field).dtype} has no {op}")
-        return self._exchange(fields, forms, ghosts, None, shown, OPERATIONS[op])
+            shown = Boundary(conditions, [_first(field).dtype for field in fields])
+            if op not in (None, "sum") and ANTIREFLECT in map(kind, shown.shown.values()):
+                raise PatternError(f"{ANTIREFLECT} has no {op}")
+        most = largest(self._context.comm, None, "staggered fields", more)
+        return [[axis for axis in range(axes) if most[number * axes + axis]]
+                for number in range(len(fields))], shown
 
     def _planned(
         self, wanted: Wanted, fields: Sequence[Any], plan: Callable[[], Any], *others: Grid
@@ -674,7 +601,6 @@ class Grid(Decomposition, Scoped):
 
 
 def _in_use(region: Region) -> bool:
-    """Local. Whether the memory of a field has not been given back."""
     return region.key in region.context.allocations
 
 

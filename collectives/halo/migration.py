@@ -1,14 +1,13 @@
 """Items that move between the blocks of a grid, such as particles; numbers differ every time.
 
-Items go to neighbors as a rule: there is a persistent exchange of records with room for some items
-among the ranks whose blocks touch; before the items a record tells how many there are. A call in
-which an item goes farther, or more of them go than there is room for, exchanges its records by
-itself, so that a burst leaves no room behind that later calls would have to send.
+Among the ranks whose blocks touch there is a persistent exchange of records with room for some
+items; before the items a record tells how many there are. A call in which an item goes farther, or
+more of them go than there is room for, exchanges its records by itself, so that a burst leaves no
+room behind that later calls would have to send.
 """
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallv_init
 from onesided.collectives.halo.decomposition import Decomposition
+from onesided.collectives.halo.faces import block_faces
 from onesided.collectives.reduction.operation import Allreduce_init
 from onesided.collectives.request import Request
 
@@ -45,20 +45,19 @@ Form = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 
 
 class Records(Scoped):
-    """Items of one form on their way: an item is a record, its part of every array, one after the
-    other.
+    """Items of one form on their way: an item is a record, which has a field for every array.
+    ``room`` has the items that can go to each rank by the persistent exchange."""
 
-    ``room`` has the items that can go to each rank by the persistent exchange.
-    """
-
-    def __init__(
-        self, context: Context, comm: MPI.Comm, form: Form, neighbors: Sequence[int], info: Any
-    ) -> None:
+    def __init__(self, comm: MPI.Comm, form: Form, neighbors: list[int], info: Any) -> None:
         """Local."""
-        self._context, self._comm, self._info = context, comm, info
-        self.form, self._neighbors = form, list(neighbors)
-        self._widths = [math.prod(shape) * kind.itemsize for shape, kind in form]
-        self.width = max(COUNT, sum(self._widths))
+        self._context, self._comm, self._info = Context.of(comm), comm, info
+        self._form, self._near = form, neighbors
+        kinds = [np.dtype((kind, shape)) if shape else kind for shape, kind in form]
+        ends = np.cumsum([kind.itemsize for kind in kinds])
+        self._kind = np.dtype({  # what tells a count lies over the fields
+            "names": ["count", *map(str, range(len(kinds)))], "formats": [np.int64, *kinds],
+            "offsets": [0, 0, *ends[:-1].tolist()], "itemsize": max(COUNT, int(ends[-1])),
+        })  # fmt: skip
         self.room = np.zeros(comm.Get_size(), int)
         self.most = np.zeros(comm.Get_size(), int)  # since the room was looked at last
         self.late = False  # there was too little room in the call before
@@ -66,40 +65,37 @@ class Records(Scoped):
         self._data: Request | None = None
 
     def plan(self, counts: NDArray[Any]) -> None:
-        """Collective. Room for so many items to each neighbor, and some more.
-
-        Where it fails there is no room, and items go by exchanges of one call.
-        """
+        """Collective. Room for so many items to each neighbor, and some more; none where that
+        fails."""
         self.Free()
         self.most[:], self.late = counts, False
-        near, room = self._neighbors, np.zeros((2, len(counts)), int)
+        near, room = self._near, np.zeros((2, len(counts)), int)
         room[0, near] = np.ceil(SPARE * counts[near]).astype(int) + LEAST
         self._context.comm.Alltoall(room[0], room[1])
         ends = np.cumsum(room[:, near] + 1, axis=1)
         #: By neighbor, the records that tell how many go there, and how many come.
         self._heads = ends - room[:, near] - 1
         with agreed(self._context.comm, "room for items"):
-            self._out = np.zeros((int(room[0].sum()) + len(near), self.width), np.uint8)
+            self._out = np.zeros(int(room[0].sum()) + len(near), self._kind)
         each = np.zeros(len(counts), int)
-        each[near] = (room[0, near] + 1) * self.width
-        self._data = Alltoallv_init(self._comm, [self._out.reshape(-1), each.tolist()], None,
+        each[near] = (room[0, near] + 1) * self._kind.itemsize
+        self._data = Alltoallv_init(self._comm, [self._out.view(np.uint8), each.tolist()], None,
                                     method=METHOD, info=self._info)
         self.room = room[0]
 
     def by_request(
         self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
     ) -> list[NDArray[Any]]:
-        """Collective in the sense of MPI. The items that come. ``parts`` of those that go, array by
-        array, are contiguous, in the order of the ranks that get them."""
+        """Collective in the sense of MPI. The items that come; ``parts`` are those that go, by
+        array, in the order of the ranks that get them."""
         if self._data is None:
-            return self._unpacked(np.zeros((0, self.width), np.uint8))
-        leaving = counts[self._neighbors]
-        self._out[self._heads[0], :COUNT] = leaving.view(np.uint8).reshape(-1, COUNT)
+            return self._unpacked(np.zeros(0, self._kind))
+        leaving = counts[self._near]
+        self._out["count"][self._heads[0]] = leaving
         self._pack(parts, self._out, _rows(self._heads[0] + 1, leaving))
         self._data.Start()
-        came = self._data.Wait().reshape(-1, self.width)
-        coming = np.ascontiguousarray(came[self._heads[1], :COUNT]).view(np.int64)[:, 0]
-        return self._unpacked(came[_rows(self._heads[1] + 1, coming)])
+        came = self._data.Wait().view(self._kind)
+        return self._unpacked(came[_rows(self._heads[1] + 1, came["count"][self._heads[1]])])
 
     def at_once(
         self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
@@ -108,36 +104,24 @@ class Records(Scoped):
         coming = np.zeros_like(counts)
         self._context.comm.Alltoall(counts, coming)
         with agreed(self._context.comm, "memory for items"):
-            out = np.empty((len(parts[0]), self.width), np.uint8)
+            out = np.empty(len(parts[0]), self._kind)
             self._pack(parts, out, slice(None))
-            came = np.empty((int(coming.sum()), self.width), np.uint8)
-        record = MPI.BYTE.Create_contiguous(self.width).Commit()
+            came = np.empty(int(coming.sum()), self._kind)
+        record = MPI.BYTE.Create_contiguous(self._kind.itemsize).Commit()
         try:
-            self._context.comm.Alltoallv([out, counts.tolist(), record],
-                                         [came, coming.tolist(), record])
+            self._context.comm.Alltoallv([out.view(np.uint8), counts.tolist(), record],
+                                         [came.view(np.uint8), coming.tolist(), record])
         finally:
             record.Free()
         return self._unpacked(came)
 
-    def _pack(
-        self, parts: Sequence[NDArray[Any]], out: NDArray[np.uint8], rows: Any
-    ) -> None:
-        start = 0
-        for part, width in zip(parts, self._widths, strict=True):
-            if width and len(part):
-                out[rows, start : start + width] = part.view(np.uint8).reshape(-1, width)
-            start += width
+    def _pack(self, parts: Sequence[NDArray[Any]], out: NDArray[Any], rows: Any) -> None:
+        for number, part in enumerate(parts):
+            if len(part):  # a rank without items may have other dtypes
+                out[str(number)][rows] = part
 
-    def _unpacked(self, came: NDArray[np.uint8]) -> list[NDArray[Any]]:
-        found, start = [], 0
-        for (shape, kind), width in zip(self.form, self._widths, strict=True):
-            fresh = np.zeros((len(came), *shape), kind)
-            if width and len(came):
-                part = np.ascontiguousarray(came[:, start : start + width])
-                fresh = part.view(kind).reshape(fresh.shape)
-            found.append(fresh)
-            start += width
-        return found
+    def _unpacked(self, came: NDArray[Any]) -> list[NDArray[Any]]:
+        return [np.ascontiguousarray(came[str(number)]) for number in range(len(self._form))]
 
     def Free(self) -> None:
         """Collective. Give the request back."""
@@ -148,21 +132,18 @@ class Records(Scoped):
 
 
 class Migration(Scoped):
-    """Items go to the ranks in whose blocks they are.
+    """Items go to the ranks in whose blocks they are. Before anything moves the ranks agree, in a
+    reduction of a few words, on errors, on the form of items and on the exchange to be used;
+    ``plans`` counts how often the persistent one has been planned."""
 
-    Before anything moves the ranks agree, in a reduction of a few words, on whether something is
-    wrong anywhere, on the form of items, and on whether the call goes by the persistent exchange.
-    ``plans`` counts how often that has been planned.
-    """
-
-    def __init__(
-        self, context: Context, comm: MPI.Comm, blocks: Decomposition, info: Any = None
-    ) -> None:
+    def __init__(self, comm: MPI.Comm, blocks: Decomposition, info: Any = None) -> None:
         """Collective."""
-        self._context, self._comm, self._blocks, self._info = context, comm, blocks, info
-        self._rank, self._size = context.comm.rank, context.comm.size
+        self._context, self._comm, self._blocks, self._info = Context.of(comm), comm, blocks, info
+        self._rank, self._size = self._context.comm.rank, self._context.comm.size
         self._edges = [blocks.edges(axis) for axis in range(len(blocks.shape))]
-        self._neighbors, self._order = blocks.touching(), np.array(blocks.order, np.int64)
+        self._order = np.array(blocks.order, np.int64)
+        touching = block_faces(blocks.links([(1, 1)] * len(blocks.shape)), (), (), blocks.place)
+        self._neighbors = sorted({face.rank for face in touching} - {self._rank})
         self._near = np.zeros(self._size, bool)
         self._near[[*self._neighbors, self._rank]] = True
         self._words, self._most = np.zeros(9, np.int64), np.zeros(9, np.int64)
@@ -174,7 +155,7 @@ class Migration(Scoped):
 
     def move(self, arrays: Any, positions: Any, outside: str) -> list[NDArray[Any]]:
         """Collective. See :meth:`~.grid.Grid.migrate`."""
-        form: Form | None = None
+        form: Any = None
         error: Exception | None = None
         given: list[NDArray[Any]] = []
         parts: list[NDArray[Any]] = []
@@ -192,7 +173,7 @@ class Migration(Scoped):
                                      "has moved")
             order = np.argsort(owner[goes], kind="stable")
             leaving = items[goes][order]
-            parts = [np.ascontiguousarray(array[leaving]) for array in given]
+            parts = [array[leaving] for array in given]
             counts[:] = np.bincount(owner[goes], minlength=self._size)
         except MemoryError:
             error = MemoryError("no memory for items; nothing has moved")
@@ -224,14 +205,9 @@ class Migration(Scoped):
         self._records.clear()
         self._agree.Free()
 
-    # -- inside ----------------------------------------------------------------------------------
-
     def _leaving(self, positions: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Local. The items that are not in this block, and their ranks: -1 for what is nowhere.
-
-        Positions are wrapped, in place, along periodic axes. Only what is not here is looked at
-        closely.
-        """
+        Positions are wrapped, in place, along periodic axes."""
         edges = [edge.astype(positions.dtype) for edge in self._edges]
         away = np.zeros(len(positions), bool)
         for axis, at in enumerate(self._blocks.coords):
@@ -240,18 +216,17 @@ class Migration(Scoped):
         items = np.flatnonzero(away)
         rows = positions[items]
         lost, places = ~np.isfinite(rows).all(axis=1), []
-        with np.errstate(invalid="ignore"):
-            for axis, edge in enumerate(edges):
-                x = rows[:, axis]
-                if self._blocks.periodic[axis]:
-                    length = edge[-1] - edge[0]
-                    x -= length * np.floor((x - edge[0]) / length)
-                    x[(x < edge[0]) | (x >= edge[-1])] = edge[0]  # what rounding has done
-                else:
-                    lost |= (x < edge[0]) | (x > edge[-1])
-                block = np.searchsorted(edge, x, side="right") - 1
-                last = max(0, int(np.searchsorted(edge, edge[-1])) - 1)  # that is not empty
-                places.append(np.clip(block, 0, last))
+        for axis, edge in enumerate(edges):
+            x = rows[:, axis]
+            if self._blocks.periodic[axis]:
+                length = edge[-1] - edge[0]
+                x -= length * np.floor((x - edge[0]) / length)
+                x[(x < edge[0]) | (x >= edge[-1])] = edge[0]  # what rounding has done
+            else:
+                lost |= (x < edge[0]) | (x > edge[-1])
+            block = np.searchsorted(edge, x, side="right") - 1
+            last = max(0, int(np.searchsorted(edge, edge[-1])) - 1)  # that is not empty
+            places.append(np.clip(block, 0, last))
         owner = np.ravel_multi_index(places, [len(edge) - 1 for edge in edges]).astype(np.int64)
         if len(self._order):
             owner = self._order[owner]
@@ -261,15 +236,12 @@ class Migration(Scoped):
         return items[moves], owner[moves]
 
     def _agreed(
-        self, error: Exception | None, form: Form | None, outside: str, count: int,
+        self, error: Exception | None, form: Any, outside: str, count: int,
         leaving: NDArray[Any],
     ) -> tuple[Records | None, bool, bool]:
         """Collective. The records of this form, whether they go by an exchange of this call alone,
-        and whether the persistent one is planned anew; no records where nobody has items.
-
-        A rank without items has no say in their dtypes. Raises the ``error`` of any rank, or
-        :class:`PatternError`, on every rank.
-        """
+        and whether the persistent one is planned anew; no records where nobody has items. A rank
+        without items has no say in their dtypes. Raises the ``error`` of any rank on every rank."""
         shapes = _name((outside, None if form is None else [shape for shape, _ in form]))
         name = _name((outside, form)) if count else 0
         known = self._records.get(name)
@@ -293,8 +265,7 @@ class Migration(Scoped):
             return None, False, False
         if most not in self._records:
             form = self._context.comm.bcast(form, -first)
-            self._records[most] = Records(self._context, self._comm, form or (), self._neighbors,
-                                          self._info)
+            self._records[most] = Records(self._comm, form, self._neighbors, self._info)
         records = self._records[most]
         records.late = bool(short)
         records.calls += 1
@@ -337,7 +308,5 @@ def _kept(array: NDArray[Any], gone: NDArray[Any], fresh: NDArray[Any]) -> NDArr
 
 def _rows(starts: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.int64]:
     """Local. The numbers of so many records from each start on."""
-    return np.concatenate([
-        np.arange(start, start + count)
-        for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
-    ] or [np.arange(0)]).astype(np.int64)  # fmt: skip
+    found: NDArray[np.int64] = np.repeat(starts + counts - np.cumsum(counts), counts)
+    return found + np.arange(len(found))

@@ -1,8 +1,9 @@
 """The plan of ghosts: what every rank agrees on at initialization, and the program of a round.
 
 The same plan serves both ways: ghosts are filled from their owners, or what has been gathered in
-ghosts is brought to the owners and combined with what is there (the adjoint). A parcel
-(:mod:`.parcels`) takes one of three ways, which its receiver chooses:
+ghosts is brought to the owners and combined with what is there (the adjoint). The boxes that a rank
+sends to another one in one stage are one *parcel*. It takes one of three ways, which its receiver
+chooses:
 
 ========  =========================================================================================
 store     straight into the ghosts, where the field lies in memory from :func:`~..memory.empty`
@@ -21,9 +22,10 @@ other way does the credit take the part of these data.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -31,23 +33,12 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
-from onesided.collectives.agreement import agree, agreed, largest, swapped
+from onesided.collectives.agreement import agree, agreed, told
 from onesided.collectives.arena import ControlMemory, cell_of
+from onesided.collectives.buffers import overlap
 from onesided.collectives.context import Context, Resources
-from onesided.collectives.errors import ResourceError, UnsupportedError
-from onesided.collectives.halo.parcels import (
-    MESSAGE,
-    STAGED,
-    STORE,
-    Advert,
-    FacesOf,
-    Field,
-    Parcel,
-    Stores,
-    make_parcels,
-    match,
-    read_fields,
-)
+from onesided.collectives.errors import PatternError, ResourceError, UnsupportedError
+from onesided.collectives.halo.faces import Face
 from onesided.collectives.hints import MANUAL, Hints
 from onesided.collectives.initialization import Info
 from onesided.collectives.memory import ALIGNMENT, aligned, find_region, region_with_key
@@ -63,6 +54,162 @@ Combine = Callable[..., Any]
 
 #: Something to be copied, or called, where a round begins or ends.
 Fill = tuple[NDArray[Any], NDArray[Any]] | Callable[[], object]
+
+#: The faces of the block that an array shows; it is that of the field of this number.
+FacesOf = Callable[[NDArray[Any], int], Iterable[Face]]
+
+#: The ways of a parcel.
+STORE, STAGED, MESSAGE = ("store", "staged", "message")
+
+#: Alignment of the parts of a parcel, in bytes.
+PART = 16
+
+
+@dataclass(frozen=True)
+class Field:
+    """Arrays of one form that take turns, round by round, and the faces of their block."""
+
+    levels: tuple[NDArray[Any], ...]
+    faces: tuple[Face, ...]
+
+
+#: What goes through a face, and how errors call that.
+Form = tuple[tuple[int, ...], np.dtype[Any], str]
+
+#: By the key of the face and the number of the field.
+Forms = dict[tuple[Any, int], Form]
+
+#: By level, and part of a parcel: a region by its key, the segment, the offset there, the strides.
+Stores = tuple[tuple[tuple[str, int, int, tuple[int, ...]], ...], ...]
+
+
+@dataclass(frozen=True)
+class Advert:
+    """How and where a parcel is wanted: its counter, and where its parts go, by slot or level, in
+    bytes of the receiver's control memory, or of its segment of a region."""
+
+    path: str = ""
+    cell: int = 0
+    slots: tuple[int, ...] = ()
+    stores: Stores = ()
+
+
+@dataclass(eq=False)
+class Parcel:
+    """What goes to, or comes from, one rank at a time, in one stage.
+
+    ``parts`` are views of the fields, by level, of these ``forms``. What follows is known when the
+    receiver has told: ``places`` where a part goes or lies, in turn; ``cell`` the counter, or the
+    ``messages`` of a buffer; and ``chain``, its place in the program.
+    """
+
+    peer: int
+    stage: int
+    parts: list[list[NDArray[Any]]]
+    forms: Forms = field(default_factory=dict)
+    advert: Advert = Advert()
+    places: list[list[NDArray[Any]]] = field(default_factory=list)
+    cell: Any = None
+    messages: list[MPI.Prequest] = field(default_factory=list)
+    chain: int = -1
+
+    @property
+    def path(self) -> str:
+        """The way it takes; "" from a rank to itself."""
+        return self.advert.path
+
+    def level(self, turn: int) -> list[NDArray[Any]]:
+        """Local. The parts in a round."""
+        return self.parts[turn % len(self.parts)]
+
+    def place(self, turn: int) -> list[NDArray[Any]]:
+        """Local. Where they go to or come from in a round."""
+        return self.places[turn % len(self.places)]
+
+    @property
+    def room(self) -> int:
+        """Bytes, with every part where it can be aligned."""
+        return sum(_room(part) for part in self.parts[0])
+
+    def packed(self, memory: NDArray[np.uint8]) -> list[NDArray[Any]]:
+        """Local. The parts in memory of that size."""
+        found, start = [], 0
+        for part in self.parts[0]:
+            found.append(np.ndarray(part.shape, part.dtype, memory, start))
+            start += _room(part)
+        return found
+
+
+def _room(part: NDArray[Any]) -> int:
+    return -(-part.size * part.itemsize // PART) * PART
+
+
+def read_fields(fields: Any, faces_of: FacesOf) -> tuple[Field, ...]:
+    """Local. The fields with their faces; raises :class:`PatternError`."""
+    if not isinstance(fields, list) or not fields:
+        raise PatternError(f"a halo needs a NumPy array, not {type(fields).__name__}")
+    found = []
+    for number, entry in enumerate(fields):
+        levels = tuple(entry) if isinstance(entry, tuple) and entry else (entry,)
+        for level in levels:
+            _check(level)
+            form, first = (level.shape, level.dtype), (levels[0].shape, levels[0].dtype)
+            if form != first:
+                raise PatternError(f"arrays of {form} and {first} cannot take turns")
+        faces = tuple(faces_of(levels[0], number))
+        found.append(Field(tuple(np.asarray(level) for level in levels), faces))
+    every = [level for each in found for level in each.levels]
+    for number, level in enumerate(every):
+        if any(overlap(level, other) for other in every[:number]):
+            raise PatternError("two arrays of one halo share memory")
+    return tuple(found)
+
+
+def _check(array: Any) -> None:
+    if not isinstance(array, np.ndarray):
+        raise PatternError(f"a halo needs a NumPy array, not {type(array).__name__}")
+    if not array.ndim:
+        raise PatternError("a halo needs an array of one axis at least")
+    if array.dtype.hasobject or not array.dtype.itemsize:
+        raise PatternError(f"dtype {array.dtype} has no fixed size that could be sent")
+    if not array.flags.writeable:
+        raise PatternError("the array cannot be written")
+
+
+def make_parcels(fields: Sequence[Field], leaving: bool) -> list[Parcel]:
+    """Local. What leaves through the faces, or comes, in an order that is the same on both sides of
+    a pair, field by field: faces of one share pages and cache lines."""
+    levels = math.lcm(*(len(each.levels) for each in fields))
+    parcels: dict[tuple[int, int], Parcel] = {}
+    for number, each in enumerate(fields):
+        faces = each.faces if leaving else [face.back for face in each.faces]
+        for face in sorted(faces, key=attrgetter("stage", "send_key")):
+            views = [each.levels[turn % len(each.levels)][face.send] for turn in range(levels)]
+            if not views[0].size:
+                continue
+            parcel = parcels.setdefault(
+                (face.rank, face.stage), Parcel(face.rank, face.stage, [[] for _ in views]))
+            name = f"direction {face.offset}" if face.offset else f"tag {face.send_key}"
+            parcel.forms[face.send_key, number] = views[0].shape, views[0].dtype, name
+            for part, view in zip(parcel.parts, views, strict=True):
+                part.append(view)
+    return list(parcels.values())
+
+
+def match(me: int, into: Iterable[Parcel], heard: Mapping[int, Forms]) -> None:
+    """Local. Raise :class:`PatternError`, naming the pair of ranks, where what ranks send is not
+    what this one expects."""
+    sent = {(rank, *where): form for rank, forms in heard.items() for where, form in forms.items()}
+    wanted = {(each.peer, *where): form for each in into for where, form in each.forms.items()}
+    for where in sorted(sent.keys() | wanted.keys()):
+        comes, expected = sent.get(where), wanted.get(where)
+        if comes is None or expected is None or comes[:2] != expected[:2]:
+            raise PatternError(f"rank {where[0]} sends {_words(comes)} to rank {me}, which expects "
+                               f"{_words(expected)}")
+
+
+def _words(form: Form | None) -> str:
+    return "nothing" if form is None else "a box of shape {} of {} ({})".format(*form)
 
 
 class Ghosts:
@@ -84,8 +231,6 @@ class Ghosts:
         self._me = context.comm.rank
         self._combine, self._empties = combine, empties
         back = combine is not None
-        self.hints = Hints()
-        self.fields: tuple[Field, ...] = ()
         with agreed(context.comm):
             self.hints = Hints.of(info)
             self.fields = read_fields(fields, faces_of)
@@ -93,15 +238,9 @@ class Ghosts:
         ranks_per_node = self.hints.ranks_per_node
         agree(context.comm, None, ("HaloExchange", len(levels), levels, back, ranks_per_node))
         node = context.node(ranks_per_node)
-        if back:
-            self.fields = tuple(
-                Field(f.levels, tuple(face.back for face in f.faces)) for f in self.fields)
-        match(context, self.fields)
         self.number = context.next_tag()
-        self.out, self.into = make_parcels(self.fields, True), make_parcels(self.fields, False)
-        counts = [max(len(self.out), len(self.into))]
-        most = largest(context.comm, None, ("parcels", self.number), counts)[0]
-        self.tags = context.take_tags(most)
+        self.out, self.into = (make_parcels(self.fields, leaving != back)
+                               for leaving in (True, False))
         self.turns = math.lcm(2, *levels)  # then all is as before: slots and levels take turns
         self.waits = False
         self.resources = Resources(context)
@@ -116,10 +255,11 @@ class Ghosts:
                 self._lay_out(node.rank_of)
             except ResourceError:  # on every rank: messages into plain memory
                 self._lay_out({})
+            with agreed(context.comm, "boxes of a halo"):
+                match(self._me, self.into, {peer: word[3] for peer, word in self._heard.items()})
             with agreed(context.comm, ("connected", self.number)):
                 self._connect()
                 self._check_progress()
-                self._connect_messages()
                 filled = [[]] * self.turns if fills is None else fills()
                 self.plans = [self._program(turn, filled[turn]) for turn in range(self.turns)]
         except Exception:
@@ -134,8 +274,8 @@ class Ghosts:
         memory with this rank."""
         self._sends_to = {parcel.peer for parcel in self.out} - {self._me}
         self._hears_from = {parcel.peer for parcel in self.into} - {self._me}
-        peers = sorted(self._sends_to | self._hears_from)
-        credit_at = {peer: n * ALIGNMENT for n, peer in enumerate(p for p in peers if p in near)}
+        peers = sorted((self._sends_to | self._hears_from) & near.keys())
+        credit_at = {peer: n * ALIGNMENT for n, peer in enumerate(peers)}
         size, error = len(credit_at) * ALIGNMENT, None
         try:
             for parcel in self.into:
@@ -143,30 +283,33 @@ class Ghosts:
                     size = self._want(parcel, near, size)
         except Exception as problem:
             error = problem
-        self._control = ControlMemory(self, self.resources, size, error=error)
+        stages = [1 + parcel.stage for parcel in (*self.out, *self.into)]
+        self._control = ControlMemory(self, self.resources, size, [max(stages, default=0)], error)
+        self.tags = self.context.take_tags(self._control.most[0])  # by stage
         self._control.root[:] = 0
         self._credits = {peer: cell_of(self._control.root, at) for peer, at in credit_at.items()}
         words = {}
-        for peer in peers:
-            wanted = [parcel.advert for parcel in self.into if parcel.peer == peer]
-            words[peer] = (self._control.place, credit_at.get(peer, 0), wanted)
-        self._heard = swapped(self.context.comm, self.number, words)
-        self._control.hear({peer: word[0] for peer, word in self._heard.items()})
+        for peer in sorted({parcel.peer for parcel in (*self.out, *self.into)}):
+            wanted = {each.stage: each.advert for each in self.into if each.peer == peer}
+            forms = {where: form for each in self.out if each.peer == peer
+                     for where, form in each.forms.items()}
+            words[peer] = self._control.place, credit_at.get(peer, 0), wanted, forms
+        self._heard = told(self.context.comm, self.number, words)
 
-    def _want(self, parcel: Parcel, near: Mapping[int, int], size: int) -> int:
-        """Local. Take room for what comes behind ``size`` bytes; how many there are then."""
-        at, room, stores = size, aligned(parcel.room), None
+    def _want(self, parcel: Parcel, near: Mapping[int, int], at: int) -> int:
+        """Local. How a parcel is to come, and where in the control memory, from ``at`` on; the end
+        of what it takes there."""
         if parcel.peer not in near:
             parcel.advert = Advert(MESSAGE)
-            return size
+            return at
+        start, room, stores = at + ALIGNMENT, aligned(parcel.room), None
         if self._combine is None and parcel.room > SHORT:
             stores = self._stores(parcel)
-        size += ALIGNMENT
         if stores is not None:
             parcel.advert = Advert(STORE, at, (), stores)
-            return size
-        parcel.advert = Advert(STAGED, at, (size, size + room))
-        return size + 2 * room
+            return start
+        parcel.advert = Advert(STAGED, at, (start, start + room))
+        return start + 2 * room
 
     def _stores(self, parcel: Parcel) -> Stores | None:
         """Where the ghosts are that the peer can store into; None where it does not see some."""
@@ -184,46 +327,34 @@ class Ghosts:
 
     def _connect(self) -> None:
         """Local. Every parcel learns where it goes, or from where it is unpacked."""
-        adverts = {peer: iter(word[2]) for peer, word in self._heard.items()}
+        self._control.hear({peer: word[0] for peer, word in self._heard.items()})
         for parcel in self.into:
-            if parcel.peer != self._me:
-                self._place(parcel, self._control.root)
+            self._place(parcel, self._me, self.context.comm.Recv_init)
         for parcel in self.out:
-            if parcel.peer == self._me:
-                continue
-            parcel.advert = next(adverts[parcel.peer])
-            self._place(parcel, None if parcel.path == MESSAGE else self._control.part(parcel.peer))
+            if parcel.peer != self._me:
+                parcel.advert = self._heard[parcel.peer][2][parcel.stage]
+            self._place(parcel, parcel.peer, self.context.comm.Send_init)
             if parcel.path == STORE:
                 parcel.places = [_targets(parcel, stores) for stores in parcel.advert.stores]
         granted = {parcel.peer for parcel in self.into if parcel.path == STORE or (
             parcel.path == STAGED and parcel.peer not in self._sends_to)}
         self._grants = [self._control.cell(peer, self._heard[peer][1]) for peer in sorted(granted)]
 
-    def _place(self, parcel: Parcel, memory: NDArray[np.uint8] | None) -> None:
-        """Local. The counter of a parcel in the receiver's control ``memory``, and where it lies,
-        but where it is stored into ghosts."""
-        if memory is None or parcel.path == MESSAGE:
-            parcel.buffer = np.zeros(parcel.room, np.uint8)
-            parcel.places = [parcel.packed(parcel.buffer)]
-        else:
+    def _place(self, parcel: Parcel, owner: int, make: Callable[..., MPI.Prequest]) -> None:
+        """Local. The counter of a parcel in the control memory of its receiver, the ``owner``, or
+        its persistent messages; and where it lies, but where it is stored into ghosts."""
+        if parcel.path == MESSAGE:
+            buffer, tag = np.zeros(parcel.room, np.uint8), self.tags[parcel.stage]
+            parcel.places = [parcel.packed(buffer)]
+            parcel.messages = [make([piece, MPI.BYTE], parcel.peer, tag)
+                               for piece in in_messages(buffer)]
+            for message in parcel.messages:
+                self.resources.on_release(message.Free, True)
+            self.resources.keep.append(buffer)
+        elif parcel.path:
+            memory = self._control.part(owner)
             parcel.cell = cell_of(memory, parcel.advert.cell)
             parcel.places = [parcel.packed(memory[at:]) for at in parcel.advert.slots]
-
-    def _connect_messages(self) -> None:
-        """Local. The persistent messages; parcels of a pair have tags in their order."""
-        comm = self.context.comm
-        for parcels, make in ((self.out, comm.Send_init), (self.into, comm.Recv_init)):
-            used: Counter[int] = Counter()
-            for parcel in parcels:
-                if parcel.path != MESSAGE:
-                    continue
-                tag = self.tags[used[parcel.peer]]
-                used[parcel.peer] += 1
-                parcel.messages = [make([piece, MPI.BYTE], parcel.peer, tag)
-                                   for piece in in_messages(parcel.buffer)]
-                for message in parcel.messages:
-                    self.resources.on_release(message.Free, True)
-                self.resources.keep.append(parcel.buffer)
 
     def _check_progress(self) -> None:
         """Local. Raise :class:`UnsupportedError` where nobody could send a later stage in time."""
@@ -239,15 +370,12 @@ class Ghosts:
     # -- the program ------------------------------------------------------------------------------
 
     def _program(self, turn: int, fills: Sequence[Fill]) -> Plan:
-        """Local. What a round of this turn consists of.
-
-        The chains: credits; what is stored or sent, by parcel; what comes, by parcel. Where
-        something has to be done when all is there, and where parcels are combined, in an order that
-        does not depend on who is faster, what comes is one chain. Where there are stages,
-        everything is.
-        """
+        """Local. The chains of a round: credits; what is stored or sent, by parcel; what comes, by
+        parcel. Where something has to be done when all is there, and where parcels are combined, in
+        an order that does not depend on who is faster, what comes is one chain. Where there are
+        stages, everything is."""
         back = self._combine is not None
-        stages = sorted({parcel.stage for parcel in (*self.out, *self.into)})
+        stages = sorted({parcel.stage for parcel in (*self.out, *self.into)}, reverse=back)
         staged = len(stages) > 1
         together = staged or bool(fills) or back
         self.waits |= staged

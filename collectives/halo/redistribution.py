@@ -22,7 +22,7 @@ from onesided.collectives.agreement import agreed, words_of_all
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallw_init
-from onesided.collectives.halo.faces import Layers, common, empty_box, extents, is_empty
+from onesided.collectives.halo.faces import Layers, extents, is_empty
 from onesided.collectives.pattern import Box, one_piece
 from onesided.collectives.request import Request
 
@@ -39,29 +39,37 @@ class Placed(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """What this rank has of a global array, and who has what.
+    """What this rank has of a global array of a ``shape``, and who has what.
 
     ``origin`` is where its own part begins in ``array``; ``boxes`` are the parts of all ranks, in
-    global indices, ``box`` that of this ``rank``. ``owner`` is what the array belongs to, and is
-    kept with it.
+    global indices; ``staggered`` are the axes of the grid along which a field is.
     """
 
+    comm: MPI.Intracomm
     array: NDArray[Any]
     origin: Sequence[int]
     boxes: Sequence[Box]
-    rank: int
-    owner: Any = None
+    shape: tuple[int, ...]
+    staggered: Sequence[int] = ()
 
     @classmethod
-    def of_one(cls, comm: MPI.Intracomm, root: int, array: NDArray[Any], box: Box) -> Part:
+    def of_one(
+        cls, comm: MPI.Intracomm, root: int, array: NDArray[Any], box: Box, shape: tuple[int, ...]
+    ) -> Part:
         """Local. A box that is in an array of one rank."""
-        boxes = [box if rank == root else empty_box(len(box)) for rank in range(comm.size)]
-        return cls(array, [0] * len(box), boxes, comm.rank)
+        none: Box = (slice(0, 0),) * len(box)
+        boxes = [box if rank == root else none for rank in range(comm.size)]
+        return cls(comm, array, [0] * len(box), boxes, shape)
 
     @property
     def box(self) -> Box:
         """Local. What this rank has."""
-        return self.boxes[self.rank]
+        return self.boxes[self.comm.rank]
+
+    @property
+    def form(self) -> str:
+        """Local. Of the global array, in words."""
+        return f"{self.array.dtype} {self.shape}"
 
     def view(self, layers: int = 0, lead: int = 0) -> NDArray[Any]:
         """Local. This rank's part, with so many layers around it, but not along ``lead`` axes."""
@@ -74,29 +82,28 @@ class Part:
         """Local. By rank, the box of the array that shows what is in its other part, too."""
         found: list[Box | None] = []
         for theirs in other.boxes:
-            both = common(self.box, theirs)
-            found.append(None if is_empty(both) else tuple(
-                slice(part.start - own.start + at, part.stop - own.start + at)
-                for part, own, at in zip(both, self.box, self.origin, strict=True)
-            ))
+            box = tuple(
+                slice(max(a.start, b.start) - a.start + at, min(a.stop, b.stop) - a.start + at)
+                for a, b, at in zip(self.box, theirs, self.origin, strict=True)
+            )
+            found.append(None if is_empty(box) else box)
         return found
 
 
 def part_of(comm: MPI.Intracomm, array: Any) -> Part:
-    """Collective. A distributed array as what ranks own of its global array.
-
-    Raises :class:`PatternError` on every rank where blocks do not make up the whole.
-    """
+    """Collective. A distributed array as what ranks own of its global array. Raises
+    :class:`PatternError` on every rank where blocks do not make up the whole."""
     mine = np.array([(part.start, part.stop) for part in array.local_slice()], np.int64)
     ends = words_of_all(mine.size * comm.size, np.int64)
-    comm.Allgather(mine, ends)
+    Context.of(comm).comm.Allgather(mine, ends)
     boxes = [tuple(slice(*pair) for pair in box)
              for box in ends.reshape(comm.size, -1, 2).tolist()]
+    shape = tuple(array.global_shape)
     count = sum(int(np.prod(extents(box))) for box in boxes)
-    if count != int(np.prod(array.global_shape)):
+    if count != int(np.prod(shape)):
         raise PatternError(f"blocks of {count} elements in all do not make up a distributed array "
-                           f"of shape {array.global_shape}")
-    return Part(np.asarray(array), [0] * len(mine), boxes, comm.rank, array)
+                           f"of shape {shape}")
+    return Part(comm, array, [0] * len(mine), boxes, shape)
 
 
 class Transfer(Scoped):
@@ -104,12 +111,12 @@ class Transfer(Scoped):
     :meth:`exchange` goes it, ``once`` or again and again."""
 
     def __init__(
-        self, result: NDArray[Any], steps: Sequence[Callable[[], object]],
+        self, result: Any, steps: Sequence[Callable[[], object]],
         request: Request | Transfer | None, once: bool,
     ) -> None:
         self._result, self._steps, self._request, self.once = result, steps, request, once
 
-    def exchange(self) -> NDArray[Any]:
+    def exchange(self) -> Any:
         """Collective in the sense of MPI. Fill the target, and return it."""
         for step in self._steps:
             step()
@@ -129,13 +136,17 @@ class Transfer(Scoped):
 
 
 def redistribution(
-    comm: MPI.Comm, source: Part, target: Part, info: Any = None, once: bool = False
+    source: Part, target: Part, info: Any = None, once: bool = False
 ) -> Transfer:
-    """Collective. The way from one cut to another."""
+    """Collective. The way from one cut to another. Raises :class:`PatternError` on every rank where
+    shapes or dtypes differ, and for a target that cannot be written."""
     unpack: list[Callable[[], object]] = []
     into = target
-    with agreed(Context.of(comm).comm, "memory of a redistribution"):
-        check_writable(target.array)
+    with agreed(Context.of(source.comm).comm, f"redistribute {source.shape} {target.shape}"):
+        if source.form != target.form:
+            raise PatternError(f"a field of {source.form}, and one of {target.form}")
+        if not target.array.flags.writeable:
+            raise PatternError("the target cannot be written")
         if not one_piece(target.array):  # what comes is received beside it
             view, here = target.view(), extents(target.box)
             if view.shape != here:
@@ -143,27 +154,43 @@ def redistribution(
             into = replace(target, array=np.empty(here, view.dtype), origin=[0] * len(here))
             unpack = [partial(np.copyto, view, into.array)]
     request = Alltoallw_init(
-        comm, [source.array, source.shared(target)], [into.array, into.shared(source)],
+        source.comm, [source.array, source.shared(target)], [into.array, into.shared(source)],
         method="p2p" if once else "auto", info=info,
     )  # fmt: skip
     return Transfer(target.array, [request.Start, request.Wait, *unpack], request, once)
 
 
 def refinement(
-    comm: MPI.Comm, source: Part, target: Part, refines: bool, order: int, lead: int,
+    refines: bool, order: int, layers: Sequence[Layers], source: Part, target: Part,
     info: Any = None, once: bool = False,
 ) -> Transfer:
-    """Collective. The way from a coarse field to a fine one, or back. The axes after the first
-    ``lead`` ones are refined. Where a coarse field is read or written, so are ``order`` layers of
-    ghosts."""
+    """Collective. The way from a coarse field to a fine one, or back; ``layers`` are the ghosts
+    of the coarse grid. Where a coarse field is read or written, so are ``order`` layers of ghosts.
+    Raises :class:`PatternError` on every rank where one cannot be brought to the other."""
     coarse, fine = (source, target) if refines else (target, source)
-    boxes = [_doubled(box, lead) for box in coarse.boxes]
+    lead = len(coarse.shape) - len(layers)
+    boxes = [(*box[:lead], *(slice(2 * part.start, 2 * part.stop) for part in box[lead:]))
+             for box in coarse.boxes]
     moves = boxes != list(fine.boxes)
-    view, last = coarse.view(order, lead), fine.view()
     steps: list[Callable[[], object]] = []
-    with agreed(Context.of(comm).comm, "memory of a refinement"):
+    with agreed(Context.of(source.comm).comm, f"refine {source.shape} {target.shape} {order}"):
+        if source.staggered or target.staggered:
+            raise PatternError("a field that is not in the middles of cells")
+        twice = (*coarse.shape[:lead], *(2 * n for n in coarse.shape[lead:]))
+        if fine.shape != twice or fine.array.dtype != coarse.array.dtype:
+            raise PatternError(f"a field of {fine.form}, which has not twice as many cells along "
+                               f"every axis as one of {coarse.form}")
+        if coarse.array.dtype.kind not in "fc":
+            raise PatternError(f"a field of {coarse.form}: only real and complex ones can be "
+                               "refined")
+        if order not in (0, 1) or any(min(each) < order for each in layers):
+            raise PatternError(f"order {order} is not 0, or 1 with ghosts on every side of the "
+                               f"coarse grid, which has {layers}")
+        if not target.array.flags.writeable:
+            raise PatternError("the target cannot be written")
+        view, last = coarse.view(order, lead), fine.view()
         if moves:
-            last = np.zeros(extents(boxes[coarse.rank]), view.dtype)
+            last = np.zeros(extents(boxes[coarse.comm.rank]), view.dtype)
         for axis in range(lead, view.ndim):
             shape = (*last.shape[: axis + 1], *view.shape[axis + 1 :])
             fresh = last if axis == view.ndim - 1 else np.zeros(shape, view.dtype)
@@ -176,15 +203,10 @@ def refinement(
             steps.insert(0, partial(target.array.fill, 0))
     way: Transfer | None = None
     if moves:
-        between = Part(last, [0] * last.ndim, boxes, coarse.rank)
-        way = redistribution(comm, *((between, fine) if refines else (fine, between)), info, once)
+        between = replace(fine, array=last, origin=[0] * last.ndim, boxes=boxes)
+        way = redistribution(*((between, fine) if refines else (fine, between)), info, once)
         steps.insert(len(steps) if refines else 0, way.exchange)
     return Transfer(target.array, steps, way, once)
-
-
-def _doubled(box: Box, lead: int) -> Box:
-    """Where the cells of a box are on the fine grid."""
-    return (*box[:lead], *(slice(2 * part.start, 2 * part.stop) for part in box[lead:]))
 
 
 def _spread(coarse: NDArray[Any], fine: NDArray[Any], order: int) -> None:
@@ -212,31 +234,3 @@ def _collect(coarse: NDArray[Any], fine: NDArray[Any], order: int) -> None:
     coarse[:-2] += even
     coarse[2:] += odd
     coarse *= 0.125
-
-
-def check_writable(target: NDArray[Any]) -> None:
-    """Local. Raise :class:`PatternError` for an array that cannot be written to."""
-    if not target.flags.writeable:
-        raise PatternError("the target cannot be written")
-
-
-def check_alike(comm: MPI.Intracomm, other: MPI.Intracomm) -> None:
-    """Local. Raise :class:`PatternError` for grids of other ranks."""
-    if MPI.Comm.Compare(comm, other) not in (MPI.IDENT, MPI.CONGRUENT):
-        raise PatternError("the grids are of other ranks, or of ranks in other orders")
-
-
-def check_refined(
-    coarse: Sequence[int], fine: Sequence[int], layers: Sequence[Layers], order: int,
-    dtype: np.dtype[Any],
-) -> None:
-    """Local. Raise :class:`PatternError` where a grid cannot be refined to the other; ``layers``
-    are the ghosts of the coarse one."""
-    if list(fine) != [2 * n for n in coarse]:
-        raise PatternError(f"a grid of {fine} cells has not twice as many along every axis as one "
-                           f"of {coarse}")
-    if dtype.kind not in "fc":
-        raise PatternError(f"a field of {dtype}: only real and complex ones can be refined")
-    if order not in (0, 1) or any(min(each) < order for each in layers):
-        raise PatternError(f"order {order} is not 0, or 1 with ghosts on every side of the coarse "
-                           f"grid, which has {layers}")

@@ -1,4 +1,4 @@
-"""The channel between the two sides of a partitioned send, and the transports that make one.
+"""The channel between the two sides of a partitioned send: its ends, and the transports.
 
 A transport is two classes, the sender's and the receiver's end; which one serves a pair is chosen
 here, and only here. A new one is a file beside this one and a line in the list below; every line
@@ -8,7 +8,7 @@ runs the same tests.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import MethodError, RequestError, UnsupportedError
-from onesided.collectives.partitioned.counter import Arrivals, Grouping
 from onesided.collectives.partitioned.handshake import SENDER, Parameters, check_fit, message_tag
 from onesided.collectives.pattern import LARGEST_PIECE
 
@@ -31,24 +30,31 @@ AUTO = "auto"
 _abandoned: list[tuple[MPI.Prequest, NDArray[np.uint8]]] = []
 
 
-@dataclass
-class Channel:
-    """What an end needs: the peer, the bytes of the buffer, the groups, the parameters of both.
+class End:
+    """One side of a channel; a transport is two of them. Its request calls it under a lock, from a
+    thread that may call MPI. No call waits for the peer.
 
-    ``compiled`` is the compiled counter of the sending side, where there is one. Messages are freed
-    with the channel.
+    ``memory`` are the bytes of the buffer, in the groups of ``grouping``; ``sender`` and
+    ``receiver`` the parameters of both sides; ``compiled`` is the compiled counter of the sending
+    side, where there is one.
     """
 
-    comm: MPI.Intracomm
-    peer: int
-    sends: bool
-    memory: NDArray[np.uint8]
-    grouping: Grouping
-    sender: Parameters
-    receiver: Parameters
-    compiled: CompiledCounter | None = None
-    _messages: list[MPI.Prequest] = field(default_factory=list)
-    _closing: list[Callable[[], object]] = field(default_factory=list)
+    def __init__(
+        self, comm: MPI.Intracomm, peer: int, mine: Parameters, theirs: Parameters,
+        memory: NDArray[np.uint8], compiled: CompiledCounter | None,
+    ) -> None:
+        self.comm, self.peer, self.memory, self.compiled = comm, peer, memory, compiled
+        self._sends = mine.side == SENDER
+        self.sender, self.receiver = (mine, theirs) if self._sends else (theirs, mine)
+        self.grouping = self.sender.grouping
+        self._messages: list[MPI.Prequest] = []
+        self._closing: list[Callable[[], object]] = []
+
+    def open(self) -> None:
+        """Make what rounds need. It is closed where that fails, too."""
+
+    def begin(self) -> None:
+        """A round begins: the buffer of a receiver may be written."""
 
     def on_release(self, action: Callable[[], object]) -> None:
         """Local. Run ``action`` when the request is freed, before what was added earlier."""
@@ -56,7 +62,7 @@ class Channel:
 
     def message(self, data: NDArray[np.generic], group: int = 0) -> MPI.Prequest:
         """Local. A persistent message to or from the peer, under the tag of a group."""
-        make = self.comm.Send_init if self.sends else self.comm.Recv_init
+        make = self.comm.Send_init if self._sends else self.comm.Recv_init
         message = make([data, MPI.BYTE], self.peer, message_tag(self.receiver.slot, group))
         self._messages.append(message)
         return message
@@ -71,9 +77,8 @@ class Channel:
 
     def drop(self, messages: Sequence[MPI.Prequest]) -> None:
         """Local. Free messages that are not under way."""
-        gone = {id(message) for message in messages}
-        self._messages = [each for each in self._messages if id(each) not in gone]
         for message in messages:
+            self._messages.remove(message)
             message.Free()
 
     def close(self, broken: bool = False) -> None:
@@ -87,17 +92,6 @@ class Channel:
                 _abandoned.append((message, self.memory))
             else:
                 message.Free()
-
-
-class End:
-    """An end of a channel. Its request calls it under a lock, from a thread that may call MPI. No
-    call waits for the peer."""
-
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
-
-    def begin(self) -> None:
-        """A round begins: the buffer of a receiver may be written."""
 
 
 class Sender(End):
@@ -131,23 +125,46 @@ class Receiver(End):
     One that may hold up the sender has ``owes()`` besides: whether that waits for :meth:`advance`.
     """
 
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
-        self.arrivals = Arrivals(channel.grouping.groups)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._come = np.zeros(self.grouping.groups, np.bool_)
+        self._flags: memoryview = self._come.data
+        self._missing = 0
+
+    def expect(self) -> None:
+        """A round begins: no group has come."""
+        self._come[:] = False
+        self._missing = self._come.size
+
+    def add(self, first: int, stop: int) -> None:
+        """The groups ``first`` to ``stop - 1`` have come."""
+        if stop - first == 1:
+            self._flags[first] = True
+        else:
+            self._come[first:stop] = True
+        self._missing -= stop - first
+
+    def fill(self) -> None:
+        """All groups have come."""
+        self._come[:] = True
+        self._missing = 0
+
+    def have_come(self, first: int, stop: int) -> bool:
+        """Whether the groups ``first`` to ``stop - 1`` are known to have come."""
+        if stop - first == 1:
+            return bool(self._flags[first])
+        return bool(self._come[first:stop].all())
 
     def advance(self) -> bool:
         """Whether all groups have come."""
-        self.arrivals.fill()
+        self.fill()
         return True
 
     def arrived(self, first: int, stop: int) -> bool:
         """Whether the groups ``first`` to ``stop - 1`` have come."""
-        if not self.arrivals.all(first, stop):
+        if not self.have_come(first, stop):
             self.advance()
-        return self.arrivals.all(first, stop)
-
-
-# -- the list -------------------------------------------------------------------------------------
+        return self.have_come(first, stop)
 
 
 @dataclass(frozen=True)
@@ -170,10 +187,6 @@ class PartitionedMethod:
         name, _, prefix = self.module.partition(":")
         module = import_module(name, __package__)
         return getattr(module, f"{prefix}Send"), getattr(module, f"{prefix}Receive")
-
-    def obstacle(self, sender: Parameters, receiver: Parameters) -> str:
-        """Local, the same on both sides. Why this transport cannot serve them; "" if it can."""
-        return self.ends()[0].obstacle(sender, receiver)
 
 
 # fmt: off
@@ -209,25 +222,28 @@ def chosen(sender: Parameters, receiver: Parameters) -> PartitionedMethod:
     if len(wishes) > 1:
         raise MethodError(f"the sender wants {wishes[0]}, the receiver {wishes[1]}")
     if not wishes or not sender.nbytes:
-        return next(m for m in _METHODS if m.candidate and not m.obstacle(sender, receiver))
+        return next(method for method in _METHODS
+                    if method.candidate and not method.ends()[0].obstacle(sender, receiver))
     method = partitioned_methods()[wishes[0]]
-    obstacle = method.obstacle(sender, receiver)
+    obstacle = method.ends()[0].obstacle(sender, receiver)
     if obstacle:
         raise UnsupportedError(f"{method.name}: {obstacle}")
     return method
 
 
-def channel_between(
+def end_between(
     comm: MPI.Intracomm, peer: int, mine: Parameters, theirs: Parameters,
     memory: NDArray[np.uint8], compiled: CompiledCounter | None,
-) -> tuple[PartitionedMethod | None, Channel]:
-    """Local. The transport, none to and from ``MPI.PROC_NULL``, and the channel of this side."""
-    sends, method = mine.side == SENDER, None
-    sender, receiver = (mine, theirs) if sends else (theirs, mine)
+) -> tuple[str, Sender | Receiver]:
+    """Local. The name of the transport and this side's end, which is not open; one that leads
+    nowhere to and from ``MPI.PROC_NULL``."""
+    sender, receiver = (mine, theirs) if mine.side == SENDER else (theirs, mine)
+    name, ends = mine.method, (Sender, Receiver)
     if peer != MPI.PROC_NULL:
-        check_fit(sender, receiver, *((comm.rank, peer) if sends else (peer, comm.rank)))
+        check_fit(sender, receiver, *((comm.rank, peer) if sender is mine else (peer, comm.rank)))
         method = chosen(sender, receiver)
-    return method, Channel(comm, peer, sends, memory, sender.grouping, sender, receiver, compiled)
+        name, ends = method.name, method.ends()
+    return name, ends[mine.side](comm, peer, mine, theirs, memory, compiled)
 
 
 def as_index(value: Any, partitions: int, what: object) -> int:

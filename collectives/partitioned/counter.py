@@ -45,22 +45,13 @@ class Grouping:
         return self.nbytes // self.partitions
 
     @property
-    def size(self) -> int:
-        """Bytes of a group other than the last one."""
-        return self.part * self.per
-
-    @property
     def groups(self) -> int:
         return -(-self.partitions // self.per)
 
-    @property
-    def last(self) -> int:
-        """Partitions of the last group."""
-        return self.partitions - (self.groups - 1) * self.per
-
     def span(self, first: int, stop: int) -> tuple[int, int]:
         """Offsets in bytes between which the groups ``first`` to ``stop - 1`` lie."""
-        return first * self.size, min(stop * self.size, self.nbytes)
+        size = self.part * self.per
+        return first * size, min(stop * size, self.nbytes)
 
     def covering(self, start: int, end: int) -> tuple[int, int]:
         """First group, and the one after the last, that overlap the bytes from start to end.
@@ -69,7 +60,8 @@ class Grouping:
         """
         if start == end:
             return 0, self.groups
-        return start // self.size, -(-end // self.size)
+        size = self.part * self.per
+        return start // size, -(-end // size)
 
 
 class Counter:
@@ -85,7 +77,7 @@ class Counter:
         self._flags = np.ones(grouping.partitions, np.uint8)
         self._counts = np.zeros(grouping.groups, np.int64)
         self._full = np.full(grouping.groups, grouping.per, np.int64)
-        self._full[-1] = grouping.last
+        self._full[-1] -= grouping.per * grouping.groups - grouping.partitions
         self._pending = np.zeros(grouping.groups, np.bool_)
         arrays: tuple[Any, ...] = (self._flags, self._counts, self._full, self._pending)
         views: list[memoryview] = [memoryview(array) for array in arrays]
@@ -169,37 +161,3 @@ def compiled_counter(grouping: Grouping) -> CompiledCounter | None:
     from onesided.collectives import _core
 
     return _core.Counter(grouping.partitions, grouping.part, grouping.per)
-
-
-class Arrivals:
-    """Which groups have come in a round."""
-
-    def __init__(self, groups: int) -> None:
-        self._come = np.zeros(groups, np.bool_)
-        self._flags: memoryview = self._come.data
-        self.missing = 0
-
-    def reset(self) -> None:
-        """A round begins: nothing has come."""
-        self._come[:] = False
-        self.missing = self._come.size
-
-    def add(self, first: int, stop: int) -> None:
-        """The groups ``first`` to ``stop - 1`` have come."""
-        if stop - first == 1:
-            self._flags[first] = True
-        else:
-            self._come[first:stop] = True
-        self.missing -= stop - first
-
-    def fill(self) -> None:
-        """All groups have come."""
-        self._come[:] = True
-        self.missing = 0
-
-    def all(self, first: int, stop: int) -> bool:
-        """Whether the groups ``first`` to ``stop - 1`` have come."""
-        if stop - first == 1:
-            return bool(self._flags[first])
-        return bool(self._come[first:stop].all())
-

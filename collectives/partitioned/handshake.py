@@ -1,11 +1,10 @@
 """How the two sides of a partitioned send find each other without a collective call.
 
-Initialization is local, so it cannot make a communicator of our own: all ranks would have to come.
-Where a collective call of this package, such as ``empty``, has made one before, the messages go
-over that. Else they go over the caller's, under the upper half of its tags, which hardly any
-program uses; but one that receives there with ``ANY_TAG`` takes what is not for it. Ranks may be
-before and after such a call at the same time: each looks at both, and a pair uses the private one
-where both sides had it.
+Where a collective call of this package, such as ``empty``, has made a communicator of its own
+before, the messages go over that. Else they go over the caller's, under the upper half of its tags;
+a program that receives there with ``ANY_TAG`` takes what is not for it. Ranks may be before and
+after such a call at the same time: each looks at both, and a pair uses the private one where both
+sides had it.
 
 Each side posts its :class:`Parameters`, nonblocking. Those of one pair, direction and tag are
 matched in the order of initialization (MPI-4.1 section 4.2), so they carry their number in it. What
@@ -17,11 +16,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -30,18 +30,88 @@ from numpy.typing import NDArray
 from onesided.collectives.agreement import portable
 from onesided.collectives.buffers import vector
 from onesided.collectives.context import Attachment
-from onesided.collectives.errors import OnesidedError, PatternError, ResourceError
+from onesided.collectives.errors import (
+    OnesidedError,
+    PatternError,
+    RequestError,
+    ResourceError,
+    in_forked_child,
+)
 from onesided.collectives.hints import Hints
 from onesided.collectives.initialization import Info
 from onesided.collectives.memory import BOARD, find_region
 from onesided.collectives.partitioned.counter import Grouping
-from onesided.collectives.partitioned.guard import Guard, guarded
 from onesided.collectives.pattern import as_bytes
 from onesided.collectives.program import fence
 
 SENDER, RECEIVER = 0, 1
 
-# -- what the sides tell each other ---------------------------------------------------------------
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+class Guard:
+    """A lock under which no call is made inside of another one: one thread at a time is inside. A
+    signal handler, or a step, that has interrupted what is inside is not let in, and does not wait
+    for it either.
+
+    ``run`` has the whole call in one frame: an exception of a handler leaves nothing taken.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.busy = False  # to be looked at by who has the lock
+
+    def run(self, act: Callable[..., Any], *arguments: Any, **names: Any) -> Any:
+        """Local. What ``act`` returns, from the inside.
+
+        Raises :class:`RequestError` in the middle of another call, and in a forked child, where
+        the lock may be that of a thread that is not there.
+        """
+        if in_forked_child():
+            raise RequestError("partitioned sends belong to the parent of this forked child")
+        with self.lock:
+            if self.busy:
+                self.refuse_inside()
+            self.busy = True
+            try:
+                return act(*arguments, **names)
+            finally:
+                self.busy = False
+
+    def refuse_inside(self) -> None:
+        """Local. Raise :class:`RequestError` in the middle of another call of this thread."""
+        if self.busy and self.lock._is_owned():  # type: ignore[attr-defined]
+            raise RequestError("a partitioned send cannot be used in the middle of a call of "
+                               "it, by a signal handler or a step")
+
+    def attempt(self, act: Callable[..., Any], *arguments: Any) -> Any:
+        """Local. The same; None where it raises for itself, and where another thread is inside.
+
+        Only the main thread waits for that one. What it has interrupted may be inside of this, and
+        it may want a lock that the caller has: others must not wait for it then.
+        """
+        if threading.current_thread() is threading.main_thread():
+            with self.lock:  # an exception of a handler leaves nothing behind that this has taken
+                return None if self.busy else self.run(act, *arguments)
+        if not self.lock.acquire(blocking=False):
+            return None
+        try:  # it may be busy all the same: a finalizer can come in the middle of a call
+            return None if self.busy else self.run(act, *arguments)
+        finally:
+            self.lock.release()
+
+
+def guarded(method: Callable[Given, Result]) -> Callable[Given, Result]:
+    """The method, run inside of the ``guard`` of its object."""
+
+    @functools.wraps(method)
+    def inside(*arguments: Given.args, **names: Given.kwargs) -> Result:
+        owner: Any = arguments[0]
+        found: Result = owner.guard.run(method, *arguments, **names)
+        return found
+
+    return inside
 
 
 @dataclass(frozen=True)
@@ -86,10 +156,8 @@ class Parameters:
 
 
 def check_fit(sender: Parameters, receiver: Parameters, source: int, dest: int) -> None:
-    """Local, the same on both sides. Raise :class:`PatternError` where the buffers do not fit.
-
-    The types of the elements are compared where both have one: bytes match anything.
-    """
+    """Local, the same on both sides. Raise :class:`PatternError` where the buffers do not fit each
+    other; bytes match elements of any type."""
     if sender.nbytes != receiver.nbytes:
         raise PatternError(
             f"rank {source} sends {sender.nbytes} bytes with tag {sender.tag}, "
@@ -102,8 +170,6 @@ def check_fit(sender: Parameters, receiver: Parameters, source: int, dest: int) 
             f"rank {dest} receives {np.dtype(kinds[1])}"
         )
 
-
-# -- the tags of messages -------------------------------------------------------------------------
 
 #: Receives from one peer that a rank has at a time. Their numbers go round, so that a message which
 #: a program that is in error leaves behind is not soon taken for one of another request.
@@ -128,8 +194,6 @@ def most_groups() -> int:
     return (highest_tag() - highest_tag() // 2) // SLOTS
 
 
-# -- matching -------------------------------------------------------------------------------------
-
 #: Peer, side of the peer, and tag of the caller: what is matched in order.
 Queue = tuple[int, int, int]
 
@@ -138,10 +202,7 @@ Position = tuple[Queue, int]
 
 
 class Matching:
-    """The parameters that have come, and the slots in use, of one communicator on this rank.
-
-    A position stays taken when its request is freed before the peer's parameters have come.
-    """
+    """The parameters that have come, and the slots in use, of one communicator on this rank."""
 
     def __init__(self, comm: MPI.Intracomm, attachment: Attachment) -> None:
         self.comm, self._attachment = comm, attachment
@@ -206,16 +267,11 @@ class Matching:
         return True
 
     def take(self, position: Position) -> tuple[Parameters, MPI.Intracomm] | None:
-        """Local. The peer's parameters and the communicator of the pair, where they have come."""
-        found: tuple[Parameters, MPI.Intracomm] | None = self.guard.attempt(self._take, position)
-        return found
-
-    def _take(self, position: Position) -> tuple[Parameters, MPI.Intracomm] | None:
+        """Local, under the guard. The peer's parameters and the communicator of the pair, where
+        they have come."""
         self._receive()
         found = self._waiting.pop(position, None)
-        if found is None:
-            return None
-        return found[0], self._comm_of(position, found[1])
+        return None if found is None else (found[0], self._comm_of(position, found[1]))
 
     def _comm_of(self, position: Position, theirs: bool) -> MPI.Intracomm:
         """Local. That of a pair: the private one where both sides had it."""
@@ -319,14 +375,11 @@ class Matching:
         self._slots[peer].discard(slot)
 
 
-# -- what one side was given ----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Arguments:
     """What one side was given: the buffer as the caller gave it and as bytes, and the peer;
-    ``parameters`` are what it tells the peer. ``give_back`` is called when a receive is freed, with
-    whether the peer may still write."""
+    ``parameters`` are what it tells the peer. ``give_back`` is called at the end, with whether the
+    peer may still write."""
 
     matching: Matching
     given: Any
@@ -334,7 +387,7 @@ class Arguments:
     peer: int
     hints: Hints
     parameters: Parameters
-    give_back: Callable[[bool], object] | None = None
+    give_back: Callable[[bool], object]
 
 
 def read_arguments(
@@ -356,8 +409,14 @@ def read_arguments(
             f"{partitions} partitions do not divide a buffer of {array.size} elements"
         )
     memory, kind = np.frombuffer(as_bytes(array), np.uint8), array.dtype.str
-    parameters = Parameters(side, tag, memory.size, kind, partitions, aggregate, method)
-    return Arguments(matching, given, memory, int(peer), hints, parameters)
+    slot, reach = 0, Reach()
+    give_back: Callable[[bool], object] = bool
+    if side == RECEIVER and peer != MPI.PROC_NULL:
+        slot = matching.take_slot(int(peer))
+        reach, give_back = _reach_of(comm, memory, int(peer))
+    parameters = Parameters(
+        side, tag, memory.size, kind, partitions, aggregate, method, slot, reach)
+    return Arguments(matching, given, memory, int(peer), hints, parameters, give_back)
 
 
 def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
@@ -367,10 +426,7 @@ def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
 
 
 def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
-    """What the caller passed as data, and the elements that travel, without a copy.
-
-    As in mpi4py, the count of ``[data, count, type]`` is that of one partition.
-    """
+    """What the caller passed as data, and the elements that travel, without a copy."""
     spec = buf
     if isinstance(buf, list | tuple) and len(buf) > 1 and isinstance(buf[1], int | np.integer):
         count = _integer("the count of a partition", buf[1], 0, 1 << 62)
@@ -385,22 +441,21 @@ def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
 _generations = itertools.count(1)
 
 
-def reach_of(
+def _reach_of(
     comm: MPI.Intracomm, memory: NDArray[np.uint8], peer: int
-) -> tuple[Reach, Callable[[bool], object] | None]:
-    """Local. Where ``peer`` finds this memory and a board, and what is to be called when the
-    request is freed, with whether the peer may still write.
+) -> tuple[Reach, Callable[[bool], object]]:
+    """Local. Where ``peer`` finds this memory and a board, and what gives them back.
 
     Nowhere where the memory is not from ``empty``, where the peer has no part in it, and where all
     links of the array are in use.
     """
     region = find_region(memory)
     if region is None or not memory.size or not _takes_part(comm, peer, region.node.comm):
-        return Reach(), None
+        return Reach(), bool
     try:  # no lock, which what interrupts this thread could want
         place = region.boards.pop()
     except IndexError:
-        return Reach(), None
+        return Reach(), bool
     rank, offset = region.node.comm.rank, memory.ctypes.data - region.address
     region.part(rank)[place : place + BOARD] = 0
     fence()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives.partitioned.channel import Channel, End, Receiver, Sender
+from onesided.collectives.partitioned.channel import End, Receiver, Sender
 from onesided.collectives.partitioned.handshake import Parameters, most_groups
 
 #: Runs of groups whose messages are kept. Where partitions are marked in the same way in every
@@ -23,16 +23,11 @@ KEPT = 256
 EAGER = 1024
 
 
-# -- a message per group --------------------------------------------------------------------------
-
-
 class _Groups(End):
     """The messages of all groups, each under a tag of its own, ``per`` of them for a group."""
 
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
-        groups = [channel.messages(group, group + 1, group)
-                  for group in range(channel.grouping.groups)]
+    def open(self) -> None:
+        groups = [self.messages(group, group + 1, group) for group in range(self.grouping.groups)]
         self._messages, self._per = [each for group in groups for each in group], len(groups[0])
 
 
@@ -57,7 +52,7 @@ class GroupReceive(_Groups, Receiver):
     """All receives are posted at ``Start``."""
 
     def begin(self) -> None:
-        self.arrivals.reset()
+        self.expect()
         MPI.Prequest.Startall(self._messages)
 
     def advance(self) -> bool:
@@ -65,32 +60,30 @@ class GroupReceive(_Groups, Receiver):
 
     def arrived(self, first: int, stop: int) -> bool:
         for group in range(first, stop):
-            if not self.arrivals.all(group, group + 1):
+            if not self.have_come(group, group + 1):
                 messages = self._messages[group * self._per : (group + 1) * self._per]
                 if not MPI.Prequest.Testall(messages):
                     return False
-                self.arrivals.add(group, group + 1)
+                self.add(group, group + 1)
         return True
 
 
-# -- a message of what gathered -------------------------------------------------------------------
+class _Noted(End):
+    """The note, which tells of a run of groups, and the runs, all under one tag: persistent
+    messages, made when they are first wanted."""
 
-
-class _Runs:
-    """The persistent messages of runs of groups, by the first group and the one after the last,
-    made when they are first wanted."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def open(self) -> None:
+        self._words = np.zeros(2, np.int64)
+        self._note = self.message(self._words)
         self._kept: dict[tuple[int, int], list[MPI.Prequest]] = {}
 
-    def start(self, first: int, stop: int) -> list[MPI.Prequest]:
+    def _start(self, first: int, stop: int) -> list[MPI.Prequest]:
         """Local. Start the messages of the groups ``first`` to ``stop - 1``."""
         messages = self._kept.get((first, stop))
         if messages is None:
             if len(self._kept) >= KEPT:
                 self._drop()
-            messages = self._kept[first, stop] = self._channel.messages(first, stop)
+            messages = self._kept[first, stop] = self.messages(first, stop)
         MPI.Prequest.Startall(messages)
         return messages
 
@@ -99,24 +92,14 @@ class _Runs:
         for run, messages in list(self._kept.items())[: KEPT // 2]:
             if MPI.Prequest.Testall(messages):
                 del self._kept[run]
-                self._channel.drop(messages)
-
-
-class _Noted(End):
-    """The note, which tells of a run of groups, and the runs, all under one tag."""
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
-        self._words = np.zeros(2, np.int64)
-        self._note = channel.message(self._words)
-        self._runs = _Runs(channel)
+                self.drop(messages)
 
 
 class GatherSend(_Noted, Sender):
     """One note and one run at a time."""
 
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
+    def open(self) -> None:
+        super().open()
         self._data: list[MPI.Prequest] = []
 
     def may_leave(self) -> bool:
@@ -129,7 +112,7 @@ class GatherSend(_Noted, Sender):
     def leave(self, first: int, stop: int) -> None:
         self._words[0], self._words[1] = first, stop
         self._note.Start()
-        self._data = self._runs.start(first, stop)
+        self._data = self._start(first, stop)
 
     def idle(self) -> bool:
         return self.may_leave()
@@ -138,22 +121,21 @@ class GatherSend(_Noted, Sender):
 class GatherReceive(_Noted, Receiver):
     """Receives are posted as notes come: as many notes as it takes to tell of every group once."""
 
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
+    def open(self) -> None:
+        super().open()
         self._awaited = 0  # groups that no note of this round has told of
         self._coming: list[tuple[int, int, list[MPI.Prequest]]] = []
-        alone = channel.peer == channel.comm.rank
-        self._holds_up = alone or channel.grouping.nbytes > EAGER
+        self._holds_up = self.peer == self.comm.rank or self.grouping.nbytes > EAGER
 
     def begin(self) -> None:
-        self.arrivals.reset()
-        self._awaited = self.channel.grouping.groups
+        self.expect()
+        self._awaited = self.grouping.groups
         self._note.Start()
 
     def advance(self) -> bool:
         while self._awaited and self._note.Test():
             first, stop = int(self._words[0]), int(self._words[1])
-            self._coming.append((first, stop, self._runs.start(first, stop)))
+            self._coming.append((first, stop, self._start(first, stop)))
             self._awaited -= stop - first
             if self._awaited:
                 self._note.Start()  # after the receives of what this one told of
@@ -167,5 +149,5 @@ class GatherReceive(_Noted, Receiver):
     def _has_come(self, first: int, stop: int, receives: list[MPI.Prequest]) -> bool:
         if not MPI.Prequest.Testall(receives):
             return False
-        self.arrivals.add(first, stop)
+        self.add(first, stop)
         return True

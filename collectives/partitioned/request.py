@@ -6,11 +6,8 @@ Everything is local. Initialization tells the peer the parameters (:mod:`.handsh
 is made when those of the peer have come. Where the two sides do not fit each other both raise the
 same error, each in the first call that sees it; such a request is *broken*, and can only be freed.
 
-*Progress.* What the peer waits for happens without the program's help, wherever it is: groups that
-are complete leave, and a receive that was started finds its sender and lets it send. Where that was
-not possible at once, the progress thread does it (:mod:`..progress`). It calls MPI, for which
-``MPI_THREAD_MULTIPLE`` is needed: under a lower level, and with ``progress=manual``, only calls of
-this library advance anything.
+*Progress.* Groups that are complete leave, and a receive that was started finds its sender and lets
+it send; what was not possible at once the progress thread does (:mod:`..progress`).
 
 *Threads.* A lock of the request guards all that it holds, so any thread may mark and ask; a signal
 handler, too, but where it has interrupted a call of the same request, which refuses it. MPI is
@@ -23,8 +20,9 @@ from __future__ import annotations
 
 import os
 import zlib
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,23 +34,14 @@ from onesided.collectives.context import interrupts_later, retire_at_end
 from onesided.collectives.errors import OnesidedError, RequestError, in_forked_child
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.initialization import Info
-from onesided.collectives.partitioned.channel import (
-    AUTO,
-    Channel,
-    PartitionedMethod,
-    Receiver,
-    Sender,
-    as_index,
-    channel_between,
-    check_name,
-)
+from onesided.collectives.partitioned.channel import AUTO, as_index, check_name, end_between
 from onesided.collectives.partitioned.counter import Counter, Grouping, compiled_counter
-from onesided.collectives.partitioned.guard import Guard, guarded
 from onesided.collectives.partitioned.handshake import (
     RECEIVER,
     SENDER,
     Arguments,
-    reach_of,
+    Guard,
+    guarded,
     read_arguments,
 )
 from onesided.collectives.program import ACTIVE, BROKEN, FREED, INACTIVE, call, load
@@ -77,7 +66,7 @@ class PartitionedRequest(Persistent):
     True
     """
 
-    _end: Any  # a Sender or a Receiver, once the sides know each other
+    _end: Any = None  # a Sender or a Receiver, once the sides know each other
     _counter: Any  # of marks
     _compiled: Any = None  # that counter, where it is the compiled one
 
@@ -90,8 +79,6 @@ class PartitionedRequest(Persistent):
         self.guard = Guard()
         self._opened = self._begun = 0  # the round for which that has been done
         self._enlisted = False
-        self._channel: Channel | None = None
-        self._end = None
         self._end_owes: Callable[[], bool] | None = None  # of ends that may owe something
         self._reset: Callable[[], object] | None = None  # what begins a round, connected or not
         self._failures = matching.failures
@@ -108,20 +95,21 @@ class PartitionedRequest(Persistent):
 
     # -- what a side implements ------------------------------------------------------------------
 
+    @abstractmethod
     def _step(self) -> bool:
         """Local. Do what can be done now; true when the round is complete on this side."""
-        return True
 
+    @abstractmethod
     def _owes(self) -> bool:
         """Local. Whether the peer waits for what this side can do without the program."""
-        return False
 
+    @abstractmethod
     def _forget(self, written: bool) -> None:
         """Local. Drop what was made for the other side, which may still write to it."""
 
+    @abstractmethod
     def waiting_for(self) -> str:
         """Local. What an active request lacks, in words, for the watchdog."""
-        return ""
 
     # -- what can be asked -----------------------------------------------------------------------
 
@@ -146,10 +134,8 @@ class PartitionedRequest(Persistent):
 
     def __repr__(self) -> str:
         side = "send to" if self.parameters.side == SENDER else "receive from"
-        return (
-            f"<{self.method} partitioned {side} rank {self.peer}, "
-            f"tag {self.parameters.tag}: {self.state}, {self.rounds} starts>"
-        )
+        return (f"<{self.method} partitioned {side} rank {self.peer}, tag {self.parameters.tag}: "
+                f"{self.state}, {self.rounds} starts>")
 
     def Pready(self, *partitions: Any, **names: Any) -> None:
         """Local. On a receive it raises, as do the next two: only the sending side marks."""
@@ -189,14 +175,14 @@ class PartitionedRequest(Persistent):
             error = RequestError(f"a partitioned round was given up{why}")
         if error is not None and position is not None:
             matching.tell_failure(position, error, waits=True)
-        channel = self._release(broken)
+        end = self._release(broken)
         if position is None:
             return
         receives, slot = self.parameters.side == RECEIVER, self.parameters.slot
-        if channel is None:
+        if end is None:
             matching.leave(position, slot)
         elif broken and receives:
-            matching.give_up(channel.comm, channel.peer, slot, channel.sender)
+            matching.give_up(end.comm, end.peer, slot, end.sender)
         if not broken and receives:  # else messages may be under way
             matching.give_slot(self.peer, slot)
 
@@ -220,19 +206,19 @@ class PartitionedRequest(Persistent):
             self._retire()
             self._release(broken)
 
-    def _release(self, broken: bool) -> Channel | None:
+    def _release(self, broken: bool) -> Any:
         """Local. Give back what was made for rounds; ``broken``: one of them is under way."""
         progress.delist(self)
         self._unload()
-        channel, self._channel = self._channel, None
+        end = self._end
         self._end = self._end_owes = None
-        if channel is not None:
-            channel.close(broken)
-        self._forget(broken and channel is not None)
-        return channel
+        if end is not None:
+            end.close(broken)
+        self._forget(broken and end is not None)
+        return end
 
     def __del__(self) -> None:
-        if self._made and self._state in (ACTIVE, BROKEN) and self._channel is not None:
+        if self._made and self._state in (ACTIVE, BROKEN) and self._end is not None:
             _dropped.append(self)  # MPI may still read or write its memory, until its end
         super().__del__()
 
@@ -298,7 +284,7 @@ class PartitionedRequest(Persistent):
         rounds = self.rounds
         if self._opened != rounds:
             self._open_round()
-        if self._channel is None and not self._meet():
+        if self._end is None and not self._meet():
             return False
         self._begun = rounds
         self._end.begin()
@@ -319,7 +305,7 @@ class PartitionedRequest(Persistent):
             self._enlist()
 
     def _meet(self) -> bool:
-        """Make the channel if the peer's parameters have come; false while they have not.
+        """Make the end if the peer's parameters have come; false while they have not.
 
         What does not fit is kept as the error of the request. The caller holds the guard.
         """
@@ -327,32 +313,25 @@ class PartitionedRequest(Persistent):
             return False
         theirs, comm = self.parameters, self.matching.comm
         if self._position is not None:
-            found = self.matching.take(self._position)
+            found = self.matching.guard.attempt(self.matching.take, self._position)
             if found is None:
                 return False
             theirs, comm = found
         try:
-            method, channel = channel_between(comm, self.peer, self.parameters, theirs,
-                                              self.memory, self._compiled)
+            name, end = end_between(comm, self.peer, self.parameters, theirs, self.memory,
+                                    self._compiled)
         except OnesidedError as error:  # the peer comes to the same
             self._error = error
             return False
         try:
-            self._end = end = self._connect(method, channel)
+            end.open()
         except Exception as error:
-            channel.close()
+            end.close()
             self._error = self._untold = error
             return False
-        self._channel = channel
+        self._end, self.method = end, name
         self._end_owes = getattr(end, "owes", None)
-        if method is not None:
-            self.method = method.name
         return True
-
-    def _connect(self, method: PartitionedMethod | None, channel: Channel) -> Sender | Receiver:
-        """Local. Make this side's end; without a method, one that leads nowhere."""
-        ends = (Sender, Receiver) if method is None else method.ends()
-        return ends[self.parameters.side](channel)
 
     def _before_start(self) -> None:
         self.guard.refuse_inside()  # while no lock of the round is taken, and nothing broken
@@ -522,13 +501,11 @@ class PartitionedSend(PartitionedRequest):
         return bool(self._counter.waiting > 0)
 
     def waiting_for(self) -> str:
-        counter = self._counter
-        if counter.missing:
-            unmarked = counter.unmarked()
-            first = ", ".join(str(index) for index in unmarked[:8])
-            more = ", ..." if len(unmarked) > 8 else ""
-            return f"{len(unmarked)} partitions to be marked ({first}{more})"
-        return f"{counter.waiting} groups to leave, and for what has left to arrive"
+        unmarked = self._counter.unmarked()
+        if not unmarked:
+            return f"{self._counter.waiting} groups to leave, and for what has left to arrive"
+        first, more = ", ".join(map(str, unmarked[:8])), ", ..." * (len(unmarked) > 8)
+        return f"{len(unmarked)} partitions to be marked ({first}{more})"
 
     def _after_wait(self) -> None:
         sums = self._sums or {}
@@ -579,7 +556,7 @@ class PartitionedReceive(PartitionedRequest):
         self._give_back = arguments.give_back
         super().__init__(arguments)
         if self._watched and self._position is not None:
-            self._reset = self._poison
+            self._reset = partial(self.memory.fill, 0xFF)  # nothing can have come before that
 
     def Parrived(self, partition: int) -> bool:
         """Local. Whether a partition can be read: all groups that it is made of have come.
@@ -610,11 +587,11 @@ class PartitionedReceive(PartitionedRequest):
         there = False
         try:
             begun = self._begun == self.rounds or (calls and self._begin())
-            channel, end = self._channel, self._end
-            if begun and channel is not None:
+            end = self._end
+            if begun and end is not None:
                 part = self.memory.size // self.partitions
-                first, stop = channel.grouping.covering(index * part, (index + 1) * part)
-                there = end.arrived(first, stop) if calls else end.arrivals.all(first, stop)
+                first, stop = end.grouping.covering(index * part, (index + 1) * part)
+                there = end.arrived(first, stop) if calls else end.have_come(first, stop)
         except BaseException as error:  # what it was about to note may be lost
             self._error = error
             raise
@@ -624,9 +601,6 @@ class PartitionedReceive(PartitionedRequest):
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _poison(self) -> None:
-        self.memory[:] = 0xFF  # nothing can have come: the round has not begun
-
     def _step(self) -> bool:
         done: bool = self._end.advance()
         return done
@@ -635,15 +609,11 @@ class PartitionedReceive(PartitionedRequest):
         return self._begun != self.rounds or (self._end_owes is not None and self._end_owes())
 
     def waiting_for(self) -> str:
-        return "its peer" if self._channel is None else "partitions to arrive"
+        return "its peer" if self._end is None else "partitions to arrive"
 
     def _forget(self, written: bool) -> None:
-        if self._give_back is not None:
-            self._give_back(written)
-            self._give_back = None
-
-
-# -- initialization -------------------------------------------------------------------------------
+        self._give_back(written)
+        self._give_back = bool
 
 
 def Psend_init(
@@ -722,9 +692,4 @@ def Precv_init(
     """
     check_name(method)
     given = read_arguments(comm, buf, partitions, source, tag, aggregate, RECEIVER, method, info)
-    if given.peer != MPI.PROC_NULL:
-        slot = given.matching.take_slot(given.peer)
-        reach, give_back = reach_of(comm, given.memory, given.peer)
-        parameters = replace(given.parameters, slot=slot, reach=reach)
-        given = replace(given, parameters=parameters, give_back=give_back)
     return PartitionedReceive(given)

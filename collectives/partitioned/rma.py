@@ -1,10 +1,9 @@
 """Groups go straight into the receiver's memory, on a node.
 
-The receive buffer comes from :func:`~onesided.collectives.empty`, so that the sender can reach it
-without any collective call. No message is sent: groups are stored, and entries of a board tell of
-them. The receiver grants a round by its number on the board, the *credit*; groups that are ready
-earlier gather. ``Win.Sync`` on both sides orders the data and the words that tell of them. The
-compiled counter does the sender's part without a call of Python.
+The receive buffer comes from :func:`~onesided.collectives.empty`. No message is sent: groups are
+stored, and entries of a board tell of them. The receiver grants a round by its number on the board,
+the *credit*; groups that are ready earlier gather. ``Win.Sync`` on both sides orders the data and
+the words that tell of them. The compiled counter does the sender's part without a call of Python.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from mpi4py import MPI
 
 from onesided.collectives.errors import ResourceError
 from onesided.collectives.memory import BOARD, region_with_key
-from onesided.collectives.partitioned.channel import Channel, End, Receiver, Sender
+from onesided.collectives.partitioned.channel import End, Receiver, Sender
 from onesided.collectives.partitioned.handshake import Parameters
 from onesided.collectives.pattern import as_bytes
 from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL, TOLD, fence
@@ -29,15 +28,14 @@ if TYPE_CHECKING:
 class _OnBoard(End):
     """An end that looks at the words of the board, whose region cannot be freed before."""
 
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
-        reach = channel.receiver.reach
+    def open(self) -> None:
+        reach = self.receiver.reach
         region = region_with_key(reach.key)
         if region is None:
             raise ResourceError("the memory of the receive buffer has been given back")
         self._theirs = region.part(reach.segment)
         self._board = self._theirs[reach.board : reach.board + BOARD].view(np.int64).data
-        channel.on_release(region.borrow())
+        self.on_release(region.borrow())
         #: Of the rounds, the same on both sides; those of two channels are never equal.
         self._credits = (reach.generation << 32 | number & 0xFFFFFFFF
                          for number in itertools.count(1))
@@ -49,17 +47,16 @@ class _OnBoard(End):
 class RmaSend(_OnBoard, Sender):
     """One store and one entry per run of groups."""
 
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
-        start = channel.receiver.reach.offset
-        self._target = as_bytes(self._theirs[start : start + channel.grouping.nbytes])
-        self._source = as_bytes(channel.memory)
+    def open(self) -> None:
+        super().open()
+        start = self.receiver.reach.offset
+        self._target = as_bytes(self._theirs[start : start + self.grouping.nbytes])
+        self._source = as_bytes(self.memory)
         self._credit, self._granted = 0, False
         self._head = self._told = 0
-        self._compiled = channel.compiled
-        if self._compiled is not None:
-            self._compiled.connect(self._target, self._source, self._board)
-        channel.on_release(self._forget)
+        if self.compiled is not None:
+            self.compiled.connect(self._target, self._source, self._board)
+        self.on_release(self._forget)
 
     @classmethod
     def obstacle(cls, sender: Parameters, receiver: Parameters) -> str:
@@ -72,8 +69,8 @@ class RmaSend(_OnBoard, Sender):
 
     def begin(self) -> None:
         self._credit, self._granted = next(self._credits), False
-        if self._compiled is not None:
-            self._compiled.expect(self._credit)
+        if self.compiled is not None:
+            self.compiled.expect(self._credit)
 
     def may_leave(self) -> bool:
         if not self._granted:
@@ -84,7 +81,7 @@ class RmaSend(_OnBoard, Sender):
         return self._head - self._board[TAIL] < ROOM
 
     def leave(self, first: int, stop: int) -> None:
-        start, end = self.channel.grouping.span(first, stop)
+        start, end = self.grouping.span(first, stop)
         self._target[start:end] = self._source[start:end]
         self._board[ENTRIES + self._head % ROOM] = first << 32 | stop
         fence()
@@ -95,17 +92,17 @@ class RmaSend(_OnBoard, Sender):
         self._board[TOLD] = self._told
 
     def drain(self, counter: AnyCounter) -> None:
-        if self._compiled is not None:
-            self._compiled.drain()
+        if self.compiled is not None:
+            self.compiled.drain()
         else:
             super().drain(counter)
 
     def idle(self) -> bool:
-        return self._compiled is None or not self._compiled.copying
+        return self.compiled is None or not self.compiled.copying
 
     def _forget(self) -> None:
-        if self._compiled is not None:
-            self._compiled.disconnect()
+        if self.compiled is not None:
+            self.compiled.disconnect()
         self._target = self._source = memoryview(b"")
         super()._forget()
 
@@ -117,16 +114,16 @@ class RmaReceive(_OnBoard, Receiver):
     not, or where the board has not room for all of a round.
     """
 
-    def __init__(self, channel: Channel) -> None:
-        super().__init__(channel)
+    def open(self) -> None:
+        super().open()
         self._tail = self._all = 0
-        self._groups = channel.grouping.groups
+        self._groups = self.grouping.groups
         self._may_fill = self._groups > ROOM
         self._eager = self._may_fill or MPI.Query_thread() < MPI.THREAD_MULTIPLE
-        channel.on_release(self._forget)
+        self.on_release(self._forget)
 
     def begin(self) -> None:
-        self.arrivals.reset()
+        self.expect()
         self._all += self._groups
         fence()
         self._board[CREDIT] = next(self._credits)
@@ -134,7 +131,7 @@ class RmaReceive(_OnBoard, Receiver):
     def advance(self) -> bool:
         if self._board[TOLD] == self._all:
             fence()
-            self.arrivals.fill()
+            self.fill()
             self._board[TAIL] = self._tail = self._board[HEAD]
             return True
         if self._eager:
@@ -142,9 +139,9 @@ class RmaReceive(_OnBoard, Receiver):
         return False
 
     def arrived(self, first: int, stop: int) -> bool:
-        if not self.arrivals.all(first, stop):
+        if not self.have_come(first, stop):
             self._read()
-        return self.arrivals.all(first, stop)
+        return self.have_come(first, stop)
 
     def _read(self) -> None:
         head = self._board[HEAD]
@@ -152,8 +149,8 @@ class RmaReceive(_OnBoard, Receiver):
             fence()
             for number in range(self._tail, head):
                 entry = self._board[ENTRIES + number % ROOM]
-                self.arrivals.add(entry >> 32, entry & 0xFFFFFFFF)
+                self.add(entry >> 32, entry & 0xFFFFFFFF)
             self._board[TAIL] = self._tail = head
 
     def owes(self) -> bool:
-        return self._may_fill and self.arrivals.missing > 0
+        return self._may_fill and self._missing > 0

@@ -267,9 +267,9 @@ def case_fields_without_components(comm, empty, way):
     if comm.size > 1:
         three, mine = grid.zeros(3, "i8"), comm.rank == 0
         everywhere(comm, PatternError, "sends a box of shape", grid.update, none if mine else three)
-        everywhere(comm, MismatchError, "axes of components", grid.global_shape, u if mine else v)
-        everywhere(comm, PatternError, "other components on other ranks", grid.global_shape,
-                   three if mine else v)
+        for other in (u, three):
+            everywhere(comm, MismatchError, "in components", grid.global_shape,
+                       other if mine else v)
     grid.Free()
 
 
@@ -370,6 +370,10 @@ def case_what_one_rank_gives_alone(comm):
     other = Grid(backwards, grid.shape, 1)
     everywhere(comm, PatternError, "ranks in other orders", grid.redistribute, u, other,
                other.zeros())
+    some = comm.Split(comm.rank % 2)
+    few = Grid(some, (4 * some.size, 6), 1)
+    if comm.rank % 2 == 0:  # the others are not there to answer
+        everywhere(some, PatternError, "of other ranks", few.redistribute, few.zeros(), grid, u)
     v, fine, apart = grid.zeros(), Grid(comm, (8 * comm.size, 12), 1, dims=(1, comm.size)), (
         np.zeros([2 * n for n in u.shape])[::2, ::2])
     for module, name, call, arguments in [
@@ -390,8 +394,9 @@ def case_what_one_rank_gives_alone(comm):
         u[...], v[...] = 5, 3
         assert grid.redistribute(u, grid, v) is v
         assert (v[grid.owned] == 5).all()
-    for each in (fine, other, grid):
+    for each in (fine, few, other, grid):
         each.Free()
+    some.Free()
     backwards.Free()
 
 
@@ -475,7 +480,7 @@ def case_redistribute(comm, form, nodes):
                wrong.zeros(components, staggered=staggered))
     everywhere(comm, PatternError, "and one of float32", grids[0].redistribute, u, grids[1],
                grids[1].zeros(components, "f4", staggered))
-    everywhere(comm, PatternError, "blocks of given sizes", Grid, comm, shape, 1,
+    everywhere(comm, PatternError, "cannot be arranged", Grid, comm, shape, 1,
                sizes=[[shape[0] - 2, 1, 1], [shape[1]]] if comm.size != 3 else [shape[:1],
                                                                                  shape[1:]])
     assert "bytes leave nodes" in grids[1].report()
@@ -596,11 +601,11 @@ def case_refine_mistakes(comm):
     single, both = fine.zeros((), "f4"), fine.zeros(2)
     staggered, whole_numbers = coarse.zeros((), staggered=1), coarse.zeros((), "i4")
     for call, arguments, options, text in [
-        (coarse.refine, (u, other), {}, "has not twice as many along every axis"),
-        (fine.refine, (v, coarse), {}, "has not twice as many along every axis"),
+        (coarse.refine, (u, other), {}, "has not twice as many cells"),
+        (fine.refine, (v, coarse), {}, "has not twice as many cells"),
         (coarse.refine, (whole_numbers, fine), {}, "only real and complex"),
-        (coarse.refine, (u, fine, single), {}, "a field of float32 of shape (8, 12) for"),
-        (coarse.refine, (u, fine, both), {}, "a field of float64 of shape (2, 8, 12) for"),
+        (coarse.refine, (u, fine, single), {}, "a field of float32 (8, 12), which has not"),
+        (coarse.refine, (u, fine, both), {}, "a field of float64 (2, 8, 12), which has not"),
         (coarse.refine, (staggered, fine, v), {}, "middles of cells"),
         (coarse.refine, (u, fine, v), {"order": 2}, "order 2 is not 0"),
     ]:
@@ -664,9 +669,9 @@ def case_gather_and_scatter(comm, root, memory, dtype):
         assert some is None if got is None else np.array_equal(some, whole[box])
         grid.scatter(got, v, root)
         assert np.array_equal(u[grid.owned], v[grid.owned])
-    everywhere(comm, PatternError, "global array of shape", grid.scatter,
+    everywhere(comm, PatternError, "and one of", grid.scatter,
                None if comm.rank == root else 3, u, root)
-    everywhere(comm, PatternError, "no rank", grid.gather, u, comm.size)
+    everywhere(comm, PatternError, "the root is", grid.gather, u, comm.size)
     everywhere(comm, PatternError, "out of bounds", grid.gather, u, 0, (slice(0, 99),))
     grid.Free()
 
@@ -949,7 +954,7 @@ def case_bad_fields(comm):
         given = (u,) if one and not last else fields  # of one rank, or of all
         everywhere(comm, PatternError, text, grid.update, *given)
     if comm.size > 1:
-        everywhere(comm, PatternError, "which expects float", grid.update, v if last else u)
+        everywhere(comm, PatternError, "of float32 (", grid.update, v if last else u)
         everywhere(comm, PatternError, "sends a box of shape", grid.update,
                    grid.zeros(2) if last else grid.zeros(3))
         everywhere(comm, PatternError, "no field is given", grid.update, *((u,) if last else ()))

@@ -61,10 +61,11 @@ def case_bad_arguments(comm, culprit):
 def case_ranks_that_disagree(comm):
     cart = grid(comm, periodic=False)
     mine = comm.rank == 0
-    everywhere(cart, PatternError, "rank 1 sends a box of shape (1, 6) to rank 0 (direction "
-               "(-1, 0)), which expects (1, 5) (direction (1, 0))",
+    everywhere(cart, PatternError, "rank 1 sends a box of shape (1, 6) of float64 (direction "
+               "(-1, 0)) to rank 0, which expects a box of shape (1, 5) of float64 (direction "
+               "(1, 0))",
                np.zeros((6, 7 if mine else 8)), 1)
-    everywhere(cart, PatternError, "rank 1 sends float64 to rank 0, which expects float32",
+    everywhere(cart, PatternError, "rank 1 sends a box of shape (1, 6) of float64",
                np.zeros((6, 8), "f4" if mine else "f8"), 1)
     everywhere(cart, PatternError, "which expects", np.zeros((9, 8)), 2 if mine else 1)
     everywhere(cart, MismatchError, "rank 0 is in",
@@ -72,10 +73,11 @@ def case_ranks_that_disagree(comm):
     cart.Free()
     array, out, into = np.zeros((4, 8)), (slice(1, 2),), (slice(0, 1),)
     last = comm.size - 1
-    everywhere(comm, PatternError, f"rank 0 sends a box of shape (1, 8) to rank {last} (tag 0), "
-               "which expects nothing", array, None, neighbors=[(last, out, None)] if mine else [])
-    everywhere(comm, PatternError, f"rank 0 expects a box of shape (1, 8) from rank {last} "
-               "(tag 7), which sends nothing", array, None,
+    everywhere(comm, PatternError, "rank 0 sends a box of shape (1, 8) of float64 (tag 0) to rank "
+               f"{last}, which expects nothing", array, None,
+               neighbors=[(last, out, None)] if mine else [])
+    everywhere(comm, PatternError, f"rank {last} sends nothing to rank 0, which expects "
+               "a box of shape (1, 8) of float64 (tag 7)", array, None,
                neighbors=[(last, None, into, 7)] if mine else [])
     everywhere(comm, PatternError, "rank 0: ", array, None,
                neighbors=[(0, out, into, 1), (0, None, out, 2)] if mine else [])

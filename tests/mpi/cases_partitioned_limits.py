@@ -16,6 +16,7 @@ from partitioned import METHODS, Pair, at_once, random_order
 
 from onesided.collectives import (
     MethodError,
+    PartitionedMethod,
     PatternError,
     Precv_init,
     Psend_init,
@@ -30,6 +31,7 @@ from onesided.collectives import (
 )
 from onesided.collectives.partitioned import handshake
 from onesided.collectives.partitioned import request as requests
+from onesided.collectives.partitioned.channel import Sender
 
 TURNS = 3
 
@@ -187,6 +189,13 @@ def case_buffer_specifications(comm):
         raises(PatternError, lambda wrong=wrong: Psend_init(comm, wrong, 4, right), text)
 
 
+class Broken(Sender):
+    """An end that cannot be made."""
+
+    def open(self):
+        raise ResourceError("no more of it")
+
+
 @parameters(method=METHODS, culprit=["sender", "receiver"])
 @ranks(at_least=2)
 def case_one_side_fails_alone(comm, method, culprit):
@@ -197,16 +206,17 @@ def case_one_side_fails_alone(comm, method, culprit):
         side = Psend_init(comm, np.zeros(64, np.int64), 4, 1, method=method)
     elif comm.rank == 1:
         side = Precv_init(comm, target, 4, 0, method=method)
+    ends = PartitionedMethod.ends
     if comm.rank == (culprit == "receiver"):
-        def broken(*_):
-            raise ResourceError("no more of it")
-
-        side._connect = broken
-    if side is not None:
-        raises(ResourceError, lambda: fail(side), "no more of it")
-        raises(ResourceError, side.Wait, "no more of it")
-        assert side.state == "broken"
-        side.Free()
+        PartitionedMethod.ends = lambda method: (Broken, Broken)
+    try:
+        if side is not None:
+            raises(ResourceError, lambda: fail(side), "no more of it")
+            raises(ResourceError, side.Wait, "no more of it")
+            assert side.state == "broken"
+            side.Free()
+    finally:
+        PartitionedMethod.ends = ends
     comm.Barrier()
     again = Pair(comm, method, 4, 4, count=64)
     again.start()
