@@ -370,7 +370,7 @@ def Alltoallw_init(
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         _, ranks, keys = _everyone(context)
-        sides = _typed_sides(sendbuf, recvbuf, (ranks, keys, ranks, keys))
+        sides = _typed_sides(sendbuf, recvbuf, ((ranks, keys), (ranks, keys)))
         sides.cuts = read_cuts(chunks, sides.send.blocks, len(sides.send.shape))
         if rows is not None:
             sides.rows = buffers.read_rows(rows, sides.send)
@@ -462,7 +462,7 @@ def _neighbor(
     call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, method: str, info: Info
 ) -> Request:
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
-        destinations, send_keys, sources, recv_keys = neighbors(context.comm)
+        (destinations, send_keys), (sources, recv_keys) = neighbors(context.comm)
         if call.startswith("Neighbor_allgather"):
             spec = simple(sendbuf, 1, "send")
         else:
@@ -486,7 +486,7 @@ def _typed_sides(
     sendbuf: Any, recvbuf: Any, edges: Edges, may_be_in_place: bool = True
 ) -> Sides:
     """Both sides by boxes, or by a type for every block; each rank as it likes."""
-    destinations, send_keys, sources, recv_keys = edges
+    (destinations, send_keys), (sources, recv_keys) = edges
     if buffers.is_typed(recvbuf):
         spec = buffers.typed(recvbuf, len(sources), "recv")
         recv = spec.side(sources, recv_keys)

@@ -2,12 +2,14 @@
 
 An :class:`Operation` is a collective by its name: what a rank has in its send and in its receive
 buffer, as counts of blocks, how they are described, and what may be in place. A new operation is a
-new row. :func:`check_transport` runs the rows of exchanges by a method that has been registered,
-and by ``p2p``, which tells what must come of them.
+new row. :class:`Trial` is one request of it, in any memory, of any length, with types that have
+holes, in place, and at any root. :func:`check_transport` runs the rows of exchanges by a method
+that has been registered.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,8 +31,8 @@ MEMORY = ("plain", "window", "own")
 #: How a buffer is described: a block, blocks of one size, with counts, with a type for each.
 ONE, EVEN, VECTOR, TYPES = "one", "even", "vector", "types"
 
-#: What a receive buffer holds before data come.
-SCRIBBLE = -8888
+#: What lies in gaps and must stay, and what blocks hold before data come.
+GUARD = -7777
 
 #: Rounds of every trial of :func:`check_transport`.
 ROUNDS = 3
@@ -107,6 +109,22 @@ class Operation:
             return {rank: 0}
         return {place: place for place in range(size)}
 
+    def result(
+        self, sent: Sequence[Any], rank: int, size: int, root: int
+    ) -> list[NDArray[Any]]:
+        """Local. What a rank receives, of the blocks that all ranks send: the n-th edge from a rank
+        is matched by its n-th edge to this one."""
+        if self._from_root:
+            return [sent[root][0 if self.family == BROADCAST else rank]]
+        if not self.on_graph:
+            return [sent[other][0 if self._gathers else rank] for other in range(size)]
+        blocks, seen = [], Counter[int]()
+        for other in sources(rank, size):
+            edges = [place for place, to in enumerate(targets(other, size)) if to == rank]
+            blocks.append(sent[other][0 if self._gathers else edges[seen[other]]])
+            seen[other] += 1
+        return blocks
+
     @property
     def kept(self) -> str:
         """The buffer that ``MPI.IN_PLACE`` stands for."""
@@ -158,7 +176,7 @@ OPERATIONS = {
 }  # fmt: skip
 
 
-# -- a method that is not ours -------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------
 
 
 class Buffer:
@@ -176,11 +194,17 @@ class Buffer:
             self._displs.append(at + gap)
             at += count + gap
         room = self._step * (at + 1)
-        self.shared = comm is not None
+        self._shared = comm is not None
         self.array = np.empty(room, np.int64) if comm is None else empty(comm, room, np.int64)
         self._kind = MPI.INT64_T
         if holes:
             self._kind = MPI.INT64_T.Create_resized(0, 16).Commit()
+
+    def write(self, array: NDArray[Any], blocks: Mapping[int, NDArray[Any]]) -> None:
+        """Local. Bring blocks to their places in an array like this one's."""
+        for place, block in blocks.items():
+            start = self._step * self._displs[place]
+            array[start : start + self._step * self._counts[place] : self._step] = block
 
     def spec(self) -> list[Any]:
         """Local. The buffer as mpi4py specifies it."""
@@ -195,7 +219,7 @@ class Buffer:
         """Collective where the memory is shared."""
         if self._step > 1:
             self._kind.Free()
-        if self.shared:
+        if self._shared:
             free(self.array)
 
 
@@ -204,24 +228,26 @@ class Trial:
     times as long blocks are. What is to be "own" is plain where the operation needs a buffer."""
 
     def __init__(
-        self, comm: MPI.Intracomm, operation: Operation, method: str, scale: int,
-        info: Mapping[str, str] | None, memory: str, holes: bool, in_place: bool, root: int,
+        self, comm: MPI.Intracomm, operation: Operation, method: str,
+        memory: str = "plain", holes: bool = False, in_place: bool = False, root: int = 0,
+        info: Mapping[str, str] | None = None, scale: int = 1,
     ) -> None:  # fmt: skip
         """Collective."""
-        rank, size = comm.rank, comm.size
-        self._first = 1_000_000 * rank
-        counts = operation.sends(rank, size, root), operation.receives(rank, size, root)
-        sends, receives = ([scale * count for count in each or ()] for each in counts)
-        held = in_place and operation.in_place(rank, size, root) is not None
-        owns = memory == "own" and operation.learns(rank, root) and not in_place
-        self.send = Buffer(sends, operation.forms[0], holes)
+        self._operation, self._root, self._scale = operation, root, scale
+        self.rank, self._size = rank, size = comm.rank, comm.size
+        sends, receives = operation.sends(rank, size, root), operation.receives(rank, size, root)
+        self._held = operation.in_place(rank, size, root) if in_place else None
+        self._owns = memory == "own" and operation.learns(rank, root) and not in_place
+        self._send = Buffer(self._longer(sends), operation.forms[0], holes)
         shared = comm if memory == "window" else None
-        self.recv = Buffer(receives, operation.forms[1], holes, shared)
-        send = None if counts[0] is None else self.send.spec()
-        recv = None if counts[1] is None or owns else self.recv.spec()
-        self._sends_from_recv = held and operation.kept == "send"
-        if held:
-            send, recv = (MPI.IN_PLACE, recv) if self._sends_from_recv else (send, MPI.IN_PLACE)
+        self._recv = Buffer(self._longer(receives), operation.forms[1], holes, shared)
+        send = None if sends is None else self._send.spec()
+        recv = None if receives is None or self._owns else self._recv.spec()
+        self._receives = receives is not None
+        if self._held is not None and operation.kept == "send":
+            send = MPI.IN_PLACE
+        elif self._held is not None:
+            recv, self._receives = MPI.IN_PLACE, False
         self._graph: MPI.Intracomm | None = None
         if operation.on_graph:
             self._graph = comm.Create_dist_graph_adjacent(sources(rank, size), targets(rank, size))
@@ -232,14 +258,46 @@ class Trial:
             self._give_back()
             raise
 
+    def _longer(self, counts: Counts | None) -> Counts:
+        return [self._scale * count for count in counts or ()]
+
+    def _blocks(self, turn: int, rank: int) -> list[NDArray[np.int64]]:
+        """What a rank sends in a round."""
+        counts = self._longer(self._operation.sends(rank, self._size, self._root))
+        step = 1000 * self._scale
+        return [((turn * self._size + rank) * 8 + place) * step + np.arange(count)
+                for place, count in enumerate(counts)]
+
     def fill(self, turn: int) -> None:
         """Local. The data of a round, and nothing where others are to come."""
-        for array, sent in (self.send.array, True), (self.recv.array, self._sends_from_recv):
-            array[:] = self._first + 1000 * turn + np.arange(len(array)) if sent else SCRIBBLE
+        mine, send, recv = self._blocks(turn, self.rank), self._send, self._recv
+        send.array[:] = recv.array[:] = GUARD
+        if self._held is not None and self._operation.kept == "send":
+            recv.write(recv.array, {place: mine[which] for place, which in self._held.items()})
+        else:
+            send.write(send.array, dict(enumerate(mine)))
+        self._before = send.array.copy(), recv.array.copy()
 
-    def outcome(self, answer: Any) -> list[NDArray[Any]]:
-        """Local. All memory after a round, and what Wait has returned."""
-        return [np.array(each) for each in (self.send.array, self.recv.array, answer)]
+    def check(self, turn: int, got: Any) -> None:
+        """Local. Raise :class:`AssertionError` where ``got``, what Wait returned, is not right."""
+        sent = [self._blocks(turn, rank) for rank in range(self._size)]
+        send, recv = self._before
+        if self._receives:
+            want = self._operation.result(sent, self.rank, self._size, self._root)
+            whole = np.concatenate([*want, recv[:0]])
+            if not self._owns:
+                self._recv.write(recv, dict(enumerate(want)))
+                whole = recv
+            if not np.array_equal(got, whole):
+                raise AssertionError(f"round {turn}: {got}, not {whole}")
+        if not np.array_equal(self._send.array, send) or not np.array_equal(self._recv.array, recv):
+            raise AssertionError(f"round {turn}: what is no block to be received was written")
+
+    def round(self, turn: int) -> None:
+        """A round, checked."""
+        self.fill(turn)
+        self.request.Start()
+        self.check(turn, self.request.Wait())
 
     def free(self) -> None:
         """Collective. The request, and what was made for it."""
@@ -247,10 +305,13 @@ class Trial:
         self._give_back()
 
     def _give_back(self) -> None:
-        self.send.free()
-        self.recv.free()
+        self._send.free()
+        self._recv.free()
         if self._graph is not None:
             self._graph.Free()
+
+
+# -- a method that is not ours -------------------------------------------------------------------
 
 
 def variants(operation: Operation, size: int, number: int) -> Iterator[dict[str, Any]]:
@@ -268,9 +329,9 @@ def variants(operation: Operation, size: int, number: int) -> Iterator[dict[str,
 def check_transport(
     comm: MPI.Intracomm, name: str, info: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Collective. Run every exchange of the table by the method ``name`` and by ``p2p``, in every
-    memory, with types that have holes, and in place; where the method takes any order, also two
-    requests that ranks start and complete in different orders.
+    """Collective. Run every exchange of the table by the method ``name``, in every memory, with
+    types that have holes, and in place; where the method takes any order, also two requests that
+    ranks start and complete in different orders.
 
     Parameters
     ----------
@@ -305,23 +366,23 @@ def check_transport(
             for scale in (1, LONG):
                 what = f"{operation.name} {kind}, blocks times {scale}"
                 try:
-                    trials = [Trial(comm, operation, name, scale, info, **kind)
+                    trials = [Trial(comm, operation, name, scale=scale, info=info, **kind)
                               for _ in range(2 if method.any_order else 1)]  # fmt: skip
                 except UnsupportedError as error:
                     refused[what] = str(error)
                     continue
-                reference = Trial(comm, operation, "p2p", scale, info, **kind)
                 for turn in range(ROUNDS):
                     with agreed(comm):
-                        _rounds(trials, reference, turn + number, what, comm.rank % 2)
-                for trial in (*trials, reference):
+                        _rounds(trials, turn + number, what)
+                for trial in trials:
                     trial.free()
     agree(comm, None, f"check_transport {name}")
     return refused
 
 
-def _rounds(trials: Sequence[Trial], reference: Trial, turn: int, what: str, odd: int) -> None:
+def _rounds(trials: Sequence[Trial], turn: int, what: str) -> None:
     """One round of each: odd ranks start in the other order, and others wait in it."""
+    odd = trials[0].rank % 2
     for place, trial in enumerate(trials):
         trial.fill(turn + place)
     for trial in trials[:: -1 if odd else 1]:
@@ -329,12 +390,8 @@ def _rounds(trials: Sequence[Trial], reference: Trial, turn: int, what: str, odd
     answers = {}
     for trial in trials[:: 1 if odd else -1]:
         answers[id(trial)] = trial.request.Wait()
-    wanted = []
-    for place in range(len(trials)):
-        reference.fill(turn + place)
-        reference.request.Start()
-        wanted.append(reference.outcome(reference.request.Wait()))
-    for place, trial in enumerate(trials):
-        for found, want in zip(trial.outcome(answers[id(trial)]), wanted[place], strict=True):
-            if not np.array_equal(found, want):
-                raise AssertionError(f"{what}: round {turn + place}: {found}, not {want}")
+    try:
+        for place, trial in enumerate(trials):
+            trial.check(turn + place, answers[id(trial)])
+    except AssertionError as error:
+        raise AssertionError(f"{what}: {error}") from error

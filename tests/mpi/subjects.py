@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -37,7 +36,7 @@ from onesided.collectives import (
 )
 from onesided.collectives.context import Context
 from onesided.collectives.halo import plan
-from onesided.collectives.testing import Operation, sources, targets
+from onesided.collectives.testing import sources, targets
 
 GUARD, SCRIBBLE, EMPTY = 77, 99, 88  # what lies in gaps, in sent data after Wait, where data come
 LARGEST = pattern.LARGEST_PIECE
@@ -288,7 +287,7 @@ class Exchanged(Subject):
             assert got is None or self.cell.row == "Bcast", f"Wait returned {got!r}"
             return
         sent = [self.numbers(turn, rank) for rank in range(self.size)]
-        want = received(self.operation, sent, self.rank, self.size, self.cell.root)
+        want = self.operation.result(sent, self.rank, self.size, self.cell.root)
         if self.owns:
             whole = np.concatenate([*want, want[0][:0]]).astype(self.dtype)
             assert same(np.asarray(got).reshape(-1), whole), f"round {turn}"
@@ -310,22 +309,6 @@ class Exchanged(Subject):
         super().give_back()
         if self.graph is not None and self.beside is None:
             self.graph.Free()
-
-
-def received(row: Operation, sent: Any, rank: int, size: int, root: int) -> list[np.ndarray]:
-    """The blocks of a rank, of the blocks that all ranks send: the n-th edge from a rank is matched
-    by its n-th edge to this one."""
-    gathers = "gather" in row.name.lower()
-    if row.rooted and not gathers:
-        return [sent[root][rank if row.name != "Bcast" else 0]]
-    if not row.on_graph:
-        return [sent[other][0 if gathers else rank] for other in range(size)]
-    blocks, seen = [], Counter()
-    for other in sources(rank, size):
-        edges = [place for place, to in enumerate(targets(other, size)) if to == rank]
-        blocks.append(sent[other][0 if gathers else edges[seen[other]]])
-        seen[other] += 1
-    return blocks
 
 
 def alike(found: np.ndarray, want: np.ndarray, turn: int, where: str = "") -> None:
