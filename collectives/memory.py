@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import math
-import operator
 import os
 import time
 import uuid
@@ -27,6 +26,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed, words_of_all
+from onesided.collectives.buffers import read_form
 from onesided.collectives.context import Context, Node, Resources, refusal
 from onesided.collectives.errors import (
     PatternError,
@@ -297,15 +297,7 @@ def empty(
     """
     context = Context.of(comm)
     with agreed(context.comm, "empty"):
-        kind = np.dtype(dtype)
-        if kind.hasobject:
-            raise PatternError(f"dtype {kind} holds Python objects, which cannot be exchanged")
-        if kind.subdtype is not None or not kind.itemsize:
-            raise PatternError(f"dtype {kind} is no type of single elements")
-        extents = [shape] if isinstance(shape, int | np.integer) else list(shape)
-        form = tuple([operator.index(extent) for extent in extents])
-        if min(form, default=0) < 0:
-            raise PatternError(f"negative dimensions in shape {form}")
+        form, kind = read_form(shape, dtype, "the array")
         count = math.prod(form)
         if not isinstance(links, int | np.integer) or not 0 <= links <= MOST_LINKS:
             raise PatternError(f"links must be an integer from 0 to {MOST_LINKS}, not {links!r}")
