@@ -417,6 +417,20 @@ class _Form:
     words: str = ""
     whole: bool = True
 
+    def __post_init__(self) -> None:
+        """The two buffers against each other."""
+        out, into = self.out, self.into
+        if into is None:
+            return
+        sent, received = ((each.extent, each.datatype.Get_size(), each.dtype)
+                          for each in (out.element, into.element))
+        if sent != received:
+            raise PatternError(f"{out.element} is sent, and {into.element} received")
+        if self.whole and out.count != into.count:
+            raise PatternError(f"{out.count} elements are sent, and {into.count} received")
+        if out is not into and np.may_share_memory(out.memory, into.memory):
+            raise PatternError("the send and the receive buffer overlap; MPI.IN_PLACE says so")
+
     def __str__(self) -> str:
         return f"{self.out.count} elements, {self.fold} {self.words}".rstrip()
 
@@ -457,11 +471,6 @@ def _initialize(
 ) -> Request:  # fmt: skip
     """Collective. One agreement, and what the transport needs."""
 
-    def checked(context: Context, *buffers: Any) -> _Form:
-        form = read(context, *buffers)
-        _check(form)
-        return form
-
     def match(
         form: _Form, method: Method, context: Context, hints: Hints, before: Reduction | None
     ) -> Reduction:
@@ -473,23 +482,8 @@ def _initialize(
                 raise PatternError(f"{form}, where request {before.number} has {before.words}")
             return _reduction(name, number, method, context, hints, form)
 
-    call = Call(f"{name}_init", REDUCTION, checked, match, str)
+    call = Call(f"{name}_init", REDUCTION, read, match, str)
     return initialize(call, comm, given, method, info)
-
-
-def _check(form: _Form) -> None:
-    """Local. The two buffers against each other."""
-    if form.into is None:
-        return
-    out, into = form.out, form.into
-    sent, received = ((each.extent, each.datatype.Get_size(), each.dtype)
-                      for each in (out.element, into.element))
-    if sent != received:
-        raise PatternError(f"{out.element} is sent, and {into.element} received")
-    if form.whole and out.count != into.count:
-        raise PatternError(f"{out.count} elements are sent, and {into.count} received")
-    if out is not into and np.may_share_memory(out.memory, into.memory):
-        raise PatternError("the send and the receive buffer overlap; MPI.IN_PLACE says so")
 
 
 def _learn(context: Context, form: _Form) -> None:
