@@ -68,10 +68,6 @@ class Resources:
         possible only where every rank has completed the same rounds."""
         self._closing.append((action, in_step))
 
-    def use(self, region: Any) -> None:
-        """Local. Memory from :func:`empty`, which cannot be freed before this is released."""
-        self.on_release(region.borrow())
-
     def release(self, broken: bool = False) -> None:
         """Collective over the context. Give everything back; a second call does nothing.
 

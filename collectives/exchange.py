@@ -19,7 +19,7 @@ from onesided.collectives.buffers import Side, check_separate
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
-from onesided.collectives.memory import Region, find_region
+from onesided.collectives.memory import Region, find_region, hold
 from onesided.collectives.pattern import (
     INT_MAX,
     Block,
@@ -385,10 +385,7 @@ class ExchangeTransport(Transport):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        for array in (operation.send.array, operation.recv.array):
-            region = None if array is None else find_region(array)
-            if region is not None:
-                resources.use(region)
+        hold(resources, operation.send.array, operation.recv.array)
 
     def serve(self, arrays: Sequence[NDArray[Any]]) -> None:
         """Local. Say where the receive memory is; ``Wait`` returns the caller's array as given."""

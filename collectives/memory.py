@@ -263,6 +263,14 @@ def find_region(array: NDArray[Any]) -> Region | None:
     return None
 
 
+def hold(resources: Resources, *arrays: NDArray[Any] | None) -> None:
+    """Local. What is from :func:`empty` cannot be freed before the resources are released."""
+    for array in arrays:
+        region = None if array is None else find_region(array)
+        if region is not None:
+            resources.on_release(region.borrow())
+
+
 def region_with_key(key: str | None) -> Region | None:
     """Local. The region with this key, where this rank has a part of it."""
     return None if key is None else _regions.get(key)

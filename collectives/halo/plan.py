@@ -50,7 +50,13 @@ from onesided.collectives.halo.parcels import (
 )
 from onesided.collectives.hints import MANUAL, Hints
 from onesided.collectives.initialization import Info
-from onesided.collectives.memory import ALIGNMENT, aligned, find_region, region_with_key
+from onesided.collectives.memory import (
+    ALIGNMENT,
+    aligned,
+    find_region,
+    hold,
+    region_with_key,
+)
 from onesided.collectives.pattern import pieces as in_messages
 from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
 
@@ -108,9 +114,7 @@ class Ghosts:
         for each in self.fields:
             for level in each.levels:
                 self.resources.keep.append(level)
-                region = find_region(level)
-                if region is not None:
-                    self.resources.use(region)
+                hold(self.resources, level)
         try:
             try:
                 self._lay_out(node.rank_of)

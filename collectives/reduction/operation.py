@@ -32,7 +32,7 @@ from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError, RequestError
 from onesided.collectives.hints import ESTIMATE, Hints
 from onesided.collectives.initialization import Call, Info, initialize
-from onesided.collectives.memory import find_region
+from onesided.collectives.memory import hold
 from onesided.collectives.pattern import check_root
 from onesided.collectives.reduction.folds import Element, Fold, Message
 from onesided.collectives.registry import REDUCTION, Method
@@ -161,10 +161,8 @@ class ReductionTransport(Transport):
 
     def __init__(self, operation: Reduction, resources: Resources) -> None:
         super().__init__(operation, resources)
-        for side in (operation.out, operation.into):
-            region = None if side is None else find_region(side.memory)
-            if region is not None:
-                resources.use(region)
+        sides = (operation.out, operation.into)
+        hold(resources, *(None if side is None else side.memory for side in sides))
         self.arrays = [operation.target]
         self.answers = [operation.given]
         self.owns_slots = True
