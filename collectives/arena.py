@@ -35,7 +35,6 @@ class Share:
     def __init__(
         self, arena: Arena, number: int, offset: int, nbytes: int, own: int
     ) -> None:
-        """Local."""
         self.number, self.offset, self.nbytes, self.own = number, offset, nbytes, own
         self.region = region = arena.regions[number]
         self._arena = arena
@@ -81,7 +80,6 @@ class Arena:
 
     @classmethod
     def of(cls, context: Context) -> Arena:
-        """Local."""
         if context.arena is None:
             context.arena = cls(context)
         arena: Arena = context.arena

@@ -196,11 +196,9 @@ class Layout:
         weakref.finalize(self, free_types, [self._kind]).atexit = False
 
     def pack(self, into: NDArray[Any]) -> None:
-        """Local."""
         self._kind.Pack(self._memory, flat_bytes(into), 0, MPI.COMM_SELF)
 
     def unpack(self, packed: NDArray[Any]) -> None:
-        """Local."""
         self._kind.Unpack(flat_bytes(packed), 0, self._memory, MPI.COMM_SELF)
 
 
@@ -224,12 +222,10 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return self.count * self.kind.factor
 
     @property
     def nbytes(self) -> int:
-        """Bytes that travel."""
         return self.size * self.kind.dtype.itemsize
 
     def mpi_kind(self) -> MPI.Datatype:

@@ -90,7 +90,6 @@ class Put:
             self.window.Put(origin, self.peer, target)
 
     def steps(self) -> Chain:
-        """Local. Pack, if need be, and Put."""
         return [*self.pack, call(self.send, once=True)]
 
 
@@ -128,7 +127,6 @@ class Delivery:
 
     @property
     def carries(self) -> bool:
-        """Whether data go to the peer."""
         return bool(self.routes)
 
     def steps(self, turn: int) -> Chain:

@@ -359,11 +359,9 @@ class SideWindows:
         return bool(self._differs.any())
 
     def accept(self, root: int, number: int) -> None:
-        """Local. The request has been served; it is not new any more."""
         self._accepted[root] = number
 
     def describe(self, root: int) -> Description:
-        """Local. The description of the request of ``root``."""
         self._descriptions.Sync()
         return Description(*self._description[root].tolist())
 

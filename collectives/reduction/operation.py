@@ -50,7 +50,6 @@ class Share:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the part."""
         return int(self.part.stop - self.part.start)
 
 
@@ -121,7 +120,6 @@ class Reduction(Operation):
 
     @property
     def share(self) -> Share:
-        """What this rank wants."""
         return self.shares[self.rank]
 
     @property
@@ -147,6 +145,11 @@ class Reduction(Operation):
         the middle of an uneven one (MPI-4.1 section 6.10.2 allows it).
         """
         return self.out is None and self.everybody_wants_parts
+
+    @property
+    def root(self) -> int | None:
+        """The first rank that wants something."""
+        return next((rank for rank, share in enumerate(self.shares) if share.over), None)
 
     @property
     def by_prefix(self) -> bool:
@@ -501,7 +504,6 @@ def _learn(context: Context, form: _Form) -> None:
 def _reduction(
     name: str, number: int, method: Method, context: Context, hints: Hints, form: _Form
 ) -> Reduction:
-    """Local."""
     shares, into = form.shares or [], form.into
     mine, source = shares[context.comm.rank], form.out.memory
     target = np.empty(0, np.uint8) if into is None else into.memory[: mine.nbytes]

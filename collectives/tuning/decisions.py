@@ -64,7 +64,6 @@ class Record:
         return sorted(able, key=cost)
 
     def as_json(self) -> dict[str, Any]:
-        """Local. For the file."""
         costs = {name: [cost.setup, cost.round] for name, cost in self.costs.items()}
         return {"seconds": costs, "refused": dict(self.refused)}
 
@@ -120,11 +119,9 @@ class Tuning:
         self._refused = False
 
     def recall(self, machine: str, situation: str) -> Record | None:
-        """Local. What is known."""
         return self.records().get(machine, {}).get(situation)
 
     def records(self) -> Records:
-        """Local. All that is known."""
         if self._records is None:
             self._records = self._read()
         return self._records

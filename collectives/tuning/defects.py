@@ -82,7 +82,6 @@ DEFECTS = tuple(
 
 
 def known_defects(vendor: str, version: Version) -> list[Defect]:
-    """Local. The defects of this library."""
     return [
         each for each in DEFECTS if each.vendor == vendor and each.first <= version <= each.last
     ]
