@@ -124,7 +124,7 @@ class Arena:
     def widen(self) -> None:
         """Collective. Windows through which ranks of other nodes, emulated ones too, can Put."""
         for number in sorted(self.regions):
-            self.regions[number].widen(always=True)
+            self.regions[number].widen()
 
     def _take(self, room: int, own: int) -> Share:
         """Local. Bytes of this rank, for which there is room."""

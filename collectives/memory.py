@@ -1,8 +1,8 @@
 """Memory that peers write: shared within a node, exposed to the rest by windows.
 
 On a node a block is stored straight into the peer's memory, so receive memory is a mapping that
-the ranks of the node have in common (:mod:`.node_memory`). Ranks on other nodes Put through an
-*overlay*: a window created over the same memory on the whole communicator.
+the ranks of the node have in common (:mod:`.node_memory`). Ranks on other nodes Put into the memory
+of requests through an *overlay*: a window created over it on the whole communicator.
 
 A *region* is one such allocation. Requests do not make their own, so that they cost no window
 (:mod:`.arena`). A rank that is alone on its node shares memory with nobody: its regions are
@@ -151,10 +151,10 @@ class Region:
 
         return give_back
 
-    def widen(self, always: bool = False) -> None:
+    def widen(self) -> None:
         """Collective over the context: all ranks get it, or all raise. A window for the ranks of
-        other nodes, if there are any, or ``always``: nodes may be emulated."""
-        if (self.node.alone and not always) or self.wide is not None:
+        other nodes, emulated ones too."""
+        if self.wide is not None:
             return
         comm = self.context.comm
         error: Exception | None = None
@@ -312,11 +312,6 @@ def empty(
     region = Region(context, context.node(), count * kind.itemsize, int(links))
     resources = Resources(context)
     resources.on_release(region.release)
-    try:
-        region.widen()
-    except Exception:
-        resources.release()
-        raise
     region.context.allocations[region.key] = resources
     array: NDArray[Any] = region.own()[: count * kind.itemsize].view(kind).reshape(form)
     return array
