@@ -227,10 +227,6 @@ class OneSidedBroadcast:
         self._relay.wait_for(lambda: self._relay.arrived[wid, root] >= epoch)
         return self.received(wid, root)
 
-    def cost(self) -> float:
-        """Local. Seconds of processor time that the Broadcaster of this rank has used."""
-        return self._broadcaster.seconds
-
     # -- the end --------------------------------------------------------------------------------
 
     def close(self) -> None:
