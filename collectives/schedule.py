@@ -194,9 +194,10 @@ class OneSided(ExchangeTransport):
         if sender is None or receiver is None:
             return {}
         total = sum(count * dtype.itemsize for count, dtype in (b.elements for b in sender.sends))
-        direct = receiver.owned and self.operation.hints.slots > 1
+        two_slots = receiver.owned and self.operation.hints.slots > 1
         spare = 0 if self.operation.by_boxes else self.spare
-        direct |= (receiver.owned or seen) and total > spare
+        direct = two_slots or ((receiver.owned or seen) and total > spare)
+        at_any_time = self.own_windows or two_slots or (receiver.owned and not self.counts)
         wanted = receiver.wanted()  # nothing where it takes what comes
         paths = {}
         for block in sender.sends:
@@ -208,14 +209,10 @@ class OneSided(ExchangeTransport):
                 paths[block.key] = SEND
             else:
                 cuts = cuts_between(sender, receiver, block.key)
-                whole = target.contiguous and (cuts is None or _in_sequence(block.shape, cuts))
-                paths[block.key] = PUT if whole and self._safe(receiver) else PUT_STAGED
+                as_it_lies = cuts is None or _in_sequence(block.shape, cuts)
+                in_place = at_any_time and target.contiguous and as_it_lies
+                paths[block.key] = PUT if in_place else PUT_STAGED
         return paths
-
-    def _safe(self, receiver: Words) -> bool:
-        """Whether a rank of another node may Put into the receive memory at any time."""
-        two_slots = not self.counts or self.operation.hints.slots > 1
-        return self.own_windows or (receiver.owned and two_slots)
 
     # -- memory ----------------------------------------------------------------------------------
 
