@@ -63,10 +63,12 @@ _METHODS: dict[str, dict[str, Method]] = {
         Method("mpi-persistent", ".transports.mpi:PersistentExchange", True, True, "MPI_Alltoallv_init, or what it is, or MPI_Ialltoallv with cached arguments"),
         Method("p2p", ".transports.p2p:PointToPoint", True, True, "persistent sends and receives; works everywhere"),
         Method("rma-fence", ".transports.fence:Fence", False, True, "store on the node, Put off it, between fences (Algorithm 1)"),
+        Method("rma-lock", ".transports.lock:Lock", True, False, "store or Put in a passive epoch held from init; ready and done messages"),
         Method("rma-notify", ".transports.notify:Notify", True, True, "store or Put, then a counter at the target"),
         Method("rma-p2p", ".transports.notify:StoreAndSend", True, True, "store and a counter on the node, persistent messages off it"),
         Method("rma-node", ".transports.node:NodeAware", True, True, "as rma-p2p, one message from a rank, or a node where short, to each other node"),
         Method("rma-fence-hier", ".transports.fence:FenceHierarchy", False, False, "as rma-fence, off-node Puts first (Algorithm 2)"),
+        Method("rma-lock-hier", ".transports.lock:LockHierarchy", True, False, "as rma-lock, off-node Puts first"),
         Method("auto", ".tuning.auto:choose", True, False, "measures the candidates on the real pattern and keeps the best", True),
     )},
     BROADCAST: {method.name: method for method in (
