@@ -35,7 +35,6 @@ class Share:
     def __init__(
         self, arena: Arena, number: int, offset: int, nbytes: int, own: int
     ) -> None:
-        """Local."""
         self.number, self.offset, self.nbytes, self.own = number, offset, nbytes, own
         self.region = region = arena.regions[number]
         self._arena = arena
@@ -81,7 +80,6 @@ class Arena:
 
     @classmethod
     def of(cls, context: Context) -> Arena:
-        """Local."""
         if context.arena is None:
             context.arena = cls(context)
         arena: Arena = context.arena
@@ -126,7 +124,7 @@ class Arena:
     def widen(self) -> None:
         """Collective. Windows through which ranks of other nodes, emulated ones too, can Put."""
         for number in sorted(self.regions):
-            self.regions[number].widen(always=True)
+            self.regions[number].widen()
 
     def _take(self, room: int, own: int) -> Share:
         """Local. Bytes of this rank, for which there is room."""

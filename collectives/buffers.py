@@ -196,11 +196,9 @@ class Layout:
         weakref.finalize(self, free_types, [self._kind]).atexit = False
 
     def pack(self, into: NDArray[Any]) -> None:
-        """Local."""
         self._kind.Pack(self._memory, flat_bytes(into), 0, MPI.COMM_SELF)
 
     def unpack(self, packed: NDArray[Any]) -> None:
-        """Local."""
         self._kind.Unpack(flat_bytes(packed), 0, self._memory, MPI.COMM_SELF)
 
 
@@ -224,12 +222,10 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return self.count * self.kind.factor
 
     @property
     def nbytes(self) -> int:
-        """Bytes that travel."""
         return self.size * self.kind.dtype.itemsize
 
     def mpi_kind(self) -> MPI.Datatype:
@@ -386,7 +382,7 @@ def simple(spec: Any, blocks: int, role: str) -> Spec:
     data, count, displ, kind = _parts(spec, role, (tuple, list))
     flat, one, given = _read(data, kind, role)
     length = _length(flat, one, role, exact=count is None)
-    start = 0 if displ is None else _index(displ, f"{role} displacement")
+    start = 0 if displ is None else as_number(displ, f"{role} displacement")
     if start < 0:
         raise PatternError(f"the {role} displacement is {start}, negative")
     if count is None:
@@ -397,7 +393,7 @@ def simple(spec: Any, blocks: int, role: str) -> Spec:
                 f"{blocks} blocks"
             )
         count = entries // max(blocks, 1)
-    each = _index(count, f"{role} count")
+    each = as_number(count, f"{role} count")
     starts = [start + i * each for i in range(blocks)]
     native = [given, (each, start), one.native]
     return _spec(flat, one, [each] * blocks, starts, given, role, native)
@@ -448,7 +444,7 @@ def typed(spec: Any, blocks: int, role: str) -> Spec:
         raise PatternError(f"the {role} buffer is no list [data, counts, displs, types]")
     if len(kinds) != blocks:
         raise PatternError(f"{len(kinds)} {role} types for {blocks} blocks")
-    flat = None if data is MPI.BOTTOM else _flat(data, role)
+    flat = None if data is MPI.BOTTOM else as_vector(data, role)
     numbers = _integers(1 if counts is None else counts, blocks, f"{role}counts")
     starts = _integers(0 if displs is None else displs, blocks, f"{role}displs")
     pieces = [
@@ -486,7 +482,7 @@ def _check_bytes(pieces: Sequence[Piece], flat: NDArray[Any] | None, role: str) 
 
 def _read(data: Any, kind: Any, role: str) -> tuple[NDArray[Any], Kind, Any]:
     """The data in one dimension, the type of an entry, and the data as given."""
-    flat = _flat(data, role)
+    flat = as_vector(data, role)
     if kind is not None:
         return flat, kind_of(kind, role), data
     return flat, Kind(flat.dtype, 1, flat.itemsize, (0, flat.itemsize)), data
@@ -527,7 +523,8 @@ def _parts(spec: Any, role: str, pairs: Any) -> tuple[Any, Any, Any, Any]:
     return bytearray() if data is None else data, counts, displs, kind
 
 
-def _index(value: Any, name: str) -> int:
+def as_number(value: Any, name: str) -> int:
+    """Local. An integer; :class:`PatternError` for what is none."""
     try:
         return operator.index(value)
     except TypeError:
@@ -574,8 +571,8 @@ def as_array(data: Any, role: str) -> NDArray[Any]:
     return array
 
 
-def _flat(data: Any, role: str) -> NDArray[Any]:
-    """The data in one dimension, in the order of memory."""
+def as_vector(data: Any, role: str) -> NDArray[Any]:
+    """Local. The data in one dimension, in the order of memory."""
     array = as_array(data, role)
     if not array.flags.c_contiguous:
         if not array.flags.f_contiguous:
@@ -619,21 +616,28 @@ def _form(given: tuple[Any, ...]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """``(shape, dtype)`` of an array that can be made."""
     if len(given) != 2:
         raise PatternError(f"the receive buffer is {given!r}, not (shape, dtype)")
-    dtype = np.dtype(given[1])
-    wrong = (
-        "Python objects" if dtype.hasobject else "elements of no bytes" if not dtype.itemsize
-        else "elements that are arrays" if dtype.subdtype is not None else ""
-    )
-    if wrong:
-        raise PatternError(f"the receive buffer has dtype {dtype}: {wrong}")
-    sizes = (given[0],) if isinstance(given[0], int | np.integer) else tuple(given[0])
-    shape = tuple(int(extent) for extent in sizes)
-    if any(extent < 0 for extent in shape):
-        raise PatternError(f"the receive buffer has negative dimensions: {shape}")
+    shape, dtype = read_form(*given, "the receive buffer")
     most = np.iinfo(np.intp).max
     if math.prod(max(extent, 1) for extent in shape) * dtype.itemsize > most:
         raise PatternError(f"the receive buffer of shape {shape} has more bytes than {most}")
     return shape, dtype
+
+
+def read_form(shape: Any, dtype: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Local. Shape and dtype of an array whose elements can be exchanged; ``name`` is for the words
+    of the :class:`PatternError` where they cannot."""
+    kind = np.dtype(dtype)
+    wrong = (
+        "Python objects" if kind.hasobject else "elements of no bytes" if not kind.itemsize
+        else "elements that are arrays" if kind.subdtype is not None else ""
+    )
+    if wrong:
+        raise PatternError(f"{name} has dtype {kind}: {wrong}")
+    sizes = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    form = tuple(as_number(extent, f"extent of {name}") for extent in sizes)
+    if min(form, default=0) < 0:
+        raise PatternError(f"{name} has negative dimensions: {form}")
+    return form, kind
 
 
 def _pair(spec: Any, blocks: int, role: str) -> tuple[Any, Sequence[Any]]:

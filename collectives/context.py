@@ -63,32 +63,10 @@ class Resources:
         """Local. The request, if there is one."""
         return None if self._owner is None else self._owner()
 
-    def retire(self) -> None:
-        """Local. MPI ends: from now on the request raises."""
-        request = self.request
-        if request is not None:
-            request.retire()
-
-    def unfinished(self) -> bool:
-        """Local. At the end: whether a round is not complete that can be, now or a little later."""
-        request = self.request
-        if request is None or not request.any_order or request.filling:
-            return False
-        return bool(request.complete_at_end())
-
-    def broken(self) -> bool:
-        """Local. Whether an exception has ended a round of the request."""
-        request = self.request
-        return request is not None and request.state == "broken"
-
     def on_release(self, action: Callable[[], object], in_step: bool = False) -> None:
         """Local. Run ``action`` at release, before what was added earlier. ``in_step``: it is
         possible only where every rank has completed the same rounds."""
         self._closing.append((action, in_step))
-
-    def use(self, region: Any) -> None:
-        """Local. Memory from :func:`empty`, which cannot be freed before this is released."""
-        self.on_release(region.borrow())
 
     def release(self, broken: bool = False) -> None:
         """Collective over the context. Give everything back; a second call does nothing.
@@ -248,9 +226,14 @@ class Context:
                 raise refusal(error) from error
         return attachment.context
 
+    def requests(self) -> list[Any]:
+        """Local. Those that have not been freed."""
+        found = [resources.request for resources in list(self.live)]
+        return [request for request in found if request is not None]
+
     def has_broken(self) -> bool:
         """Local. Whether an exception has ended a round of a request that has not been freed."""
-        return any(each.broken() for each in list(self.live))
+        return any(request.state == "broken" for request in self.requests())
 
     def node(self, ranks_per_node: int | None = None) -> Node:
         """Collective on the first call for a value. The ranks that share memory with this one.
@@ -320,10 +303,10 @@ class Context:
         if Context._all.pop(self.number, None) is None:
             return
         self.drop_shared()
+        for request in self.requests():
+            request.retire()
         while self.live:
-            resources = next(reversed(self.live))
-            resources.retire()
-            resources.release()
+            next(reversed(self.live)).release()
         if self.torn:  # messages may still come into its memory
             Context._torn.append(self)
             if self.arena is not None:
@@ -541,15 +524,16 @@ def _clean_up() -> None:
             if answers[1]:
                 with contextlib.suppress(Exception):  # an epoch left open, say: MPI's to clean up
                     context.close()
-            for resources in list(context.live):  # of a context that was not closed
-                resources.retire()
+            for request in context.requests():  # of a context that was not closed
+                request.retire()
         _ended = True
 
 
 def _unfinished(contexts: Sequence[Context]) -> bool:
     """Local. Whether MPI may still move data of some round, which it needs its buffers for."""
-    live = [resources for context in contexts for resources in list(context.live)]
-    return any([resources.unfinished() for resources in live])
+    requests = [request for context in contexts for request in context.requests()]
+    return any([request.complete_at_end() for request in requests
+                if request.any_order and not request.filling])  # fmt: skip
 
 
 def _asked(comm: MPI.Comm, well: bool) -> tuple[bytearray, MPI.Request]:

@@ -58,7 +58,6 @@ def observe(request: Any) -> bool:
 
 
 def moved() -> None:
-    """Local. A request has moved."""
     _Watchdog.moves += 1
 
 

@@ -19,7 +19,7 @@ from onesided.collectives.buffers import Side, check_separate
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
-from onesided.collectives.memory import Region, find_region
+from onesided.collectives.memory import Region, find_region, hold
 from onesided.collectives.pattern import (
     INT_MAX,
     Block,
@@ -79,6 +79,16 @@ class Words:
 
         expects = None if self.expects is None else tuple(map(of, self.expects))
         return replace(self, sends=tuple(map(of, self.sends)), expects=expects, cuts=None)
+
+
+def cuts_between(sender: Words | None, receiver: Words | None, key: int) -> Cuts | None:
+    """Local. The cuts in which a block travels: the receiver knows where a chunk belongs only where
+    both boxes have the same shape."""
+    if sender is None or receiver is None or sender.cuts is None:
+        return None
+    sent, wanted = sender.sent().get(key), receiver.wanted().get(key)
+    alike = sent is not None and wanted is not None and sent.shape == wanted.shape
+    return sender.cuts if alike else None
 
 
 #: More than any factor by which blocks are made shorter.
@@ -228,10 +238,9 @@ class Exchange(Operation):
         return 1 if self.cuts is None else len(self.cuts.stops)
 
     @property
-    def edges(self) -> tuple[tuple[list[int], list[int]], tuple[list[int], list[int]]]:
+    def edges(self) -> Edges:
         """The topology's (destinations, keys) and (sources, keys)."""
-        destinations, send_keys, sources, recv_keys = neighbors(self.context.comm)
-        return (destinations, send_keys), (sources, recv_keys)
+        return neighbors(self.context.comm)
 
     @property
     def owned(self) -> bool:
@@ -278,20 +287,12 @@ class Exchange(Operation):
         return self._from.get(peer, [])
 
     def cuts_to(self, block: Block) -> Cuts | None:
-        """The cuts in which a send block travels: the receiver knows where a chunk belongs only
-        where both boxes have the same shape."""
-        if self.cuts is None or block.peer not in self.words:
-            return None
-        theirs = self.words[block.peer].wanted().get(block.key)
-        return self.cuts if theirs is not None and theirs.shape == block.shape else None
+        """The cuts in which a send block travels."""
+        return cuts_between(self.said.get(block.peer), self.words.get(block.peer), block.key)
 
     def cuts_from(self, block: Block) -> Cuts | None:
         """The cuts in which a receive block comes."""
-        words = self.words.get(block.peer)
-        if words is None or words.cuts is None:
-            return None
-        theirs = words.sent().get(block.key)
-        return words.cuts if theirs is not None and theirs.shape == block.shape else None
+        return cuts_between(self.words.get(block.peer), self.said.get(block.peer), block.key)
 
     def source(self, block: Block) -> NDArray[Any]:
         """Local. A send block in the send array."""
@@ -384,10 +385,7 @@ class ExchangeTransport(Transport):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        for array in (operation.send.array, operation.recv.array):
-            region = None if array is None else find_region(array)
-            if region is not None:
-                resources.use(region)
+        hold(resources, operation.send.array, operation.recv.array)
 
     def serve(self, arrays: Sequence[NDArray[Any]]) -> None:
         """Local. Say where the receive memory is; ``Wait`` returns the caller's array as given."""
@@ -443,74 +441,59 @@ def match(
     is of another kind. Raises :class:`PatternError` on every rank, naming the pair of ranks and
     both numbers.
     """
-    if before is not None:
-        return _matched_before(before, sides, method)
     comm, send, recv, cuts = context.comm, sides.send, sides.recv, sides.cuts
-    mine, nothing = sides.words
     number = context.next_tag()
+    if before is None:
+        said, nothing = sides.words
 
-    def answer(peer: int) -> Words:
-        mine[peer] = nothing
-        return nothing
+        def answer(peer: int) -> Words:
+            said[peer] = nothing
+            return nothing
 
-    theirs = told(comm, number, mine, answer) if sparse else swapped(comm, number, mine)
-    count = 1 if cuts is None else len(cuts.stops)
+        theirs = told(comm, number, said, answer) if sparse else swapped(comm, number, said)
+    else:
+        said, theirs = before.said, before.words
+    count, news = 1 if cuts is None else len(cuts.stops), False
     error: Exception | None = None
     try:
         if recv is None:
             recv = _learned(call, theirs, send, sides.sources, sides.keys)
         check_separate(send, recv)
-        _compare(comm.rank, send, theirs)
+        if before is None:
+            _compare(comm.rank, send, theirs)
+        else:
+            _check_same(before, send, recv, cuts)
+            mine, nothing = sides.words
+            said = {peer: mine.get(peer, nothing) for peer in before.said}
+            news = said != before.said
     except Exception as problem:
         error = problem
     slots = hints.slots if recv is not None and recv.array is None else 1
     beyond = recv is not None and _beyond_vectors(send, recv)
-    numbers = [count, -slots, *sides.in_place(root), beyond]
+    numbers = [count, -slots, *sides.in_place(root), beyond, news]
     most = largest(comm, error, (call, "matched", number), numbers)
     if recv is None:
         raise PatternError("no receive buffer")
+    if most[5]:
+        theirs = swapped(comm, number, said)
     others = {b.peer for b in (*send.blocks, *recv.blocks)} - {comm.rank}
     peers = sorted(others, key=lambda peer: (peer - comm.rank) % comm.size)
     return Exchange(
         method.name, method.any_order, context, hints, number, call, root, send, recv, theirs,
-        mine, peers, slots, -most[1], sides.by_boxes, cuts, most[0], bool(most[2] and most[3]),
+        said, peers, slots, -most[1], sides.by_boxes, cuts, most[0], bool(most[2] and most[3]),
         bool(most[4]), sides.rows,
     )  # fmt: skip
 
 
-def _matched_before(before: Exchange, sides: Sides, method: Method) -> Exchange:
-    """Collective. The same pattern with other buffers."""
-    context, recv, error = before.context, sides.recv, None
-    comm, number = context.comm, context.next_tag()
-    said = before.said
-    try:
-        if recv is None:
-            recv = _learned(before.call, before.words, sides.send, sides.sources, sides.keys)
-        check_separate(sides.send, recv)
-        for role, side, known in (("send", sides.send, before.send), ("recv", recv, before.recv)):
-            if _described(side) != _described(known):
-                raise PatternError(
-                    f"the {role} blocks are others than those of request {before.number}"
-                )
-        if sides.cuts != before.cuts:
-            raise PatternError("the chunks are cut in another way")
-        mine, nothing = sides.words
-        said = {peer: mine.get(peer, nothing) for peer in before.said}
-    except Exception as problem:
-        error = problem
-    slots = before.hints.slots if recv is not None and recv.array is None else 1
-    words = ("like", before.number, number)
-    beyond = recv is not None and _beyond_vectors(sides.send, recv)
-    numbers = [said != before.said, -slots, *sides.in_place(before.root), beyond]
-    news, fewest, here, elsewhere, any_beyond = largest(comm, error, words, numbers)
-    if recv is None:
-        raise PatternError("no receive buffer")
-    theirs = swapped(comm, number, said) if news else before.words
-    return replace(
-        before, method=method.name, any_order=method.any_order, number=number, send=sides.send,
-        recv=recv, words=theirs, said=said, slots=slots, least_slots=-fewest,
-        mixed=bool(here and elsewhere), beyond_vectors=bool(any_beyond), rows=sides.rows,
-    )  # fmt: skip
+def _check_same(before: Exchange, send: Side, recv: Side, cuts: Cuts | None) -> None:
+    """Raise :class:`PatternError` where the pattern is another one."""
+    for role, side, known in (("send", send, before.send), ("recv", recv, before.recv)):
+        if _described(side) != _described(known):
+            raise PatternError(
+                f"the {role} blocks are others than those of request {before.number}"
+            )
+    if cuts != before.cuts:
+        raise PatternError("the chunks are cut in another way")
 
 
 def _described(side: Side) -> list[tuple[Any, ...]]:
@@ -616,11 +599,11 @@ def _compare(me: int, send: Side, theirs: dict[int, Words]) -> None:
 # -- topologies ----------------------------------------------------------------------------------
 
 
-Edges = tuple[list[int], list[int], list[int], list[int]]
+Edges = tuple[tuple[list[int], list[int]], tuple[list[int], list[int]]]
 
 
 def neighbors(comm: MPI.Comm) -> Edges:
-    """Local. Destinations and their keys, sources and their keys, in the order of the topology.
+    """Local. (Destinations, keys) and (sources, keys), in the order of the topology.
 
     A key tells several edges between two ranks apart. In a graph the n-th edge to a rank matches
     that rank's n-th edge from here. In a Cartesian grid the block sent in the
@@ -630,23 +613,24 @@ def neighbors(comm: MPI.Comm) -> Edges:
     """
     if isinstance(comm, MPI.Distgraphcomm):
         sources, destinations, _ = comm.Get_dist_neighbors()
-        return list(destinations), _ordinals(destinations), list(sources), _ordinals(sources)
+        return _with_keys(destinations), _with_keys(sources)
     if isinstance(comm, MPI.Cartcomm):
         ranks = [rank for axis in range(comm.Get_dim()) for rank in comm.Shift(axis, 1)]
-        send_keys = list(range(len(ranks)))
-        return ranks, send_keys, list(ranks), [key ^ 1 for key in send_keys]
+        keys = list(range(len(ranks)))
+        return (ranks, keys), (ranks, [key ^ 1 for key in keys])
     if isinstance(comm, MPI.Graphcomm):
-        near = list(comm.Get_neighbors(comm.rank))
-        return near, _ordinals(near), list(near), _ordinals(near)
+        near = _with_keys(comm.Get_neighbors(comm.rank))
+        return near, near
     raise UnsupportedError(
         "neighborhoods need a communicator with a graph or Cartesian topology; this one has none"
     )
 
 
-def _ordinals(ranks: list[int]) -> list[int]:
+def _with_keys(ranks: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Of several edges to one rank the first has key 0."""
     seen: Counter[int] = Counter()
     keys = []
     for rank in ranks:
         keys.append(seen[rank])
         seen[rank] += 1
-    return keys
+    return list(ranks), keys

@@ -64,7 +64,7 @@ def Gather_init(
     >>> comm.rank > 0 or received.tolist() == list(range(comm.size))
     True
     """
-    return _gather("Gather", simple, comm, sendbuf, recvbuf, root, method, info)
+    return _initialize("Gather", comm, sendbuf, recvbuf, method, info, root)
 
 
 def Gatherv_init(
@@ -83,7 +83,7 @@ def Gatherv_init(
     >>> comm.rank > 0 or bool((received == 2).all())
     True
     """
-    return _gather("Gatherv", vector, comm, sendbuf, recvbuf, root, method, info)
+    return _initialize("Gatherv", comm, sendbuf, recvbuf, method, info, root)
 
 
 def Scatter_init(
@@ -103,7 +103,7 @@ def Scatter_init(
     ...     int(request.Wait()[0]) == comm.rank
     True
     """
-    return _scatter("Scatter", simple, comm, sendbuf, recvbuf, root, method, info)
+    return _initialize("Scatter", comm, sendbuf, recvbuf, method, info, root)
 
 
 def Scatterv_init(
@@ -121,50 +121,38 @@ def Scatterv_init(
     ...     float(request.Wait().sum()) == comm.rank + 1
     True
     """
-    return _scatter("Scatterv", vector, comm, sendbuf, recvbuf, root, method, info)
+    return _initialize("Scatterv", comm, sendbuf, recvbuf, method, info, root)
 
 
-def _gather(
-    call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int, method: str,
-    info: Info,
-) -> Request:  # fmt: skip
-    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
-        me, ranks, keys = _everyone(context)
-        check_root(root, len(ranks))
-        if me != root:
-            return Sides(simple(sendbuf, 1, "send").side([root], [0]), nothing())
-        if not in_place(sendbuf):
-            send = simple(sendbuf, 1, "send").side([root], [0])
-            return _received(send, many, recvbuf, ranks, keys)
-        if recvbuf is None:
-            raise PatternError(NO_BUFFER)
-        spec = many(recvbuf, len(ranks), "recv")
-        if spec.packs:
-            return Sides(spec.only(me).side([me], [0]), spec.side(ranks, keys))
-        return Sides(replace(nothing(), native=MPI.IN_PLACE), spec.side(ranks, keys, kept=me))
-
-    return _initialize(call, comm, read, (sendbuf, recvbuf), method, info, root)
+def _gather(many: Reader, root: int, context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
+    me, ranks, keys = _everyone(context)
+    check_root(root, len(ranks))
+    if me != root:
+        return Sides(simple(sendbuf, 1, "send").side([root], [0]), nothing())
+    if not in_place(sendbuf):
+        send = simple(sendbuf, 1, "send").side([root], [0])
+        return _received(send, many, recvbuf, ranks, keys)
+    if recvbuf is None:
+        raise PatternError(NO_BUFFER)
+    spec = many(recvbuf, len(ranks), "recv")
+    if spec.packs:
+        return Sides(spec.only(me).side([me], [0]), spec.side(ranks, keys))
+    return Sides(replace(nothing(), native=MPI.IN_PLACE), spec.side(ranks, keys, kept=me))
 
 
-def _scatter(
-    call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, root: int, method: str,
-    info: Info,
-) -> Request:  # fmt: skip
-    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
-        me, ranks, keys = _everyone(context)
-        check_root(root, len(ranks))
-        send = nothing()
-        if me == root:
-            spec = many(sendbuf, len(ranks), "send")
-            if in_place(recvbuf) and not spec.packs:
-                send = spec.side(ranks, keys, kept=me)
-                return Sides(send, replace(nothing(), native=MPI.IN_PLACE))
-            send = spec.side(ranks, keys)
-            if in_place(recvbuf):
-                return Sides(send, spec.room(me))
-        return _received(send, simple, recvbuf, [root], [0])
-
-    return _initialize(call, comm, read, (sendbuf, recvbuf), method, info, root)
+def _scatter(many: Reader, root: int, context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
+    me, ranks, keys = _everyone(context)
+    check_root(root, len(ranks))
+    send = nothing()
+    if me == root:
+        spec = many(sendbuf, len(ranks), "send")
+        if in_place(recvbuf) and not spec.packs:
+            send = spec.side(ranks, keys, kept=me)
+            return Sides(send, replace(nothing(), native=MPI.IN_PLACE))
+        send = spec.side(ranks, keys)
+        if in_place(recvbuf):
+            return Sides(send, spec.room(me))
+    return _received(send, simple, recvbuf, [root], [0])
 
 
 # -- the same to all -----------------------------------------------------------------------------
@@ -184,7 +172,7 @@ def Allgather_init(
     ...     request.Wait().tolist() == list(range(comm.size))
     True
     """
-    return _allgather("Allgather", simple, comm, sendbuf, recvbuf, method, info)
+    return _initialize("Allgather", comm, sendbuf, recvbuf, method, info)
 
 
 def Allgatherv_init(
@@ -202,7 +190,7 @@ def Allgatherv_init(
     ...     float(request.Wait().sum()) == sum(counts)
     True
     """
-    return _allgather("Allgatherv", vector, comm, sendbuf, recvbuf, method, info)
+    return _initialize("Allgatherv", comm, sendbuf, recvbuf, method, info)
 
 
 def Neighbor_allgather_init(
@@ -221,7 +209,7 @@ def Neighbor_allgather_init(
     [5.0, 5.0]
     >>> ring.Free()
     """
-    return _neighbor("Neighbor_allgather", simple, comm, sendbuf, recvbuf, method, info)
+    return _initialize("Neighbor_allgather", comm, sendbuf, recvbuf, method, info)
 
 
 def Neighbor_allgatherv_init(
@@ -239,26 +227,29 @@ def Neighbor_allgatherv_init(
     4.0
     >>> ring.Free()
     """
-    return _neighbor("Neighbor_allgatherv", vector, comm, sendbuf, recvbuf, method, info)
+    return _initialize("Neighbor_allgatherv", comm, sendbuf, recvbuf, method, info)
 
 
-def _allgather(
-    call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, method: str, info: Info
-) -> Request:
-    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
-        me, ranks, keys = _everyone(context)
-        if not in_place(sendbuf):
-            send = simple(sendbuf, 1, "send").side(ranks, keys)
-            return _received(send, many, recvbuf, ranks, keys)
-        if recvbuf is None:
-            raise PatternError(NO_BUFFER)
-        spec = many(recvbuf, len(ranks), "recv")
-        if spec.packs:
-            return Sides(spec.only(me).side(ranks, keys), spec.side(ranks, keys))
-        others = [MPI.PROC_NULL if rank == me else rank for rank in ranks]
-        return Sides(spec.only(me).side(others, keys), spec.side(ranks, keys, kept=me))
+def _allgather(many: Reader, root: None, context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
+    me, ranks, keys = _everyone(context)
+    if not in_place(sendbuf):
+        send = simple(sendbuf, 1, "send").side(ranks, keys)
+        return _received(send, many, recvbuf, ranks, keys)
+    if recvbuf is None:
+        raise PatternError(NO_BUFFER)
+    spec = many(recvbuf, len(ranks), "recv")
+    if spec.packs:
+        return Sides(spec.only(me).side(ranks, keys), spec.side(ranks, keys))
+    others = [MPI.PROC_NULL if rank == me else rank for rank in ranks]
+    return Sides(spec.only(me).side(others, keys), spec.side(ranks, keys, kept=me))
 
-    return _initialize(call, comm, read, (sendbuf, recvbuf), method, info)
+
+def _allgather_neighbors(
+    many: Reader, root: None, context: Context, sendbuf: Any, recvbuf: Any
+) -> Sides:
+    targets, sources = neighbors(context.comm)
+    send = simple(sendbuf, 1, "send").side(*targets)
+    return _received(send, many, recvbuf, *sources)
 
 
 # -- to each its own -----------------------------------------------------------------------------
@@ -281,7 +272,7 @@ def Alltoall_init(
     ...     bool((request.Wait() == 10 * np.arange(comm.size) + comm.rank).all())
     True
     """
-    return _alltoall("Alltoall", simple, comm, sendbuf, recvbuf, method, info)
+    return _initialize("Alltoall", comm, sendbuf, recvbuf, method, info)
 
 
 def Alltoallv_init(
@@ -315,7 +306,7 @@ def Alltoallv_init(
     >>> received.size == sum(counts)
     True
     """
-    return _alltoall("Alltoallv", vector, comm, sendbuf, recvbuf, method, info)
+    return _initialize("Alltoallv", comm, sendbuf, recvbuf, method, info)
 
 
 def Alltoallw_init(
@@ -370,13 +361,13 @@ def Alltoallw_init(
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         _, ranks, keys = _everyone(context)
-        sides = _typed_sides(sendbuf, recvbuf, (ranks, keys, ranks, keys))
+        sides = _typed_sides(sendbuf, recvbuf, ((ranks, keys), (ranks, keys)))
         sides.cuts = read_cuts(chunks, sides.send.blocks, len(sides.send.shape))
         if rows is not None:
             sides.rows = buffers.read_rows(rows, sides.send)
         return sides
 
-    return _initialize("Alltoallw", comm, read, (sendbuf, recvbuf), method, info)
+    return _initialize("Alltoallw", comm, sendbuf, recvbuf, method, info, read=read)
 
 
 def Neighbor_alltoall_init(
@@ -395,7 +386,7 @@ def Neighbor_alltoall_init(
     [2.0, 1.0]
     >>> ring.Free()
     """
-    return _neighbor("Neighbor_alltoall", simple, comm, sendbuf, recvbuf, method, info)
+    return _initialize("Neighbor_alltoall", comm, sendbuf, recvbuf, method, info)
 
 
 def Neighbor_alltoallv_init(
@@ -417,7 +408,7 @@ def Neighbor_alltoallv_init(
     [2.0, 2.0, 1.0]
     >>> ring.Free()
     """
-    return _neighbor("Neighbor_alltoallv", vector, comm, sendbuf, recvbuf, method, info)
+    return _initialize("Neighbor_alltoallv", comm, sendbuf, recvbuf, method, info)
 
 
 def Neighbor_alltoallw_init(
@@ -441,36 +432,24 @@ def Neighbor_alltoallw_init(
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
         return _typed_sides(sendbuf, recvbuf, neighbors(context.comm), may_be_in_place=False)
 
-    return _initialize("Neighbor_alltoallw", comm, read, (sendbuf, recvbuf), method, info)
+    return _initialize("Neighbor_alltoallw", comm, sendbuf, recvbuf, method, info, read=read)
 
 
-def _alltoall(
-    call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, method: str, info: Info
-) -> Request:
-    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
-        _, ranks, keys = _everyone(context)
-        if in_place(sendbuf) and recvbuf is not None:
-            spec = many(recvbuf, len(ranks), "recv")
-            return Sides(spec.aside(ranks, keys), spec.side(ranks, keys))
-        send = many(sendbuf, len(ranks), "send").side(ranks, keys)
-        return _received(send, many, recvbuf, ranks, keys)
-
-    return _initialize(call, comm, read, (sendbuf, recvbuf), method, info)
+def _alltoall(many: Reader, root: None, context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
+    _, ranks, keys = _everyone(context)
+    if in_place(sendbuf) and recvbuf is not None:
+        spec = many(recvbuf, len(ranks), "recv")
+        return Sides(spec.aside(ranks, keys), spec.side(ranks, keys))
+    send = many(sendbuf, len(ranks), "send").side(ranks, keys)
+    return _received(send, many, recvbuf, ranks, keys)
 
 
-def _neighbor(
-    call: str, many: Reader, comm: MPI.Comm, sendbuf: Any, recvbuf: Any, method: str, info: Info
-) -> Request:
-    def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
-        destinations, send_keys, sources, recv_keys = neighbors(context.comm)
-        if call.startswith("Neighbor_allgather"):
-            spec = simple(sendbuf, 1, "send")
-        else:
-            spec = many(sendbuf, len(destinations), "send")
-        send = spec.side(destinations, send_keys)
-        return _received(send, many, recvbuf, sources, recv_keys)
-
-    return _initialize(call, comm, read, (sendbuf, recvbuf), method, info)
+def _alltoall_neighbors(
+    many: Reader, root: None, context: Context, sendbuf: Any, recvbuf: Any
+) -> Sides:
+    targets, sources = neighbors(context.comm)
+    send = many(sendbuf, len(targets[0]), "send").side(*targets)
+    return _received(send, many, recvbuf, *sources)
 
 
 def _received(
@@ -486,7 +465,7 @@ def _typed_sides(
     sendbuf: Any, recvbuf: Any, edges: Edges, may_be_in_place: bool = True
 ) -> Sides:
     """Both sides by boxes, or by a type for every block; each rank as it likes."""
-    destinations, send_keys, sources, recv_keys = edges
+    (destinations, send_keys), (sources, recv_keys) = edges
     if buffers.is_typed(recvbuf):
         spec = buffers.typed(recvbuf, len(sources), "recv")
         recv = spec.side(sources, recv_keys)
@@ -560,19 +539,30 @@ def _everyone(context: Context) -> tuple[int, list[int], list[int]]:
     return context.comm.rank, list(range(size)), [0] * size
 
 
+#: What reads the buffers, by the call without the "v" of those that have counts for each block.
+READS: dict[str, Callable[..., Sides]] = {
+    "Gather": _gather, "Scatter": _scatter, "Allgather": _allgather, "Alltoall": _alltoall,
+    "Neighbor_allgather": _allgather_neighbors, "Neighbor_alltoall": _alltoall_neighbors,
+}  # fmt: skip
+
+
 def _initialize(
     call: str,
     comm: MPI.Comm,
-    read: Callable[[Context, Any, Any], Sides],
-    given: tuple[Any, Any],
+    sendbuf: Any,
+    recvbuf: Any,
     method: str,
     info: Info,
     root: int | None = None,
+    read: Callable[[Context, Any, Any], Sides] | None = None,
 ) -> Request:
-    """Collective. The request."""
+    """Collective. The request; ``read``: what reads the buffers, where each block has a type."""
+    if read is None:
+        read = partial(READS[call.removesuffix("v")], vector if call[-1] == "v" else simple, root)
+    reads = read
 
     def described(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
-        sides = read(context, sendbuf, recvbuf)
+        sides = reads(context, sendbuf, recvbuf)
         told = sides.words[0]  # what cannot be described fails here, where ranks agree
         sides.sparse = len(told.keys() | {context.comm.rank}) < context.comm.size
         return sides
@@ -580,4 +570,4 @@ def _initialize(
     name = f"{call}_init" if root is None else f"{call}_init of root {root}"
     made = Call(name, EXCHANGE, described, partial(match, call, root),
                 numbers=lambda sides: (sides.sparse,))  # fmt: skip
-    return initialize(made, comm, given, method, info)
+    return initialize(made, comm, (sendbuf, recvbuf), method, info)

@@ -1,8 +1,8 @@
 """Memory that peers write: shared within a node, exposed to the rest by windows.
 
 On a node a block is stored straight into the peer's memory, so receive memory is a mapping that
-the ranks of the node have in common (:mod:`.node_memory`). Ranks on other nodes Put through an
-*overlay*: a window created over the same memory on the whole communicator.
+the ranks of the node have in common (:mod:`.node_memory`). Ranks on other nodes Put into the memory
+of requests through an *overlay*: a window created over it on the whole communicator.
 
 A *region* is one such allocation. Requests do not make their own, so that they cost no window
 (:mod:`.arena`). A rank that is alone on its node shares memory with nobody: its regions are
@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import math
-import operator
 import os
 import time
 import uuid
@@ -27,6 +26,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed, words_of_all
+from onesided.collectives.buffers import read_form
 from onesided.collectives.context import Context, Node, Resources, refusal
 from onesided.collectives.errors import (
     PatternError,
@@ -151,10 +151,10 @@ class Region:
 
         return give_back
 
-    def widen(self, always: bool = False) -> None:
+    def widen(self) -> None:
         """Collective over the context: all ranks get it, or all raise. A window for the ranks of
-        other nodes, if there are any, or ``always``: nodes may be emulated."""
-        if (self.node.alone and not always) or self.wide is not None:
+        other nodes, emulated ones too."""
+        if self.wide is not None:
             return
         comm = self.context.comm
         error: Exception | None = None
@@ -263,6 +263,14 @@ def find_region(array: NDArray[Any]) -> Region | None:
     return None
 
 
+def hold(resources: Resources, *arrays: NDArray[Any] | None) -> None:
+    """Local. What is from :func:`empty` cannot be freed before the resources are released."""
+    for array in arrays:
+        region = None if array is None else find_region(array)
+        if region is not None:
+            resources.on_release(region.borrow())
+
+
 def region_with_key(key: str | None) -> Region | None:
     """Local. The region with this key, where this rank has a part of it."""
     return None if key is None else _regions.get(key)
@@ -297,26 +305,13 @@ def empty(
     """
     context = Context.of(comm)
     with agreed(context.comm, "empty"):
-        kind = np.dtype(dtype)
-        if kind.hasobject:
-            raise PatternError(f"dtype {kind} holds Python objects, which cannot be exchanged")
-        if kind.subdtype is not None or not kind.itemsize:
-            raise PatternError(f"dtype {kind} is no type of single elements")
-        extents = [shape] if isinstance(shape, int | np.integer) else list(shape)
-        form = tuple([operator.index(extent) for extent in extents])
-        if min(form, default=0) < 0:
-            raise PatternError(f"negative dimensions in shape {form}")
+        form, kind = read_form(shape, dtype, "the array")
         count = math.prod(form)
         if not isinstance(links, int | np.integer) or not 0 <= links <= MOST_LINKS:
             raise PatternError(f"links must be an integer from 0 to {MOST_LINKS}, not {links!r}")
     region = Region(context, context.node(), count * kind.itemsize, int(links))
     resources = Resources(context)
     resources.on_release(region.release)
-    try:
-        region.widen()
-    except Exception:
-        resources.release()
-        raise
     region.context.allocations[region.key] = resources
     array: NDArray[Any] = region.own()[: count * kind.itemsize].view(kind).reshape(form)
     return array

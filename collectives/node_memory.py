@@ -102,7 +102,6 @@ class Mapping:
     cannot promise, keeps no descriptor, which that one does, and outlives Python."""
 
     def __init__(self, file: int | None, nbytes: int) -> None:
-        """Local."""
         self._size = 0
         room = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
         self._start = _map(None, room + LARGE, _NO_RIGHTS, _NOWHERE, -1)

@@ -42,7 +42,6 @@ class Block:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         size = 1
         for extent in self.shape:
             size *= extent

@@ -69,7 +69,7 @@ _METHODS: dict[str, dict[str, Method]] = {
         Method("rma-node", ".transports.node:NodeAware", True, True, "as rma-p2p, one message from a rank, or a node where short, to each other node"),
         Method("rma-fence-hier", ".transports.fence:FenceHierarchy", False, False, "as rma-fence, off-node Puts first (Algorithm 2)"),
         Method("rma-lock-hier", ".transports.lock:LockHierarchy", True, False, "as rma-lock, off-node Puts first"),
-        Method("auto", ".tuning.auto:exchange", True, False, "measures the candidates on the real pattern and keeps the best", True),
+        Method("auto", ".tuning.auto:choose", True, False, "measures the candidates on the real pattern and keeps the best", True),
     )},
     BROADCAST: {method.name: method for method in (
         Method("mpi", ".broadcast.two_sided:Bcast", False, False, "MPI_Bcast at every start: the baseline"),
@@ -78,14 +78,14 @@ _METHODS: dict[str, dict[str, Method]] = {
         Method("rma-linear", ".broadcast.one_sided:Linear", True, True, "the root stores on its node and Puts to every rank off it"),
         Method("rma-binomial", ".broadcast.one_sided:Binomial", True, True, "Put down a binomial tree of nodes, shared memory inside them"),
         Method("rma-pipelined", ".broadcast.one_sided:Pipelined", True, True, "as rma-binomial in segments that follow each other, down a chain where they are many"),
-        Method("auto", ".tuning.auto:broadcast", True, False, "measures the candidates on the real size and memory and keeps the best", True),
+        Method("auto", ".tuning.auto:choose", True, False, "measures the candidates on the real size and memory and keeps the best", True),
     )},
     REDUCTION: {method.name: method for method in (
         Method("mpi", ".reduction.messages:BlockingReduction", False, True, "MPI's own, at every start: the baseline"),
         Method("mpi-persistent", ".reduction.messages:PersistentReduction", True, True, "MPI's own persistent one, or its nonblocking one with cached arguments"),
         Method("p2p", ".reduction.messages:PointToPoint", True, True, "persistent messages: recursive doubling, halving, trees; works everywhere"),
         Method("rma-p2p", ".reduction.shared:StoreAndSend", True, True, "counters and slots in shared memory on the node, persistent messages between nodes"),
-        Method("auto", ".tuning.auto:reduction", True, False, "measures the candidates on the real size and keeps the best", True),
+        Method("auto", ".tuning.auto:choose", True, False, "measures the candidates on the real size and keeps the best", True),
     )},
 }
 # fmt: on

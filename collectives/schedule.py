@@ -31,7 +31,13 @@ from numpy.typing import NDArray
 from onesided.collectives.agreement import swapped
 from onesided.collectives.arena import ControlMemory, Share, cell_of
 from onesided.collectives.context import Resources, refusal
-from onesided.collectives.exchange import Described, Exchange, ExchangeTransport, Outlets
+from onesided.collectives.exchange import (
+    Exchange,
+    ExchangeTransport,
+    Outlets,
+    Words,
+    cuts_between,
+)
 from onesided.collectives.memory import ALIGNMENT, aligned, region_with_key
 from onesided.collectives.pattern import (
     LARGEST_PIECE,
@@ -84,7 +90,6 @@ class Put:
             self.window.Put(origin, self.peer, target)
 
     def steps(self) -> Chain:
-        """Local. Pack, if need be, and Put."""
         return [*self.pack, call(self.send, once=True)]
 
 
@@ -122,7 +127,6 @@ class Delivery:
 
     @property
     def carries(self) -> bool:
-        """Whether data go to the peer."""
         return bool(self.routes)
 
     def steps(self, turn: int) -> Chain:
@@ -157,8 +161,14 @@ class OneSided(ExchangeTransport):
         self.slots = exchange.slots if self.counts else min(exchange.least_slots, self.most_slots)
         self.turns = 2 if self.counts else self.slots
         self.peers = exchange.peers + ([] if self.share else [exchange.rank])
-        self._paths_in = {p: self._incoming(p) for p in self.peers}
-        self._paths_out = {p: self._outgoing(p) for p in self.peers}
+        self._paths_in: dict[int, dict[int, str]] = {}  # by peer and key
+        self._paths_out: dict[int, dict[int, str]] = {}
+        for peer in self.peers:
+            theirs, said = exchange.words.get(peer), exchange.said.get(peer)
+            seen = exchange.region is not None and exchange.region.seen_by(exchange.context, peer)
+            self._paths_in[peer] = self._paths(peer, theirs, said, seen)
+            seen = theirs is not None and region_with_key(theirs.key) is not None
+            self._paths_out[peer] = self._paths(peer, said, theirs, seen)
         self.windows: list[MPI.Win | None] = [None, None]
         self.deliveries: list[Delivery] = []
         heard = swapped(exchange.context.comm, exchange.number, self._lay_out())
@@ -176,59 +186,33 @@ class OneSided(ExchangeTransport):
     def _near(self, peer: int) -> bool:
         return self.share and peer in self.operation.node.rank_of
 
-    def _outgoing(self, peer: int) -> dict[int, str]:
-        """By key, the path of every block that this rank sends to a peer."""
-        exchange = self.operation
-        words, blocks = exchange.words.get(peer), exchange.blocks_to(peer)
-        if words is None or not blocks:
+    def _paths(
+        self, peer: int, sender: Words | None, receiver: Words | None, seen: bool
+    ) -> dict[int, str]:
+        """By key, the path of every block that goes one way between this rank and a peer, the same
+        on both; ``seen``: the sender sees the receive array."""
+        if sender is None or receiver is None:
             return {}
-        region = region_with_key(words.key)
-        wanted = words.wanted()
-        total = sum(block.size for block in blocks) * exchange.send.dtype.itemsize
-        return {
-            block.key: self._path(
-                peer, block.shape, wanted.get(block.key), words.owned, region is not None,
-                total, exchange.cuts_to(block),
-            )
-            for block in blocks
-        }  # fmt: skip
-
-    def _incoming(self, peer: int) -> dict[int, str]:
-        """By key, the path of every block that comes from a peer."""
-        exchange = self.operation
-        words, blocks = exchange.words.get(peer), exchange.blocks_from(peer)
-        if words is None or not blocks:
-            return {}
-        region = exchange.region
-        visible = region is not None and region.seen_by(exchange.context, peer)
-        total = sum(block.size for block in blocks) * exchange.recv.dtype.itemsize
-        sent, wanted = words.sent(), exchange.said[peer].wanted()
-        return {
-            block.key: self._path(
-                peer, sent[block.key].shape, wanted.get(block.key), exchange.owned,
-                visible, total, exchange.cuts_from(block),
-            )
-            for block in blocks
-        }  # fmt: skip
-
-    def _path(
-        self, peer: int, sent: tuple[int, ...], wanted: Described | None, owned: bool,
-        visible: bool, total: int, cuts: Cuts | None,
-    ) -> str:  # fmt: skip
-        """The same on both sides; ``wanted`` is None where it is wanted as it is sent; ``total``:
-        bytes between the two ranks."""
-        if self._near(peer):
-            spare = 0 if self.operation.by_boxes else self.spare
-            two_slots = owned and self.operation.hints.slots > 1
-            direct = two_slots or ((owned or visible) and total > spare)
-            as_sent = wanted is None or wanted.shape == sent
-            return STORE if direct and as_sent else STORE_STAGED
-        if not self.puts_off_node:
-            return SEND
-        in_place = wanted is None or wanted.contiguous
-        in_place &= cuts is None or _in_sequence(sent, cuts)
-        safe = self.own_windows or (owned and (not self.counts or self.operation.hints.slots > 1))
-        return PUT if in_place and safe else PUT_STAGED
+        total = sum(count * dtype.itemsize for count, dtype in (b.elements for b in sender.sends))
+        two_slots = receiver.owned and self.operation.hints.slots > 1
+        spare = 0 if self.operation.by_boxes else self.spare
+        direct = two_slots or ((receiver.owned or seen) and total > spare)
+        at_any_time = self.own_windows or two_slots or (receiver.owned and not self.counts)
+        wanted = receiver.wanted()  # nothing where it takes what comes
+        paths = {}
+        for block in sender.sends:
+            target = wanted.get(block.key, block)
+            if self._near(peer):
+                alike = target.shape == block.shape
+                paths[block.key] = STORE if direct and alike else STORE_STAGED
+            elif not self.puts_off_node:
+                paths[block.key] = SEND
+            else:
+                cuts = cuts_between(sender, receiver, block.key)
+                as_it_lies = cuts is None or _in_sequence(block.shape, cuts)
+                in_place = at_any_time and target.contiguous and as_it_lies
+                paths[block.key] = PUT if in_place else PUT_STAGED
+        return paths
 
     # -- memory ----------------------------------------------------------------------------------
 

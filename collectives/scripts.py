@@ -52,7 +52,6 @@ class Part:
     where: tuple[slice, ...] = ()
 
     def of(self, ends: Ends) -> NDArray[Any]:
-        """Local. The part."""
         part: NDArray[Any] = ends[self.end][self.where]
         return part
 

@@ -1,14 +1,15 @@
 """Every exchange and the broadcast in one table, and what tests a method that is not ours.
 
-An :class:`Operation` says what a rank has in its send and in its receive buffer, as counts of
-blocks, how they are described, and which blocks of which ranks make the result. :class:`Trial` is
-one request of it, in any memory, of any length, with types that have holes, in place, and at any
-root. A new operation is a new row. :func:`check_transport` runs the rows of exchanges by a method
+An :class:`Operation` is a collective by its name: what a rank has in its send and in its receive
+buffer, as counts of blocks, how they are described, and what may be in place. A new operation is a
+new row. :class:`Trial` is one request of it, in any memory, of any length, with types that have
+holes, in place, and at any root. :func:`check_transport` runs the rows of exchanges by a method
 that has been registered.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,17 +22,17 @@ from onesided import collectives
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.memory import empty, free
-from onesided.collectives.registry import EXCHANGE, find
+from onesided.collectives.registry import BROADCAST, EXCHANGE, find
 from onesided.collectives.request import Request
-
-#: What lies in gaps and must stay, and what blocks hold before data come.
-GUARD, SCRIBBLE = -7777, -8888
 
 #: Where a rank receives: an array of its own, memory from ``empty``, memory of the request's.
 MEMORY = ("plain", "window", "own")
 
 #: How a buffer is described: a block, blocks of one size, with counts, with a type for each.
 ONE, EVEN, VECTOR, TYPES = "one", "even", "vector", "types"
+
+#: What lies in gaps and must stay, and what blocks hold before data come.
+GUARD = -7777
 
 #: Rounds of every trial of :func:`check_transport`.
 ROUNDS = 3
@@ -40,40 +41,104 @@ ROUNDS = 3
 LONG = 5000
 
 Counts = list[int]
-Blocks = list[NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A row of the table.
-
-    ``sends(rank, size, root)`` and ``receives(rank, size, root)`` are counts of blocks, None for a
-    buffer that the rank does not have. ``result(sent, rank, size, root)`` makes the blocks that a
-    rank receives of ``sent``, the blocks of all ranks. ``in_place(rank, size, root)`` says which of
-    the blocks to be sent lie where in the other buffer, None where the rank sends or receives as
-    always; ``kept`` names the buffer that ``MPI.IN_PLACE`` then stands for. ``learns``: the
-    receive buffer may be None.
-    """
+    """A row of the table: ``count(source, target, size)`` elements go from a rank to another, of so
+    many ranks; where all targets get the same block, as many as the first one gets."""
 
     name: str
-    sends: Callable[[int, int, int], Counts | None]
-    receives: Callable[[int, int, int], Counts | None]
-    result: Callable[[Any, int, int, int], Blocks]
-    forms: tuple[str, str]
-    in_place: Callable[[int, int, int], dict[int, int] | None] = lambda rank, size, root: None
-    kept: str = "send"
-    rooted: bool = False
-    learns: Callable[[int, int], bool] = lambda rank, root: True
-    family: str = EXCHANGE
+    count: Callable[[int, int, int], int]
 
     @property
     def on_graph(self) -> bool:
         """Whether the communicator needs a topology."""
         return self.name.startswith("Neighbor")
 
+    @property
+    def rooted(self) -> bool:
+        """Whether one rank is the root."""
+        return self.name.startswith(("Gather", "Scatter", "Bcast"))
+
+    @property
+    def family(self) -> str:
+        """What methods it has."""
+        return BROADCAST if self.name == "Bcast" else EXCHANGE
+
+    @property
+    def _gathers(self) -> bool:
+        return "gather" in self.name.lower()
+
+    @property
+    def _from_root(self) -> bool:
+        return self.rooted and not self._gathers
+
+    @property
+    def forms(self) -> tuple[str, str]:
+        """How the send and the receive buffer are described."""
+        many = {"v": VECTOR, "w": TYPES}.get(self.name[-1], EVEN)
+        return (ONE if self._gathers or self.family == BROADCAST else many,
+                ONE if self._from_root else many)  # fmt: skip
+
+    def sends(self, rank: int, size: int, root: int) -> Counts | None:
+        """Local. The blocks of a send buffer; None where a rank has none."""
+        if self._from_root and rank != root:
+            return None
+        if self.forms[0] == ONE:
+            return [self.count(rank, 0, size)]
+        others = targets(rank, size) if self.on_graph else range(size)
+        return [self.count(rank, other, size) for other in others]
+
+    def receives(self, rank: int, size: int, root: int) -> Counts | None:
+        """Local. The blocks of a receive buffer; None where a rank has none."""
+        if self.name.startswith("Gather" if rank != root else "Bcast"):
+            return None
+        goal = 0 if self.forms[0] == ONE else rank
+        if self._from_root:
+            return [self.count(root, goal, size)]
+        others = sources(rank, size) if self.on_graph else range(size)
+        return [self.count(other, goal, size) for other in others]
+
+    def in_place(self, rank: int, size: int, root: int) -> dict[int, int] | None:
+        """Local. Which of the blocks to be sent lie where in the other buffer; None where the rank
+        sends or receives as always."""
+        if self.on_graph or self.family == BROADCAST or (self.rooted and rank != root):
+            return None
+        if self.rooted or self._gathers:
+            return {rank: 0}
+        return {place: place for place in range(size)}
+
+    def result(
+        self, sent: Sequence[Any], rank: int, size: int, root: int
+    ) -> list[NDArray[Any]]:
+        """Local. What a rank receives, of the blocks that all ranks send: the n-th edge from a rank
+        is matched by its n-th edge to this one."""
+        if self._from_root:
+            return [sent[root][0 if self.family == BROADCAST else rank]]
+        if not self.on_graph:
+            return [sent[other][0 if self._gathers else rank] for other in range(size)]
+        blocks, seen = [], Counter[int]()
+        for other in sources(rank, size):
+            edges = [place for place, to in enumerate(targets(other, size)) if to == rank]
+            blocks.append(sent[other][0 if self._gathers else edges[seen[other]]])
+            seen[other] += 1
+        return blocks
+
+    @property
+    def kept(self) -> str:
+        """The buffer that ``MPI.IN_PLACE`` stands for."""
+        return "recv" if self._from_root else "send"
+
+    def learns(self, rank: int, root: int) -> bool:
+        """Local. Whether the receive buffer may be None."""
+        if self.forms[1] == TYPES or self.family == BROADCAST:
+            return False
+        return not self.rooted or (rank == root) == self._gathers
+
     def arguments(self, send: Any, recv: Any, root: int) -> tuple[Any, ...]:
         """Local. What the initialization function takes."""
-        if self.family == "broadcast":
+        if self.family == BROADCAST:
             return (recv if send is None else send), root
         return (send, recv, root) if self.rooted else (send, recv)
 
@@ -85,39 +150,6 @@ class Operation:
         return function(comm, *self.arguments(send, recv, root), **options)
 
 
-# -- counts and results --------------------------------------------------------------------------
-
-
-Counting = Callable[[int, int, int], Counts]
-
-
-def same(*_: int) -> int:
-    return 3
-
-
-def uneven(one: int, other: int = 0) -> int:
-    """The same for a pair of ranks in both directions, so that data can be in place."""
-    return (one + other) % 4
-
-
-def every(count: Callable[[int, int], int]) -> Counting:
-    """A block for every rank, everywhere."""
-    return lambda rank, size, root: [count(rank, other) for other in range(size)]
-
-
-def all_of(count: Callable[[int], int]) -> Counting:
-    """The block of every rank, everywhere."""
-    return lambda rank, size, root: [count(other) for other in range(size)]
-
-
-def mine(count: Callable[[int], int]) -> Counting:
-    return lambda rank, size, root: [count(rank)]
-
-
-def at_root(counts: Counting) -> Callable[[int, int, int], Counts | None]:
-    return lambda rank, size, root: counts(rank, size, root) if rank == root else None
-
-
 def targets(rank: int, size: int) -> list[int]:
     return [(rank + 1) % size, (rank + 2) % size]
 
@@ -126,109 +158,22 @@ def sources(rank: int, size: int) -> list[int]:
     return [(rank - 1) % size, (rank - 2) % size]
 
 
-def gathered(sent: Any, rank: int, size: int, root: int) -> Blocks:
-    return [sent[other][0] for other in range(size)]
+def same(*_: int) -> int:
+    return 3
 
 
-def scattered(sent: Any, rank: int, size: int, root: int) -> Blocks:
-    return [sent[root][rank]]
+def uneven(source: int, target: int, size: int) -> int:
+    """The same for a pair of ranks in both directions, so that data can be in place."""
+    return (source + target) % 4
 
 
-def exchanged(sent: Any, rank: int, size: int, root: int) -> Blocks:
-    return [sent[other][rank] for other in range(size)]
-
-
-def from_neighbors(choose: Callable[[int], int]) -> Callable[[Any, int, int, int], Blocks]:
-    """The n-th edge from a rank is matched by its n-th edge to this one."""
-
-    def result(sent: Any, rank: int, size: int, root: int) -> Blocks:
-        blocks: Blocks = []
-        seen: dict[int, int] = {}
-        for other in sources(rank, size):
-            places = [i for i, to in enumerate(targets(other, size)) if to == rank]
-            seen[other] = seen.get(other, -1) + 1
-            blocks.append(sent[other][choose(places[seen[other]])])
-        return blocks
-
-    return result
-
-
-def edge(count: Callable[[int, int], int]) -> tuple[Counting, Counting]:
-    return (lambda rank, size, root: [count(rank, other) for other in targets(rank, size)],
-            lambda rank, size, root: [count(rank, other) for other in sources(rank, size)])
-
-
-def own_block(rank: int, size: int, root: int) -> dict[int, int]:
-    return {rank: 0}
-
-
-def own_block_at_root(rank: int, size: int, root: int) -> dict[int, int] | None:
-    return {rank: 0} if rank == root else None
-
-
-def all_blocks(rank: int, size: int, root: int) -> dict[int, int]:
-    return {place: place for place in range(size)}
-
-
-def not_root(rank: int, root: int) -> bool:
-    return rank != root
-
-
-def only_root(rank: int, root: int) -> bool:
-    return rank == root
-
-
-def _gather(name: str, count: Callable[[int], int], form: str) -> Operation:
-    return Operation(name, mine(count), at_root(all_of(count)), gathered, (ONE, form),
-                     own_block_at_root, rooted=True, learns=only_root)
-
-
-def _scatter(name: str, count: Callable[[int], int], form: str) -> Operation:
-    return Operation(name, at_root(all_of(count)), mine(count), scattered, (form, ONE),
-                     own_block_at_root, kept="recv", rooted=True, learns=not_root)
-
-
-def _allgather(name: str, count: Callable[[int], int], form: str) -> Operation:
-    return Operation(name, mine(count), all_of(count), gathered, (ONE, form),
-                     in_place=own_block)
-
-
-def _alltoall(
-    name: str, count: Callable[[int, int], int], form: str, **more: Any
-) -> Operation:
-    return Operation(name, every(count), every(count), exchanged, (form, form),
-                     in_place=all_blocks, **more)
-
-
-def never(rank: int, root: int) -> bool:
-    return False
-
-
-OPERATIONS = {operation.name: operation for operation in (
-    _gather("Gather", same, EVEN),
-    _gather("Gatherv", uneven, VECTOR),
-    _scatter("Scatter", same, EVEN),
-    _scatter("Scatterv", uneven, VECTOR),
-    _allgather("Allgather", same, EVEN),
-    _allgather("Allgatherv", uneven, VECTOR),
-    _alltoall("Alltoall", same, EVEN),
-    _alltoall("Alltoallv", uneven, VECTOR),
-    _alltoall("Alltoallw", uneven, TYPES, learns=never),
-    Operation("Neighbor_allgather", mine(same), edge(same)[1], from_neighbors(lambda place: 0),
-              (ONE, EVEN)),
-    Operation("Neighbor_allgatherv", mine(uneven), lambda rank, size, root: [
-              uneven(other) for other in sources(rank, size)], from_neighbors(lambda place: 0),
-              (ONE, VECTOR)),
-    Operation("Neighbor_alltoall", *edge(same), from_neighbors(lambda place: place),
-              (EVEN, EVEN)),
-    Operation("Neighbor_alltoallv", *edge(uneven), from_neighbors(lambda place: place),
-              (VECTOR, VECTOR)),
-    Operation("Neighbor_alltoallw", *edge(uneven), from_neighbors(lambda place: place),
-              (TYPES, TYPES), learns=never),
-    Operation("Bcast", at_root(mine(same)), lambda rank, size, root: None if rank == root else [3],
-              lambda sent, rank, size, root: [sent[root][0]], (ONE, ONE), rooted=True,
-              learns=never, family="broadcast"),
-)}  # fmt: skip
+OPERATIONS = {
+    name: Operation(name, uneven if name[-1] in "vw" else same) for name in (
+        "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall",
+        "Alltoallv", "Alltoallw", "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall",
+        "Neighbor_alltoallv", "Neighbor_alltoallw", "Bcast",
+    )
+}  # fmt: skip
 
 
 # -- requests ------------------------------------------------------------------------------------
@@ -236,57 +181,51 @@ OPERATIONS = {operation.name: operation for operation in (
 
 class Buffer:
     """Blocks in an array with a gap before each that has a displacement of its own; with ``holes``
-    every second element does not belong to the type."""
+    every second element does not belong to the type. In memory from ``empty`` of ``comm``, if that
+    is given."""
 
     def __init__(
-        self, counts: Sequence[int], form: str, holes: bool,
-        make: Callable[[int], NDArray[np.int64]],
-    ) -> None:  # fmt: skip
+        self, counts: Counts, form: str, holes: bool, comm: MPI.Intracomm | None = None
+    ) -> None:
         gap = 1 if form in (VECTOR, TYPES) else 0
-        self.counts, self.form, self.step = list(counts), form, 2 if holes else 1
-        self.displs, at = [], 0
+        self._counts, self._form, self._step = counts, form, 2 if holes else 1
+        self._displs, at = [], 0
         for count in counts:
-            self.displs.append(at + gap)
+            self._displs.append(at + gap)
             at += count + gap
-        self.array = make(self.step * (at + 1))
-        self.array[:] = GUARD
-        self.kind = MPI.INT64_T
+        room = self._step * (at + 1)
+        self._shared = comm is not None
+        self.array = np.empty(room, np.int64) if comm is None else empty(comm, room, np.int64)
+        self._kind = MPI.INT64_T
         if holes:
-            self.kind = MPI.INT64_T.Create_resized(0, 16).Commit()
+            self._kind = MPI.INT64_T.Create_resized(0, 16).Commit()
 
-    def part(self, place: int) -> NDArray[np.int64]:
-        """Local. A block."""
-        start, stop = self.displs[place], self.displs[place] + self.counts[place]
-        return self.array[self.step * start : self.step * stop : self.step]
+    def write(self, array: NDArray[Any], blocks: Mapping[int, NDArray[Any]]) -> None:
+        """Local. Bring blocks to their places in an array like this one's."""
+        for place, block in blocks.items():
+            start = self._step * self._displs[place]
+            array[start : start + self._step * self._counts[place] : self._step] = block
 
     def spec(self) -> list[Any]:
         """Local. The buffer as mpi4py specifies it."""
-        if self.form == VECTOR:
-            return [self.array, self.counts, self.displs, self.kind]
-        if self.form == TYPES:
-            places = [8 * self.step * displ for displ in self.displs]
-            return [self.array, self.counts, places, [self.kind] * len(self.counts)]
-        return [self.array, self.counts[0] if self.counts else 0, self.kind]
-
-    def rest(self) -> NDArray[np.int64]:
-        """Local. What belongs to no block."""
-        inside = np.zeros(len(self.array), bool)
-        for start, count in zip(self.displs, self.counts, strict=True):
-            inside[self.step * start : self.step * (start + count) : self.step] = True
-        return self.array[~inside]
+        if self._form == VECTOR:
+            return [self.array, self._counts, self._displs, self._kind]
+        if self._form == TYPES:
+            places = [8 * self._step * displ for displ in self._displs]
+            return [self.array, self._counts, places, [self._kind] * len(self._counts)]
+        return [self.array, self._counts[0] if self._counts else 0, self._kind]
 
     def free(self) -> None:
-        """Local. The type."""
-        if self.step > 1:
-            self.kind.Free()
+        """Collective where the memory is shared."""
+        if self._step > 1:
+            self._kind.Free()
+        if self._shared:
+            free(self.array)
 
 
 class Trial:
-    """One request of an operation.
-
-    ``memory`` is one of :data:`MEMORY`; what is to be "own" is plain where the operation needs a
-    receive buffer. ``scale``: blocks are so many times as long.
-    """
+    """One request of an operation; ``memory`` is one of :data:`MEMORY`, ``scale`` says how many
+    times as long blocks are. What is to be "own" is plain where the operation needs a buffer."""
 
     def __init__(
         self, comm: MPI.Intracomm, operation: Operation, method: str,
@@ -294,104 +233,71 @@ class Trial:
         info: Mapping[str, str] | None = None, scale: int = 1,
     ) -> None:  # fmt: skip
         """Collective."""
-        self.operation, self.root, self.scale, self.holes = operation, root, scale, holes
-        self.rank, self.size = rank, size = comm.rank, comm.size
-        sends, receives = self._counts(operation.sends), self._counts(operation.receives)
-        self.held = operation.in_place(rank, size, root) if in_place else None
-        self.owns = memory == "own" and operation.learns(rank, root) and not in_place
-        self.send: Buffer | None = None
-        self.recv: Buffer | None = None
-        self._window: NDArray[np.int64] | None = None
-        if sends is not None:
-            self.send = Buffer(sends, operation.forms[0], holes, _plain)
-
-        def make(length: int) -> NDArray[np.int64]:
-            if memory != "window":
-                return _plain(length)
-            self._window = empty(comm, length, np.int64)
-            return self._window
-
-        if receives is not None:
-            self.recv = Buffer(receives, operation.forms[1], holes, make)
-        else:
-            make(0)
-        send = None if self.send is None else self.send.spec()
-        recv = None if self.recv is None or self.owns else self.recv.spec()
-        given: tuple[Any, Any] = (send, recv)
-        if self.held is not None:
-            given = (MPI.IN_PLACE, recv) if operation.kept == "send" else (send, MPI.IN_PLACE)
-        self.comm = comm
+        self._operation, self._root, self._scale = operation, root, scale
+        self.rank, self._size = rank, size = comm.rank, comm.size
+        sends, receives = operation.sends(rank, size, root), operation.receives(rank, size, root)
+        self._held = operation.in_place(rank, size, root) if in_place else None
+        self._owns = memory == "own" and operation.learns(rank, root) and not in_place
+        self._send = Buffer(self._longer(sends), operation.forms[0], holes)
+        shared = comm if memory == "window" else None
+        self._recv = Buffer(self._longer(receives), operation.forms[1], holes, shared)
+        send = None if sends is None else self._send.spec()
+        recv = None if receives is None or self._owns else self._recv.spec()
+        self._receives = receives is not None
+        if self._held is not None and operation.kept == "send":
+            send = MPI.IN_PLACE
+        elif self._held is not None:
+            recv, self._receives = MPI.IN_PLACE, False
+        self._graph: MPI.Intracomm | None = None
         if operation.on_graph:
-            self.comm = comm.Create_dist_graph_adjacent(sources(rank, size), targets(rank, size))
+            self._graph = comm.Create_dist_graph_adjacent(sources(rank, size), targets(rank, size))
         try:
-            self.request = operation.init(self.comm, *given, root, method=method, info=info)
+            self.request = operation.init(
+                self._graph or comm, send, recv, root, method=method, info=info)
         except Exception:  # on all ranks
             self._give_back()
             raise
 
-    def _counts(
-        self, counts: Callable[[int, int, int], Counts | None], rank: int | None = None
-    ) -> Counts | None:
-        found = counts(self.rank if rank is None else rank, self.size, self.root)
-        return None if found is None else [self.scale * count for count in found]
+    def _longer(self, counts: Counts | None) -> Counts:
+        return [self._scale * count for count in counts or ()]
 
-    def blocks(self, turn: int, rank: int) -> Blocks | None:
-        """Local. What a rank sends in a round."""
-        counts = self._counts(self.operation.sends, rank)
-        step = 1000 * self.scale
-        return None if counts is None else [
-            ((turn * self.size + rank) * 8 + place) * step + np.arange(count)
-            for place, count in enumerate(counts)
-        ]
+    def _blocks(self, turn: int, rank: int) -> list[NDArray[np.int64]]:
+        """What a rank sends in a round."""
+        counts = self._longer(self._operation.sends(rank, self._size, self._root))
+        step = 1000 * self._scale
+        return [((turn * self._size + rank) * 8 + place) * step + np.arange(count)
+                for place, count in enumerate(counts)]
 
     def fill(self, turn: int) -> None:
         """Local. The data of a round, and nothing where others are to come."""
-        mine = self.blocks(turn, self.rank)
-        if self.recv is not None:
-            for place in range(len(self.recv.counts)):
-                self.recv.part(place)[:] = SCRIBBLE
-        if mine is None:
-            return
-        if self.held is not None and self.operation.kept == "send" and self.recv is not None:
-            for place, which in self.held.items():
-                self.recv.part(place)[:] = mine[which]
-        elif self.send is not None:
-            for place, block in enumerate(mine):
-                self.send.part(place)[:] = block
+        mine, send, recv = self._blocks(turn, self.rank), self._send, self._recv
+        send.array[:] = recv.array[:] = GUARD
+        if self._held is not None and self._operation.kept == "send":
+            recv.write(recv.array, {place: mine[which] for place, which in self._held.items()})
+        else:
+            send.write(send.array, dict(enumerate(mine)))
+        self._before = send.array.copy(), recv.array.copy()
 
     def check(self, turn: int, got: Any) -> None:
         """Local. Raise :class:`AssertionError` where ``got``, what Wait returned, is not right."""
-        sent = [self.blocks(turn, rank) for rank in range(self.size)]
-        if self.send is not None:
-            _expect(bool(np.all(self.send.rest() == GUARD)), "the send buffer was written")
-        kept = self.held is not None and self.operation.kept == "recv"
-        if self.recv is None or kept:
-            _expect(got is None or self.operation.name == "Bcast", f"Wait returned {got!r}")
-            return
-        want = self.operation.result(sent, self.rank, self.size, self.root)
-        if self.owns:
-            whole = np.concatenate([*want, np.empty(0, np.int64)])
-            _expect(np.array_equal(got, whole), f"round {turn}: {got}, not {whole}")
-            return
-        _expect(got is self.recv.array, "Wait returned another array than the caller's")
-        for place, block in enumerate(want):
-            found = self.recv.part(place)
-            _expect(np.array_equal(found, block), f"round {turn}, block {place}: {found}")
-        untouched = bool(np.all(self.recv.rest() == GUARD))
-        _expect(untouched, "bytes outside of the blocks were written")
-
-    def scribble(self) -> None:
-        """Local. What the caller may do after Wait."""
-        if self.send is not None:
-            for place in range(len(self.send.counts)):
-                self.send.part(place)[:] = SCRIBBLE
+        sent = [self._blocks(turn, rank) for rank in range(self._size)]
+        send, recv = self._before
+        if self._receives:
+            want = self._operation.result(sent, self.rank, self._size, self._root)
+            whole = np.concatenate([*want, recv[:0]])
+            if not self._owns:
+                self._recv.write(recv, dict(enumerate(want)))
+                whole = recv
+            if not np.array_equal(got, whole):
+                raise AssertionError(f"round {turn}: {got}, not {whole}")
+        if not np.array_equal(self._send.array, send) or not np.array_equal(self._recv.array, recv):
+            raise AssertionError(f"round {turn}: what is no block to be received was written")
 
     def round(self, turn: int) -> None:
         """A round, checked."""
         self.fill(turn)
         self.request.Start()
         self.check(turn, self.request.Wait())
-        self.scribble()
 
     def free(self) -> None:
         """Collective. The request, and what was made for it."""
@@ -399,22 +305,10 @@ class Trial:
         self._give_back()
 
     def _give_back(self) -> None:
-        for buffer in (self.send, self.recv):
-            if buffer is not None:
-                buffer.free()
-        if self._window is not None:
-            free(self._window)
-        if self.operation.on_graph:
-            self.comm.Free()
-
-
-def _plain(length: int) -> NDArray[np.int64]:
-    return np.empty(length, np.int64)
-
-
-def _expect(right: bool, words: str) -> None:
-    if not right:
-        raise AssertionError(words)
+        self._send.free()
+        self._recv.free()
+        if self._graph is not None:
+            self._graph.Free()
 
 
 # -- a method that is not ours -------------------------------------------------------------------
@@ -499,6 +393,5 @@ def _rounds(trials: Sequence[Trial], turn: int, what: str) -> None:
     try:
         for place, trial in enumerate(trials):
             trial.check(turn + place, answers[id(trial)])
-            trial.scribble()
     except AssertionError as error:
         raise AssertionError(f"{what}: {error}") from error

@@ -110,7 +110,6 @@ class Credit(CreditCells):
         self._collect()
 
     def leave(self, number: int) -> None:
-        """Local. Forget a request."""
         self._members.pop(number, None)
         self._collect()
 

@@ -17,7 +17,7 @@ from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError
 from onesided.collectives.hints import Hints
 from onesided.collectives.initialization import Call, Info, initialize
-from onesided.collectives.memory import find_region
+from onesided.collectives.memory import find_region, hold
 from onesided.collectives.pattern import check_root, flat_bytes, pieces
 from onesided.collectives.registry import BROADCAST, Method
 from onesided.collectives.request import Request
@@ -94,9 +94,7 @@ class BroadcastTransport(Transport):
 
     def __init__(self, operation: Broadcast, resources: Resources) -> None:
         super().__init__(operation, resources)
-        region = find_region(operation.array)
-        if region is not None:
-            resources.use(region)
+        hold(resources, operation.array)
         self.arrays = [operation.array]
         self.answers = [operation.sent]
         self.owns_slots = True  # rounds are counted by themselves, never with those of others

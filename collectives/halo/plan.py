@@ -41,7 +41,13 @@ from onesided.collectives.errors import PatternError, ResourceError, Unsupported
 from onesided.collectives.halo.faces import Face
 from onesided.collectives.hints import MANUAL, Hints
 from onesided.collectives.initialization import Info
-from onesided.collectives.memory import ALIGNMENT, aligned, find_region, region_with_key
+from onesided.collectives.memory import (
+    ALIGNMENT,
+    aligned,
+    find_region,
+    hold,
+    region_with_key,
+)
 from onesided.collectives.pattern import pieces as in_messages
 from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
 
@@ -247,9 +253,7 @@ class Ghosts:
         for each in self.fields:
             for level in each.levels:
                 self.resources.keep.append(level)
-                region = find_region(level)
-                if region is not None:
-                    self.resources.use(region)
+                hold(self.resources, level)
         try:
             try:
                 self._lay_out(node.rank_of)

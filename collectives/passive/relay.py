@@ -255,8 +255,7 @@ class Broadcaster(threading.Thread):
     calls, sleep, and input and output release it; a loop of Python code does every few
     milliseconds; compiled code that holds it stops the relay for as long as it runs.
 
-    A daemon, so that a rank which ends in any way does not wait for it; ``seconds`` is the
-    processor time that it has used.
+    A daemon, so that a rank which ends in any way does not wait for it.
     """
 
     def __init__(self, relay: Relay, longest: float) -> None:
@@ -267,7 +266,6 @@ class Broadcaster(threading.Thread):
         self._gate = threading.Lock()  # opened at the end; waiting for it is cheaper than an Event
         self._gate.acquire()
         self._backoff = Backoff(longest, self._sleep, yields=False)
-        self.seconds = 0.0
 
     def _sleep(self, seconds: float) -> None:
         if self._gate.acquire(timeout=seconds):
@@ -278,7 +276,6 @@ class Broadcaster(threading.Thread):
             helped = self._leave and self._relay.helpers
             worked = not helped and self._relay.poll()
             self._backoff(worked, self._relay.expecting)
-            self.seconds = time.thread_time()
 
     def stop(self) -> None:
         """Local. End the thread and wait for it.

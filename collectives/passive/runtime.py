@@ -14,6 +14,7 @@ from typing import Any, Self
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agreed
+from onesided.collectives.buffers import as_number
 from onesided.collectives.context import Context, Resources, refusal
 from onesided.collectives.errors import (
     OnesidedError,
@@ -24,7 +25,7 @@ from onesided.collectives.errors import (
 )
 from onesided.collectives.passive.notices import CLOSING, Notices
 from onesided.collectives.passive.relay import PATIENCE, SHORTEST, Backoff, Broadcaster, Relay
-from onesided.collectives.passive.windows import SideWindows, as_displacement, bytes_of, check_root
+from onesided.collectives.passive.windows import SideWindows, bytes_of, check_root
 from onesided.collectives.trees import LARGEST_FIRST, check_order
 
 #: Seconds that a rank which leaves by an exception still serves the others.
@@ -166,7 +167,7 @@ class OneSidedBroadcast:
         exposed = self._relay.windows[wid]
         if exposed.window == MPI.WIN_NULL:
             raise RequestError(f"window {wid} has been freed")
-        data, place = bytes_of(buf), as_displacement(displacement)
+        data, place = bytes_of(buf), as_number(displacement, "displacement")
         exposed.extents.check(place, data.size)
         if self._turn._is_owned() or self._relay.lock._is_owned():
             raise RequestError("a signal handler broadcasts in the middle of a broadcast")
@@ -225,10 +226,6 @@ class OneSidedBroadcast:
         self.received(wid, root)
         self._relay.wait_for(lambda: self._relay.arrived[wid, root] >= epoch)
         return self.received(wid, root)
-
-    def cost(self) -> float:
-        """Local. Seconds of processor time that the Broadcaster of this rank has used."""
-        return self._broadcaster.seconds
 
     # -- the end --------------------------------------------------------------------------------
 

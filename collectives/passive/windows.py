@@ -18,7 +18,6 @@ rank that waits looks all the time.
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -28,7 +27,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.buffers import as_array
+from onesided.collectives.buffers import as_number, as_vector
 from onesided.collectives.context import Resources, refusal
 from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
 
@@ -120,20 +119,7 @@ def check_alive(window: MPI.Win) -> None:
 
 def bytes_of(buf: Any) -> NDArray[np.uint8]:
     """Local. The memory of a contiguous buffer; :class:`PatternError` for any other."""
-    array = as_array(buf, "broadcast")
-    if not array.flags.c_contiguous:
-        if not array.flags.f_contiguous:
-            raise PatternError("the broadcast buffer is not contiguous")
-        array = array.T
-    return array.reshape(-1).view(np.uint8)
-
-
-def as_displacement(displacement: Any) -> int:
-    """Local. The displacement as an int; :class:`PatternError` for what is no integer."""
-    try:
-        return operator.index(displacement)
-    except TypeError:
-        raise PatternError(f"the displacement is {displacement!r:.60}, not an integer") from None
+    return as_vector(buf, "broadcast").view(np.uint8)
 
 
 def check_root(rank: int, root: Any) -> None:
@@ -272,7 +258,7 @@ def bcast_linear(
     if extents is None:
         _, size, unit = window.attrs
         extents = Extents((int(size),) * ranks, (int(unit),) * ranks)
-    data, place = bytes_of(buf), as_displacement(displacement)
+    data, place = bytes_of(buf), as_number(displacement, "displacement")
     extents.check(place, data.size)
     _lock_all(window)
     try:
@@ -373,11 +359,9 @@ class SideWindows:
         return bool(self._differs.any())
 
     def accept(self, root: int, number: int) -> None:
-        """Local. The request has been served; it is not new any more."""
         self._accepted[root] = number
 
     def describe(self, root: int) -> Description:
-        """Local. The description of the request of ``root``."""
         self._descriptions.Sync()
         return Description(*self._description[root].tolist())
 

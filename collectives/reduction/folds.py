@@ -208,7 +208,6 @@ class Message:
 
     @property
     def count(self) -> int:
-        """Number of elements."""
         return self.memory.size // self.element.extent
 
     @classmethod

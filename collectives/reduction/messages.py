@@ -207,7 +207,9 @@ class PointToPoint(ReductionTransport):
         self._team = Team(
             reduction.context.comm, reduction.number, members, reduction.fold, resources
         )
-        carry_out(reduction, self._team, reduction.source, reduction.target)
+        carry_out(reduction, self._team, reduction.source, reduction.target,
+                  [share.part for share in reduction.shares], reduction.root,
+                  reduction.share.over > reduction.rank)  # fmt: skip
 
     def plans(self) -> list[Plan]:
         return [[self._team.chain]]
@@ -216,19 +218,24 @@ class PointToPoint(ReductionTransport):
         return "contributions of other ranks"
 
 
-def carry_out(reduction: Reduction, team: Team, source: Bytes, target: Bytes) -> None:
-    """Local. What each rank wants, of a team of all ranks."""
-    shares = reduction.shares
-    if reduction.everybody_wants_all:
+def carry_out(
+    reduction: Reduction, team: Team, source: Bytes, target: Bytes, parts: Sequence[slice],
+    root: int | None, own: bool = False,
+) -> None:  # fmt: skip
+    """Local. What each member wants: all, the reduction over those below it, with its ``own`` or
+    not, or its part, for which there are none where it has no place of its own: then it gets all.
+    Or the member ``root`` alone wants all."""
+    nothing = target[:0]
+    if reduction.everybody_wants_all:  # of nothing, too: a barrier
         team.allreduce(source, target)
     elif reduction.by_prefix:
-        own = reduction.share.over > reduction.rank
-        nothing = target[:0]
         team.scan(source, nothing if own else target, target if own else nothing)
+    elif reduction.everybody_wants_parts and parts:
+        team.reduce_scatter(source, target, parts)
     elif reduction.everybody_wants_parts:
-        team.reduce_scatter(source, target, [share.part for share in shares])
-    elif any(share.over for share in shares):
-        team.reduce(source, target, next(r for r in range(reduction.ranks) if shares[r].over))
+        team.allreduce(source, target)
+    elif root is not None:
+        team.reduce(source, target, root)
 
 
 # -- MPI's own -----------------------------------------------------------------------------------

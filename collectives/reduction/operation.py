@@ -32,7 +32,7 @@ from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError, RequestError
 from onesided.collectives.hints import ESTIMATE, Hints
 from onesided.collectives.initialization import Call, Info, initialize
-from onesided.collectives.memory import find_region
+from onesided.collectives.memory import hold
 from onesided.collectives.pattern import check_root
 from onesided.collectives.reduction.folds import Element, Fold, Message
 from onesided.collectives.registry import REDUCTION, Method
@@ -50,7 +50,6 @@ class Share:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the part."""
         return int(self.part.stop - self.part.start)
 
 
@@ -121,7 +120,6 @@ class Reduction(Operation):
 
     @property
     def share(self) -> Share:
-        """What this rank wants."""
         return self.shares[self.rank]
 
     @property
@@ -149,6 +147,11 @@ class Reduction(Operation):
         return self.out is None and self.everybody_wants_parts
 
     @property
+    def root(self) -> int | None:
+        """The first rank that wants something."""
+        return next((rank for rank, share in enumerate(self.shares) if share.over), None)
+
+    @property
     def by_prefix(self) -> bool:
         """Whether ranks want the vector over some of the ranks only."""
         return any(0 < share.over < self.ranks for share in self.shares)
@@ -161,10 +164,8 @@ class ReductionTransport(Transport):
 
     def __init__(self, operation: Reduction, resources: Resources) -> None:
         super().__init__(operation, resources)
-        for side in (operation.out, operation.into):
-            region = None if side is None else find_region(side.memory)
-            if region is not None:
-                resources.use(region)
+        sides = (operation.out, operation.into)
+        hold(resources, *(None if side is None else side.memory for side in sides))
         self.arrays = [operation.target]
         self.answers = [operation.given]
         self.owns_slots = True
@@ -417,6 +418,20 @@ class _Form:
     words: str = ""
     whole: bool = True
 
+    def __post_init__(self) -> None:
+        """The two buffers against each other."""
+        out, into = self.out, self.into
+        if into is None:
+            return
+        sent, received = ((each.extent, each.datatype.Get_size(), each.dtype)
+                          for each in (out.element, into.element))
+        if sent != received:
+            raise PatternError(f"{out.element} is sent, and {into.element} received")
+        if self.whole and out.count != into.count:
+            raise PatternError(f"{out.count} elements are sent, and {into.count} received")
+        if out is not into and np.may_share_memory(out.memory, into.memory):
+            raise PatternError("the send and the receive buffer overlap; MPI.IN_PLACE says so")
+
     def __str__(self) -> str:
         return f"{self.out.count} elements, {self.fold} {self.words}".rstrip()
 
@@ -457,11 +472,6 @@ def _initialize(
 ) -> Request:  # fmt: skip
     """Collective. One agreement, and what the transport needs."""
 
-    def checked(context: Context, *buffers: Any) -> _Form:
-        form = read(context, *buffers)
-        _check(form)
-        return form
-
     def match(
         form: _Form, method: Method, context: Context, hints: Hints, before: Reduction | None
     ) -> Reduction:
@@ -473,23 +483,8 @@ def _initialize(
                 raise PatternError(f"{form}, where request {before.number} has {before.words}")
             return _reduction(name, number, method, context, hints, form)
 
-    call = Call(f"{name}_init", REDUCTION, checked, match, str)
+    call = Call(f"{name}_init", REDUCTION, read, match, str)
     return initialize(call, comm, given, method, info)
-
-
-def _check(form: _Form) -> None:
-    """Local. The two buffers against each other."""
-    if form.into is None:
-        return
-    out, into = form.out, form.into
-    sent, received = ((each.extent, each.datatype.Get_size(), each.dtype)
-                      for each in (out.element, into.element))
-    if sent != received:
-        raise PatternError(f"{out.element} is sent, and {into.element} received")
-    if form.whole and out.count != into.count:
-        raise PatternError(f"{out.count} elements are sent, and {into.count} received")
-    if out is not into and np.may_share_memory(out.memory, into.memory):
-        raise PatternError("the send and the receive buffer overlap; MPI.IN_PLACE says so")
 
 
 def _learn(context: Context, form: _Form) -> None:
@@ -509,7 +504,6 @@ def _learn(context: Context, form: _Form) -> None:
 def _reduction(
     name: str, number: int, method: Method, context: Context, hints: Hints, form: _Form
 ) -> Reduction:
-    """Local."""
     shares, into = form.shares or [], form.into
     mine, source = shares[context.comm.rank], form.out.memory
     target = np.empty(0, np.uint8) if into is None else into.memory[: mine.nbytes]

@@ -35,7 +35,7 @@ from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.memory import ALIGNMENT, aligned
 from onesided.collectives.program import Chain, Plan, Step, address, copy, tell, wait_for
 from onesided.collectives.reduction.folds import Element, Fold
-from onesided.collectives.reduction.messages import Team
+from onesided.collectives.reduction.messages import Team, carry_out
 from onesided.collectives.reduction.operation import Reduction, ReductionTransport
 from onesided.collectives.transport import Cell
 
@@ -347,24 +347,15 @@ class _Hierarchy:
     def _lead(
         self, reduction: Reduction, nodes: _Nodes, span: slice, resources: Resources
     ) -> None:
-        shares, fold = reduction.shares, reduction.fold
+        fold = reduction.fold
         whole = reduction.share.nbytes == span.stop - span.start and not self._prefix
         size = span.stop - span.start
         self._result = reduction.target if whole else np.empty(size, np.uint8)
         team = Team(reduction.context.comm, reduction.number, nodes.leaders, fold, resources)
-        if self._prefix:
-            team.scan(self._total, self._result, self._result[:0])
-        elif reduction.everybody_wants_all:
-            team.allreduce(self._total, self._result)
-        elif reduction.everybody_wants_parts and nodes.in_order:
-            parts = [self._of_node(reduction, nodes.of[leader]) for leader in nodes.leaders]
-            team.reduce_scatter(self._total, self._result, parts)
-        elif reduction.everybody_wants_parts:
-            team.allreduce(self._total, self._result)
-        else:
-            root = next((r for r in range(reduction.ranks) if shares[r].over), 0)
-            place = next(i for i, lead in enumerate(nodes.leaders) if root in nodes.of[lead])
-            team.reduce(self._total, self._result, place)
+        parts = [self._of_node(reduction, ranks) for ranks in nodes.of.values() if nodes.in_order]
+        root = reduction.root or 0
+        place = next(i for i, ranks in enumerate(nodes.of.values()) if root in ranks)
+        carry_out(reduction, team, self._total, self._result, parts, place)
         self.team = team
         self._behind = self._leader != nodes.leaders[0]
 

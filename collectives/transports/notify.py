@@ -34,7 +34,7 @@ from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
 from onesided.collectives.program import AWAIT, Chain, Plan, call, fence, tell, wait_for
 from onesided.collectives.schedule import STORE, Delivery, Filling, OneSided
-from onesided.collectives.transport import Cell, Credit, Outlet
+from onesided.collectives.transport import Cell, Credit
 from onesided.collectives.transports.p2p import Messages
 
 #: Bytes between two ranks up to which blocks into one memory are staged: a copy costs less than
@@ -182,9 +182,6 @@ class StoreAndSend(Stored):
         self._far = [peer for peer in self.operation.peers if not self._near(peer)]
         self._messages = Messages(self.operation, resources, self.arrays, self._far)
         self.arrivals = {p: cell for p, cell in self.arrivals.items() if self._near(p)}
-
-    def outlets(self) -> list[list[list[Outlet]]]:
-        return self.filling().by_slot
 
     def filling(self) -> Filling:
         made = self._filling is None

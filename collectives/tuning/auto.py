@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.errors import MPIError, UnsupportedError
@@ -42,28 +41,18 @@ from onesided.collectives.tuning.situations import (
 #: By what a request may have been chosen.
 MEASURED, RECALLED, USUAL = "measuring now", "what was measured before", "what usually wins"
 
-
-def exchange(wanted: Exchange) -> Request:
-    """Collective. The request of the best transport for an exchange."""
-    return _choose(wanted, EXCHANGE, of_exchange)
-
-
-def broadcast(wanted: Broadcast) -> Request:
-    """Collective. The request of the best method for a broadcast."""
-    return _choose(wanted, BROADCAST, of_broadcast)
+#: What methods an operation has, and what it depends on which of them is the best.
+_KINDS: dict[type[Operation], tuple[str, Callable[..., Situation]]] = {
+    Exchange: (EXCHANGE, of_exchange), Broadcast: (BROADCAST, of_broadcast),
+    Reduction: (REDUCTION, of_reduction),
+}  # fmt: skip
 
 
-def reduction(wanted: Reduction) -> Request:
-    """Collective. The request of the best method for a reduction."""
-    return _choose(wanted, REDUCTION, of_reduction)
-
-
-def _choose(wanted: Any, kind: str, found: Callable[..., Situation]) -> Request:
-    """Collective. The request of the best candidate for the situation that is ``found``.
-
-    Raises :class:`UnsupportedError` where none of them works here.
-    """
+def choose(wanted: Operation) -> Request:
+    """Collective. The request of the best candidate; raises :class:`UnsupportedError` where none of
+    them works here."""
     context, hints = wanted.context, wanted.hints
+    kind, found = _KINDS[type(wanted)]
     able, without, error = [], corrupting(), None
     for method in methods(kind).values():
         if method.candidate and (method.any_order or hints.strict) and method.name not in without:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import warnings
@@ -63,7 +64,6 @@ class Record:
         return sorted(able, key=cost)
 
     def as_json(self) -> dict[str, Any]:
-        """Local. For the file."""
         costs = {name: [cost.setup, cost.round] for name, cost in self.costs.items()}
         return {"seconds": costs, "refused": dict(self.refused)}
 
@@ -119,11 +119,9 @@ class Tuning:
         self._refused = False
 
     def recall(self, machine: str, situation: str) -> Record | None:
-        """Local. What is known."""
         return self.records().get(machine, {}).get(situation)
 
     def records(self) -> Records:
-        """Local. All that is known."""
         if self._records is None:
             self._records = self._read()
         return self._records
@@ -144,15 +142,13 @@ class Tuning:
             _warn(f"what was measured is not kept: {error}")
 
     def forget(self) -> None:
-        """Local. Drop all records and remove the file; :class:`PatternError` where it is not ours.
-        """
+        """Local. Drop all records and remove the file; :class:`PatternError` where it is not ours,
+        or of a newer version."""
         self._records = {}
         if self.path is None:
             return
-        try:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             read_records(self.path)
-        except (FileNotFoundError, NotADirectoryError, OtherVersionError):
-            pass
         self._refused = False
         self.path.unlink(missing_ok=True)
 
@@ -163,23 +159,10 @@ class Tuning:
             return read_records(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        except OtherVersionError as error:
-            if error.older:
-                return {}  # nothing in it can be used, and nobody else reads it
-            self._refused = True
-            _warn(f"{error}; it is left as it is, and nothing is kept")
         except (OSError, PatternError) as error:
             self._refused = True
             _warn(f"{error}; it is left as it is, and nothing is kept: name another, or remove it")
         return {}
-
-
-class OtherVersionError(PatternError):
-    """A tuning file that another version of this package has written, an ``older`` one or not."""
-
-    def __init__(self, words: str, older: bool = False) -> None:
-        super().__init__(words)
-        self.older = older
 
 
 def open_tuning() -> Tuning:
@@ -222,18 +205,19 @@ def size(number: float) -> str:
 
 
 def read_records(path: Path) -> Records:
-    """Local. The records in a file; raises :class:`PatternError` where it is no tuning file."""
+    """Local. The records in a file; raises :class:`PatternError` where it is no tuning file, or one
+    of a newer version. In an older one is nothing that can be used."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (RecursionError, ValueError) as error:
         raise PatternError(f"{path} is no tuning file: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise PatternError(f"{path} is no tuning file: its format is not {FORMAT!r}")
-    if content.get("version") != VERSION:
-        version = content.get("version")
-        older = isinstance(version, int) and version < VERSION
-        words = f"{path} is a tuning file of version {version!r}, not {VERSION}"
-        raise OtherVersionError(words, older)
+    number = content.get("version")
+    if isinstance(number, int) and number < VERSION:
+        return {}
+    if number != VERSION:
+        raise PatternError(f"{path} is a tuning file of version {number!r}, not {VERSION}")
     try:
         return {
             str(machine): {str(key): Record.from_json(entry) for key, entry in known.items()}

@@ -6,7 +6,6 @@ All of it was observed with the versions named, or is in the library's public li
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from mpi4py import MPI
@@ -83,7 +82,6 @@ DEFECTS = tuple(
 
 
 def known_defects(vendor: str, version: Version) -> list[Defect]:
-    """Local. The defects of this library."""
     return [
         each for each in DEFECTS if each.vendor == vendor and each.first <= version <= each.last
     ]
@@ -96,9 +94,4 @@ def library() -> tuple[str, Version]:
 
 def corrupting() -> frozenset[str]:
     """Local. The methods that hand out wrong data with this library."""
-    return _corrupted(*library())
-
-
-@cache
-def _corrupted(vendor: str, version: Version) -> frozenset[str]:
-    return frozenset(name for each in known_defects(vendor, version) for name in each.corrupts)
+    return frozenset(name for each in known_defects(*library()) for name in each.corrupts)

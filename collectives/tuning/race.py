@@ -46,8 +46,6 @@ SHARE, FIRST_LOOK = 0.05, 5
 
 @dataclass
 class Entrant:
-    """A request under trial."""
-
     name: str
     request: Request
     setup: float

@@ -31,7 +31,7 @@ class Vector(Exchanged):
         super().__init__(comm, cell, {})
 
     def counts(self, counts, rank):
-        sends = counts is self.operation.sends
+        sends = counts == self.operation.sends
         return (self.table[rank] if sends else self.table[:, rank]).tolist()
 
 

@@ -26,7 +26,7 @@ from kinds import ELEMENTS, KINDS
 
 from onesided import collectives
 from onesided.collectives import methods, partitioned_methods
-from onesided.collectives.testing import OPERATIONS, VECTOR, Operation, exchanged
+from onesided.collectives.testing import OPERATIONS, Operation
 from onesided.collectives.trees import orders
 
 # -- the axes -------------------------------------------------------------------------------------
@@ -93,23 +93,15 @@ REDUCTIONS = ["Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "
 BOXES = ["boxes", "boxes of 9 axes"]
 
 
-def pattern(count: Callable[[int, int, int], int]) -> Operation:
-    """An Alltoallv of blocks of so many thirds by source, target and size."""
-    return Operation(
-        "Alltoallv",
-        lambda rank, size, root: [count(rank, other, size) for other in range(size)],
-        lambda rank, size, root: [count(other, rank, size) for other in range(size)],
-        exchanged, (VECTOR, VECTOR))  # fmt: skip
-
-
-PATTERNS = {
-    "Alltoallv, uneven": pattern(lambda a, b, size: (a + 2 * b) % 4),
-    "Alltoallv of nothing": pattern(lambda a, b, size: 0),
-    "Alltoallv, alone": pattern(lambda a, b, size: 3 * (a == b)),
-    "Alltoallv to the next": pattern(lambda a, b, size: 3 * (b == (a + 1) % size)),
-    "Alltoallv from the first": pattern(lambda a, b, size: 3 * (a == 0)),
-    "Alltoallv to the last": pattern(lambda a, b, size: 3 * (b == size - 1)),
-}
+#: An Alltoallv of blocks of so many thirds by source, target and size.
+PATTERNS = {name: Operation("Alltoallv", count) for name, count in {
+    "Alltoallv, uneven": lambda a, b, size: (a + 2 * b) % 4,
+    "Alltoallv of nothing": lambda a, b, size: 0,
+    "Alltoallv, alone": lambda a, b, size: 3 * (a == b),
+    "Alltoallv to the next": lambda a, b, size: 3 * (b == (a + 1) % size),
+    "Alltoallv from the first": lambda a, b, size: 3 * (a == 0),
+    "Alltoallv to the last": lambda a, b, size: 3 * (b == size - 1),
+}.items()}  # fmt: skip
 EXCHANGES = OPERATIONS | PATTERNS
 ROWS = [*EXCHANGES, *REDUCTIONS, "Barrier", *BOXES]
 #: What is no collective request; a broadcast of the root alone has no request at all.
