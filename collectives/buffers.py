@@ -25,7 +25,7 @@ from onesided.collectives.pattern import (
     flat_bytes,
     one_piece,
 )
-from onesided.collectives.program import address
+from onesided.collectives.steps import address
 
 #: Steps after which NumPy gives up deciding whether two strided blocks overlap.
 _EFFORT: Any = 10_000

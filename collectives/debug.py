@@ -34,7 +34,6 @@ from numpy.typing import NDArray
 from onesided.collectives.agreement import agree
 from onesided.collectives.errors import RequestError
 
-
 #: Environment variable that asks for debugging, the same on all ranks.
 VARIABLE = "ONESIDED_DEBUG"
 

@@ -29,8 +29,8 @@ from onesided.collectives.pattern import (
     row_strides,
     whole,
 )
-from onesided.collectives.program import Chain, copy
 from onesided.collectives.registry import Method
+from onesided.collectives.steps import Chain, copy
 from onesided.collectives.transport import Operation, Outlet, Transport
 
 

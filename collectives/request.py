@@ -67,10 +67,10 @@ from onesided.collectives.program import (
     INACTIVE,
     LOCAL_CALLS,
     Hooks,
-    Plan,
     Rounds,
     load,
 )
+from onesided.collectives.steps import Plan
 from onesided.collectives.transport import Credit, Operation, Outlet, Transport
 
 STATES = {INACTIVE: "inactive", ACTIVE: "active", BROKEN: "broken", FREED: "freed"}

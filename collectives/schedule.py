@@ -50,7 +50,8 @@ from onesided.collectives.pattern import (
     row_strides,
     whole,
 )
-from onesided.collectives.program import Chain, address, call, copy, fence
+from onesided.collectives.program import fence
+from onesided.collectives.steps import Chain, address, call, copy
 from onesided.collectives.transport import Cell, Outlet
 
 STORE, STORE_STAGED, PUT, PUT_STAGED, SEND = (

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.program import (
+from onesided.collectives.program import COMPILED
+from onesided.collectives.steps import (
     CALL,
-    COMPILED,
     GATHER,
     KERNEL,
     SCALE,

@@ -1,7 +1,7 @@
 """What a request carries out, and what moves its data: the interface that every method implements.
 
 A transport is made once, collectively, from what was agreed on. It says what a round consists of,
-either as chains of steps (:meth:`Transport.plans`, see :mod:`.program`), or, shorter, by three
+either as chains of steps (:meth:`Transport.plans`, see :mod:`.steps`), or, shorter, by three
 operations: ``begin`` (local; it must not wait for another rank, except in strictly ordered
 methods), ``advance`` (do what can be done now, tell whether the round is complete; of a strictly
 ordered method it may wait for other ranks, and only the request's own Wait and Test call it) and
@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from onesided.collectives.context import Context, Node, Resources
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.hints import Hints
-from onesided.collectives.program import CreditCells, Plan, call
+from onesided.collectives.program import CreditCells
+from onesided.collectives.steps import Plan, call
 
 #: The receiving rank, a part of the send array, and the array that takes this part.
 Outlet = tuple[int, tuple[slice, ...], NDArray[Any]]

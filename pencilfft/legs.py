@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import RequestError
-from onesided.collectives.program import address
 from onesided.collectives.scripts import ALIGNMENT as KERNEL_ALIGNMENT
+from onesided.collectives.steps import address
 from onesided.pencilfft.passes import Pass, Script
 from onesided.pencilfft.workspace import DIRECT, STAGED, Transpose
 

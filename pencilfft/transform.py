@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
-from onesided.collectives.program import address
+from onesided.collectives.steps import address
 from onesided.pencilfft.distarray import DistArray
 from onesided.pencilfft.legs import Flight
 from onesided.pencilfft.settings import Settings

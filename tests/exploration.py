@@ -1,7 +1,7 @@
 """Protocols by exhaustion: every interleaving of a few ranks over a few rounds.
 
 A rank's round is given as the transports themselves lower it, chains of steps (see
-``onesided.collectives.program``), with names in place of addresses (:mod:`lowered`). A rank
+``onesided.collectives.steps``), with names in place of addresses (:mod:`lowered`). A rank
 executes its chains as the interpreters do: one after the other, each as far as it goes, again and
 again. A round that is opened has a first chain that its caller executes, at any time, see
 :func:`filled`.

@@ -10,7 +10,7 @@ import numpy as np
 from exploration import Name, Participant, Step
 from mpi4py import MPI
 
-from onesided.collectives.program import AWAIT, CALL, COPY, GATHER, RAISE, REDUCE, address
+from onesided.collectives.steps import AWAIT, CALL, COPY, GATHER, RAISE, REDUCE, address
 
 #: Who sends to whom, under which tag.
 Between = tuple[int, int, int]

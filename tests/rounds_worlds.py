@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from onesided.collectives import program
+from onesided.collectives import steps
 from onesided.collectives.errors import RequestError
-from onesided.collectives.program import ACTIVE, INACTIVE, PythonCredit, PythonRounds, _core
+from onesided.collectives.program import ACTIVE, INACTIVE, PythonCredit, PythonRounds
+from onesided.collectives.steps import _core
 
 #: Operations by number, with what NumPy calls them; the two on pairs are below.
 UFUNCS = (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or,
@@ -216,7 +217,7 @@ class Drawing:
         rng = self.rng
         while True:
             operation, kind = rng.randrange(len(OPERATIONS)), rng.randrange(len(TYPES))
-            if program._core is None or _core.fold_exists(operation, kind):
+            if steps._core is None or _core.fold_exists(operation, kind):
                 break
         item, align = TYPES[kind].itemsize, TYPES[kind].alignment
         count = rng.choice((0, 1, 2, 3, 7, 16, 17, SIZE // 4 // item))
@@ -305,7 +306,7 @@ class World:
         request.bound = plans
         given = plans
         if self.compiled:
-            given = [[[s for step in chain for s in program._lowered(step)] for chain in plan]
+            given = [[[s for step in chain for s in steps.lowered(step)] for chain in plan]
                      for plan in plans]
         request._load(given, answers, credit, plans)
         request._hooked = int(spec["hooked"])
@@ -314,17 +315,17 @@ class World:
     def step(self, step: tuple[Any, ...], request: Any) -> tuple[Any, ...]:
         kind = step[0]
         if kind == "copy":
-            return program.copy(step[1].bound(self), step[2].bound(self))
+            return steps.copy(step[1].bound(self), step[2].bound(self))
         if kind == "gather":
             index = np.array(step[3], np.int64)
-            return program.gather(step[1].bound(self), step[2].bound(self), index)
+            return steps.gather(step[1].bound(self), step[2].bound(self), index)
         if kind == "reduce":
             arrays = [view.bound(self) for view in step[1:4]]
-            return program.reduce(*arrays, (step[4], step[5]), OPERATIONS[step[4]])
+            return steps.reduce(*arrays, (step[4], step[5]), OPERATIONS[step[4]])
         if kind == "call":
-            return program.call(self.call(step, request), serves=step[3])
+            return steps.call(self.call(step, request), serves=step[3])
         cell = self.cells[step[1], :1]
-        return (program.tell if kind == "raise" else program.wait_for)(cell, step[2], step[3])
+        return (steps.tell if kind == "raise" else steps.wait_for)(cell, step[2], step[3])
 
     def call(self, step: tuple[Any, ...], request: Any) -> Callable[[], Any]:
         _, number, what, _ = step
@@ -451,7 +452,7 @@ def _class(base: type) -> type:
             if base is not PythonRounds:
                 return [here for here, _ in stands]
             plan = self.bound[self._variant * slots + self._slot]
-            return [sum(len(program._lowered(step)) for step in chain[:here])
+            return [sum(len(steps.lowered(step)) for step in chain[:here])
                     for chain, (here, _) in zip(plan, stands, strict=True)]
 
         def _refuse(self, verb: str) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from onesided.collectives.errors import PatternError
 from onesided.collectives.partitioned.counter import Counter, Grouping, compiled_counter
 from onesided.collectives.partitioned.handshake import Parameters, check_fit
-from onesided.collectives.program import COMPILED, CREDIT, ENTRIES, HEAD, ROOM, TAIL, _core
+from onesided.collectives.program import COMPILED, CREDIT, ENTRIES, HEAD, ROOM, TAIL
+from onesided.collectives.steps import _core
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from onesided.collectives.pattern import (
     copies_between,
     one_piece,
 )
-from onesided.collectives.program import joined_axes
+from onesided.collectives.steps import joined_axes
 
 
 def test_blocks_without_elements_are_left_out():

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from rounds_worlds import World, compare, difference, drawn
 
-from onesided.collectives import program
-from onesided.collectives.program import PythonRounds, _core
+from onesided.collectives import steps
+from onesided.collectives.program import PythonRounds
+from onesided.collectives.steps import _core
 
 pytestmark = pytest.mark.skipif(_core is None, reason="no compiled core is installed")
 
@@ -77,9 +78,9 @@ def test_boxes_of_more_axes_than_the_core_has_are_copied(kind):
     source = np.arange(3**len(shape), dtype=np.int64).reshape((3,) * len(shape))
     target = np.zeros_like(source)
     box = (slice(0, 2),) * len(shape)
-    step = program.copy(target[box], source[tuple(reversed(box))])
+    step = steps.copy(target[box], source[tuple(reversed(box))])
     rounds = kind()
-    given = [step] if kind is PythonRounds else program._lowered(step)
+    given = [step] if kind is PythonRounds else steps.lowered(step)
     rounds._load([[given]], ("received",), None, step)
     rounds.Start()
     assert rounds.Wait() == "received"
@@ -93,7 +94,7 @@ def test_a_copy_between_types_of_one_size_keeps_the_bytes(to, out):
     for part in (slice(None), slice(None, None, 2)):
         target = np.zeros(source.size, to)
         rounds = PythonRounds()
-        rounds._load([[[program.copy(target[part], source[part])]]], (None,), None, None)
+        rounds._load([[[steps.copy(target[part], source[part])]]], (None,), None, None)
         rounds.Start()
         assert target[part].tobytes() == source[part].tobytes()
 

@@ -12,21 +12,9 @@ import time
 import numpy as np
 import pytest
 
-from onesided.collectives import program
-from onesided.collectives.program import (
-    CREDIT,
-    ENTRIES,
-    HEAD,
-    ROOM,
-    TAIL,
-    TOLD,
-    PythonRounds,
-    _core,
-    call,
-    copy,
-    tell,
-    wait_for,
-)
+from onesided.collectives import steps
+from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL, TOLD, PythonRounds
+from onesided.collectives.steps import _core, call, copy, tell, wait_for
 
 compiled = pytest.mark.skipif(_core is None, reason="no compiled core is installed")
 LIMIT = 60  # seconds until a thread is taken to hang
@@ -57,7 +45,7 @@ def made(kind, plans, credit=None, by_thread=True):
     request = Request()
     given = plans
     if kind is not PythonRounds:
-        given = [[[s for step in chain for s in program._lowered(step)] for chain in plan]
+        given = [[[s for step in chain for s in steps.lowered(step)] for chain in plan]
                  for plan in plans]
     request._load(given, tuple(range(len(plans))), credit, plans)
     request._by_thread = int(by_thread and kind is not PythonRounds)

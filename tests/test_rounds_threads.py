@@ -12,15 +12,8 @@ import pytest
 
 from onesided.collectives import program
 from onesided.collectives.errors import RequestError
-from onesided.collectives.program import (
-    CALL,
-    PythonRounds,
-    Rounds,
-    _core,
-    call,
-    load,
-    wait_for,
-)
+from onesided.collectives.program import PythonRounds, Rounds, load
+from onesided.collectives.steps import CALL, _core, call, wait_for
 
 KINDS = [PythonRounds]
 if _core is not None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from onesided.collectives import scripts
-from onesided.collectives.program import COMPILED, address
+from onesided.collectives.program import COMPILED
 from onesided.collectives.scripts import (
     ALONE,
     Answer,
@@ -27,6 +27,7 @@ from onesided.collectives.scripts import (
     copy_array,
     script,
 )
+from onesided.collectives.steps import address
 
 compiled = pytest.mark.skipif(not COMPILED, reason="the compiled core is not in use")
 

@@ -16,8 +16,9 @@ from mpi4py import MPI
 from onesided.collectives import Method, register
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.program import Plan, call, fence
+from onesided.collectives.program import fence
 from onesided.collectives.schedule import OneSided
+from onesided.collectives.steps import Plan, call
 from onesided.collectives.transports.lock import Signals
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.memory import aligned, find_region, region_with_key
-from onesided.collectives.program import Chain, Plan, copy, tell, wait_for
+from onesided.collectives.steps import Chain, Plan, copy, tell, wait_for
 from onesided.collectives.transport import Cell
 
 Bytes = NDArray[np.uint8]

@@ -24,7 +24,7 @@ from onesided.collectives.arena import ARRIVED, COUNTERS, FILLED, TAKEN, Control
 from onesided.collectives.broadcast.board import Segments, fill, shared_by_root, take
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
 from onesided.collectives.context import Resources
-from onesided.collectives.program import Chain, Plan, call, copy, tell, wait_for
+from onesided.collectives.steps import Chain, Plan, call, copy, tell, wait_for
 from onesided.collectives.transport import Cell
 from onesided.collectives.trees import Place, in_binomial_tree, in_chain, leaders, ranks_from
 

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
 from onesided.collectives.context import Resources
-from onesided.collectives.program import Chain, Plan, call
+from onesided.collectives.steps import Chain, Plan, call
 from onesided.collectives.transports.mpi import Blocking, Call, Persistent, held
 from onesided.collectives.trees import in_binomial_tree, ranks_from
 

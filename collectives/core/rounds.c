@@ -2,7 +2,7 @@
 
    A round is a set of chains of steps. A chain is executed in order, and stops at an AWAIT whose
    counter is too low or a CALL that says so; chains do not wait for each other. The reference, with
-   the same names, is collectives/program.py, where the words are explained. */
+   the same names, is collectives/program.py; collectives/steps.py explains the words. */
 
 #include "core.h"
 #include <pthread.h>

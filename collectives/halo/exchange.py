@@ -24,8 +24,9 @@ from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, lis
 from onesided.collectives.halo.plan import FacesOf, Ghosts
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.initialization import Info
-from onesided.collectives.program import ACTIVE, FREED, address, load
+from onesided.collectives.program import ACTIVE, FREED, load
 from onesided.collectives.request import Persistent
+from onesided.collectives.steps import address
 
 #: What is done to fields: its name, and what else a plan depends on.
 Wanted = tuple[str, *tuple[Any, ...]]

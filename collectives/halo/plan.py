@@ -49,7 +49,7 @@ from onesided.collectives.memory import (
     region_with_key,
 )
 from onesided.collectives.pattern import pieces as in_messages
-from onesided.collectives.program import Chain, Plan, address, call, copy, tell, wait_for
+from onesided.collectives.steps import Chain, Plan, address, call, copy, tell, wait_for
 
 #: Bytes of a parcel up to which it is staged: two short copies cost less than a credit, which the
 #: rank that comes first waits for, with the help of a thread where it computes meanwhile.

@@ -44,8 +44,9 @@ from onesided.collectives.partitioned.handshake import (
     guarded,
     read_arguments,
 )
-from onesided.collectives.program import ACTIVE, BROKEN, FREED, INACTIVE, call, load
+from onesided.collectives.program import ACTIVE, BROKEN, FREED, INACTIVE, load
 from onesided.collectives.request import Persistent
+from onesided.collectives.steps import call
 
 #: Bytes that a group holds at least, where partitions are smaller.
 AGGREGATE = 65536

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from onesided.collectives.buffers import free_types, simple
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.pattern import flat_bytes
-from onesided.collectives.program import COMPILED, Step, address, call, copy, fold_exists, reduce
+from onesided.collectives.program import COMPILED, fold_exists
+from onesided.collectives.steps import Step, address, call, copy, reduce
 
 Bytes = NDArray[np.uint8]
 

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from onesided.collectives.context import Resources
 from onesided.collectives.pattern import pieces
-from onesided.collectives.program import Chain, Plan, address, call, copy
 from onesided.collectives.reduction.folds import Fold
 from onesided.collectives.reduction.operation import Reduction, ReductionTransport
+from onesided.collectives.steps import Chain, Plan, address, call, copy
 from onesided.collectives.transports.mpi import Blocking, Call, Persistent, held
 
 Bytes = NDArray[np.uint8]

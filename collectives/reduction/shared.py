@@ -33,10 +33,10 @@ from onesided.collectives.broadcast.board import TWICE, Segments, fill
 from onesided.collectives.context import Resources
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.memory import ALIGNMENT, aligned
-from onesided.collectives.program import Chain, Plan, Step, address, copy, tell, wait_for
 from onesided.collectives.reduction.folds import Element, Fold
 from onesided.collectives.reduction.messages import Team, carry_out
 from onesided.collectives.reduction.operation import Reduction, ReductionTransport
+from onesided.collectives.steps import Chain, Plan, Step, address, copy, tell, wait_for
 from onesided.collectives.transport import Cell
 
 Bytes = NDArray[np.uint8]

@@ -26,8 +26,9 @@ from onesided.collectives.agreement import agree_once
 from onesided.collectives.arena import FILLED, Control
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.program import Chain, Plan, call, fence, tell, wait_for
+from onesided.collectives.program import fence
 from onesided.collectives.schedule import OneSided
+from onesided.collectives.steps import Chain, Plan, call, tell, wait_for
 from onesided.collectives.transport import Cell
 from onesided.collectives.trees import ranks_from
 

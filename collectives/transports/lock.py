@@ -16,8 +16,8 @@ from mpi4py import MPI
 
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.program import Chain, Plan, call
 from onesided.collectives.schedule import FENCED, Delivery, OneSided
+from onesided.collectives.steps import Chain, Plan, call
 
 
 class Signals:

@@ -17,7 +17,7 @@ from onesided.collectives.context import Resources
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.exchange import Exchange, ExchangeTransport
 from onesided.collectives.pattern import INT_MAX, Block
-from onesided.collectives.program import Plan, call
+from onesided.collectives.steps import Plan, call
 from onesided.collectives.transport import Transport
 
 #: A collective of mpi4py by the name of its blocking form, and its arguments.

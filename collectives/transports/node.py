@@ -51,8 +51,8 @@ from onesided.collectives.exchange import Exchange, ExchangeTransport
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.memory import ALIGNMENT, aligned
 from onesided.collectives.pattern import Block, pieces
-from onesided.collectives.program import Chain, address, call, copy, gather, tell, wait_for
 from onesided.collectives.schedule import Filling
+from onesided.collectives.steps import Chain, address, call, copy, gather, tell, wait_for
 from onesided.collectives.transport import Cell, Outlet
 from onesided.collectives.transports.notify import Stored
 

@@ -32,8 +32,9 @@ from mpi4py import MPI
 
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange
-from onesided.collectives.program import AWAIT, Chain, Plan, call, fence, tell, wait_for
+from onesided.collectives.program import fence
 from onesided.collectives.schedule import STORE, Delivery, Filling, OneSided
+from onesided.collectives.steps import AWAIT, Chain, Plan, call, tell, wait_for
 from onesided.collectives.transport import Cell, Credit
 from onesided.collectives.transports.p2p import Messages
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onesided.collectives.context import Resources
 from onesided.collectives.exchange import Exchange, ExchangeTransport, Outlets
 from onesided.collectives.pattern import Block, Chunk, Copy, chunks_of, pieces
-from onesided.collectives.program import Chain, Plan, call, copy
+from onesided.collectives.steps import Chain, Plan, call, copy
 from onesided.collectives.transport import Outlet
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.program import address
 from onesided.collectives.scripts import Kernel as CFunction
 from onesided.collectives.scripts import Scaling
+from onesided.collectives.steps import address
 from onesided.pencilfft.kernels.protocol import Layout, Run, Task
 
 #: FFTW's vector code wants both arrays at multiples of this many bytes.

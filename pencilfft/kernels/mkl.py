@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.program import address
 from onesided.collectives.scripts import Kernel as CFunction
+from onesided.collectives.steps import address
 from onesided.pencilfft.kernels.protocol import Run, Task
 
 #: Parts of MKL that are needed: computing, without threads, and the interface to it.

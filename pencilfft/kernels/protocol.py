@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives.program import address
+from onesided.collectives.steps import address
 
 #: Alignment of scratch memory in bytes: vector instructions want it.
 ALIGNMENT = 64

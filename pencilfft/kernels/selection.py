@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.collectives.program import address
 from onesided.collectives.scripts import script
+from onesided.collectives.steps import address
 from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task
 from onesided.pencilfft.kernels.registry import (
     BACKENDS,

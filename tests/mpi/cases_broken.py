@@ -197,7 +197,7 @@ def case_another_call_in_the_middle_of_open(comm, method, nodes):
     comm.Barrier()
     if request.direct and request.Open():
         for outlets in request.outlets:
-            for peer, part, array in outlets:
+            for _, part, array in outlets:
                 array[...] = moved.send.array[part]
         for chunk in range(len(request.outlets)):
             request.Ready(chunk)

@@ -23,8 +23,8 @@ from onesided.collectives import (
     progress,
 )
 from onesided.collectives.context import Context
-from onesided.collectives.program import CALL, COPY
 from onesided.collectives.schedule import Put
+from onesided.collectives.steps import CALL, COPY
 from onesided.collectives.transports import node
 
 
