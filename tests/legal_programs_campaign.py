@@ -79,12 +79,11 @@ class Place:
     def run(self, ranks: int, methods: str, seeds: str, programs: int, *more: str) -> Any:
         """A job; its outcome and the entries that it noted."""
         emulated = {"emulated": "+nodes:1", "emulated2": "+nodes:2"}.get(self.nodes, "")
-        words = (methods if methods != "mixed" else
-                 "+".join(f"{family}:mixed" for family in FAMILIES)) + emulated
         with tempfile.TemporaryDirectory(prefix="onesided-legal-") as folder:
             notes = Path(folder, "notes")
             outcome = self.launch(
-                PROGRAM, ranks, str(notes), words, seeds, "--timeout", f"{self.timeout:g}", *more,
+                PROGRAM, ranks, str(notes), methods + emulated, seeds,
+                "--timeout", f"{self.timeout:g}", *more,
                 timeout=60.0 + self.timeout * (1 + programs / 10),
                 nodes=2 if self.nodes == "virtual" else 1,
                 env=CLIQUES if self.nodes == "cliques" else {},

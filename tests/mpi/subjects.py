@@ -120,6 +120,7 @@ class Subject:
     request: Any
     window: np.ndarray | None = None
     graph: MPI.Distgraphcomm | None = None
+    released = False  # whether others may write the next round
 
     def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
                  beside: Subject | None = None, like: bool = False) -> None:  # fmt: skip
@@ -166,10 +167,11 @@ class Subject:
             self.window = empty(self.comm, length if mine == "window" else 0, dtype)
         return self.window if mine == "window" else array(dtype, length, mine == "odd")
 
-    def begin(self, name: str, buffers: tuple[Any, ...], *rest: Any, comm: Any = None) -> Any:
+    def begin(self, name: str, buffers: tuple[Any, ...], *rest: Any, comm: Any = None,
+              **more: Any) -> Any:  # fmt: skip
         """Collective. The request, or one like that of another subject."""
         init = getattr(collectives, f"{name}_init")
-        options = {"method": self.cell.method, "info": self.info or None}
+        options = {"method": self.cell.method, "info": self.info or None, **more}
         try:
             if self.like:
                 return self.beside.request.like(*buffers)
@@ -268,7 +270,7 @@ class Exchanged(Subject):
 
     def fill(self, turn: int) -> None:
         mine = self.numbers(turn, self.rank)
-        if self.recv is not None:
+        if self.recv is not None and not self.released:
             for place in range(len(self.recv.counts)):
                 self.recv.part(place)[:] = values(self.cell.kind, np.full(1, EMPTY))
         if mine is None:
