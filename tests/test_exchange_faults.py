@@ -43,7 +43,7 @@ def test_an_exception_in_a_thread_ends_the_job():
 @pytest.mark.some(2)
 @pytest.mark.parametrize(("fault", "place"), [
     ("exit", "before init"), ("exit", "between"), ("exception of mpi4py", "after wait"),
-    ("memory", "between"), ("kill", "between"), ("segfault", "between")])
+    ("memory", "between"), ("SIGKILL", "between"), ("SIGSEGV", "between")])
 def test_other_ends(fault, place):
     """mpi4py's without abort_on_exception: the clean-up at exit must not wait for the others."""
     ends_badly(fault, place)
@@ -52,10 +52,26 @@ def test_other_ends(fault, place):
 @full
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", [
-    "exception", "exception of mpi4py", "memory", "exit", "kill", "segfault", "thread"])
+    "exception", "exception of mpi4py", "memory", "exit", "SIGKILL", "SIGSEGV", "thread"])
 @pytest.mark.parametrize("method", ["rma-fence", "rma-notify", "rma-pscw", "rma-lock-paper"])
 def test_every_end_everywhere(fault, place, method):
     ends_badly(fault, place, method)
+
+
+@full
+@pytest.mark.parametrize("fault", ["SIGKILL", "SIGTERM", "memory"])
+def test_one_of_many_ranks_goes_wrong(fault):
+    ends_badly(fault, "between", ranks=32)
+
+
+@full
+def test_the_watchdog_names_a_rank_that_stands_still():
+    """MPI does not see a rank that is stopped: the others say for whom they wait."""
+    env = {"ONESIDED_DEBUG": "1", "ONESIDED_DEBUG_SECONDS": "5"}
+    outcome = mpi_harness.run(
+        PROGRAM, 32, "SIGSTOP", "between", "rma-notify", env=env, timeout=60)
+    assert outcome.kind == "hang", outcome.report()
+    assert "waits for data from rank 31" in outcome.stderr, outcome.report()
 
 
 @pytest.mark.some(1)

@@ -283,9 +283,10 @@ def test_programs_with_all_methods_mixed(ranks):
     all_pass("mixed", ranks, range(200, 240))
 
 
-@pytest.mark.parametrize("nodes", ["emulated", "emulated2"])
-def test_programs_on_emulated_nodes(nodes):
-    all_pass("mixed", 4, range(300, 320), nodes)
+@pytest.mark.parametrize(("methods", "nodes"), [
+    ("mixed", "emulated"), ("mixed", "emulated2"), ("exchange:rma-node", "emulated2")])
+def test_programs_on_emulated_nodes(methods, nodes):
+    all_pass(methods, 4, range(300, 320), nodes)
 
 
 @pytest.mark.full

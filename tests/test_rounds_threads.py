@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from rounds_worlds import stand_in
 
 from onesided.collectives import program
 from onesided.collectives.errors import RequestError
@@ -25,25 +26,6 @@ from onesided.collectives.program import (
 KINDS = [PythonRounds]
 if _core is not None:
     KINDS.append(_core.Rounds)
-
-
-def refusing(kind):
-    """As a request is, without an operation."""
-
-    class Refusing(kind):
-        def _refuse(self, word):
-            raise RequestError(word)
-
-        def _inactive(self, word):
-            return self._refuse(word)
-
-        def _breaks(self, error): ...
-
-        def _enlist(self): ...
-
-        def _drive(self): ...
-
-    return Refusing
 
 
 @pytest.mark.parametrize("verb", ["Wait", "Test"])
@@ -64,7 +46,7 @@ def test_an_error_that_another_thread_meets_is_not_taken_for_the_end(kind, verb)
         except MemoryError:
             pass
 
-    request = refusing(kind)()
+    request = stand_in(kind)()
     request._load([[[(CALL, step, True)]]], (None,), None, None)
     request.Start()
     other = threading.Thread(target=advance)
@@ -98,7 +80,7 @@ def test_a_request_is_freed_when_nobody_is_inside():
         request._unload()
         freed.set()
 
-    request = refusing(Rounds)()
+    request = stand_in(Rounds)()
     never = np.zeros(1, np.int64)
     load(request, [[[wait_for(never)], [call(step, in_start=False)]]], [None])
     request.Start()
@@ -116,7 +98,7 @@ def test_a_request_is_freed_when_nobody_is_inside():
 
 
 def test_a_step_cannot_free_its_request():
-    request = refusing(Rounds)()
+    request = stand_in(Rounds)()
 
     def step():
         with pytest.raises(RequestError, match="in the middle of a call"):
@@ -157,7 +139,7 @@ class Interrupts:
 def test_an_interrupt_leaves_no_lock_behind(verb):
     """Of the Python core: wherever it comes, another thread can have the lock."""
     for wanted in range(1, 200):
-        request = refusing(PythonRounds)()
+        request = stand_in(PythonRounds)()
         request._load([[[call(lambda: None, in_start=False)]]], (None,), None, None)
         if verb != "Start":
             request.Start()

@@ -8,7 +8,7 @@ import time
 import weakref
 
 import numpy as np
-from cases import parameters, ranks, skip
+from cases import parameters, ranks
 from errors import raises
 from exchange_data import Vector, names, tables
 from mpi4py import MPI
@@ -118,55 +118,6 @@ def case_a_hook_raises(comm, method, hook):
     freed_in_the_middle(comm, moved)
     again = exchange(comm, method)
     again.round(2)
-    again.free()
-
-
-@ranks(at_least=2)
-@parameters(method=ordinary, where=["may_open", "send_chunk", "_fill_chunk", "abandoned"],
-            everywhere=[True, False], slots=[2, 1])
-def case_between_open_and_ready(comm, method, where, everywhere, slots):
-    """On all ranks, or on one while the others have started the same round; and in Open itself,
-    when it has waited for the others, or its messages may come."""
-    if slots == 1 and not everywhere:
-        skip("of one slot the others have to be in Open, too, where it is strictly ordered")
-    moved = exchange(comm, method, info={"slots": str(slots)})
-    request = moved.request
-    moved.round(0)
-    mine = everywhere or comm.rank == 0
-    moved.fill(1)
-    if where == "may_open":
-        may_open = request.transport.may_open
-        request.transport.may_open = lambda rounds: may_open(rounds) and once(bool)()
-    request.Release()
-    comm.Barrier()  # into one slot, too, all may write now
-    try:
-        opened = request.direct and mine and request.Open()
-    except Boom:
-        opened = True
-    if not all(comm.allgather(opened or not mine)):  # each rank finds out on its own
-        request.Free()
-        skip(f"{method} opens nothing")
-    if not mine:
-        request.Start()
-    elif where == "may_open":
-        refuses_all_but_free(request)
-    elif where == "abandoned":
-        raises(RequestError, request.Wait, "not ready")
-    else:
-        target = request.transport if where == "send_chunk" else request
-        try:
-            setattr(target, where, once(getattr(target, where)))
-        except AttributeError:
-            skip("a method of the compiled core")
-        raises(Boom, lambda: request.Ready(0))
-        refuses_all_but_free(request)
-    comm.Barrier()
-    request.Free()
-    assert request.state == "freed"
-    raises(RequestError, lambda: request.Ready(0))
-    again = exchange(comm, method)
-    for turn in range(3):
-        again.round(turn)
     again.free()
 
 

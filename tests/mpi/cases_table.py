@@ -321,8 +321,23 @@ def case_threads(comm, cell, options):
     subject.free()
 
 
+def forked(comm, requests):
+    """In a child no verb of a request waits for anybody or touches MPI."""
+    child = os.fork()
+    if child == 0:
+        code = 9
+        try:
+            code = refused_in_child(comm, requests)
+            atexit._run_exitfuncs()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    codes = comm.allgather(os.waitstatus_to_exitcode(status))
+    assert codes == [5] * comm.size, codes
+
+
 def refused_in_child(comm, requests):
-    """0 where no verb waits for anybody or touches MPI."""
+    """5 where all is refused."""
     for request in requests:
         for verb in ("Start", "Wait", "Test", "Get_status", "Open", "Release", "Free"):
             try:
@@ -330,7 +345,8 @@ def refused_in_child(comm, requests):
             except OnesidedError:
                 continue
             return 6
-        for verb, *given in (("Pready", 0), ("Pready_range", 0, 0), ("Pready_list", [0])):
+        for verb, *given in (("Ready", 0), ("Pready", 0), ("Pready_range", 0, 0),
+                             ("Pready_list", [0])):  # fmt: skip
             try:
                 getattr(request, verb, lambda *_, request=request: request.Start())(*given)
             except OnesidedError:
@@ -353,17 +369,7 @@ def case_a_forked_child(comm, cell, options):
     subject.fill(1)
     if cell.way == "active" and (comm.rank == 0 or not cell.any_order):
         Startall(subject.requests)
-    child = os.fork()
-    if child == 0:
-        code = 9
-        try:
-            code = refused_in_child(comm, subject.requests)
-            atexit._run_exitfuncs()
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    codes = comm.allgather(os.waitstatus_to_exitcode(status))
-    assert codes == [5] * comm.size, codes
+    forked(comm, subject.requests)
     if not subject.request.active:
         subject.request.Start()
     elif cell.row == "partitioned":
