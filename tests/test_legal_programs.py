@@ -291,7 +291,8 @@ def test_programs_on_emulated_nodes(methods, nodes):
 
 @pytest.mark.full
 @SEVERAL
-@pytest.mark.parametrize("methods", ["reference", *campaign.ALL, "mixed"])
+@pytest.mark.parametrize("methods", [
+    "reference", "mixed", *campaign.ALL, *(f"{family}:auto" for family in campaign.FAMILIES)])
 def test_many_programs(methods, ranks):
     all_pass(methods, ranks, range(1000, 1400), most=5)
 
@@ -302,10 +303,3 @@ def test_many_programs(methods, ranks):
 def test_many_programs_on_nodes(need_nodes, methods, nodes):
     need_nodes(nodes)
     all_pass(methods, 4, range(2000, 2100), nodes, most=5)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "methods", [f"{family}:auto" for family in campaign.FAMILIES])
-def test_many_programs_with_the_default(methods):
-    all_pass(methods, 3, range(3000, 3050), most=5)

@@ -9,7 +9,7 @@ import numpy as np
 from cases import parameters, ranks
 from cases_table import forked
 from errors import raises
-from exchange_data import MEMORY, names
+from exchange_data import MEMORY, info_of, names
 from filled_data import SHAPE, Turn, read_slowly
 from subjects import make
 from table import Cell
@@ -29,10 +29,6 @@ DIRECT = [
     name for name in names() if getattr(methods()[name].load(), "direct", False)
 ]
 ALWAYS = ["rma-fence", "rma-fence-hier", "p2p"]  # every round of theirs can be opened
-
-
-def info_of(options):
-    return {"ranks_per_node": options["ranks_per_node"]} if "ranks_per_node" in options else None
 
 
 @parameters(method=MOST, memory=MEMORY, axis=[0, 1, 2])

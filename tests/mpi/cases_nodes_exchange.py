@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 from cases import parameters, ranks, skip
 from errors import agreed, raises
-from exchange_data import MEMORY, Vector, tables
+from exchange_data import MEMORY, Vector, info_of, tables
 
 from onesided.collectives import (
     Alltoallw_init,
@@ -22,10 +22,6 @@ from onesided.collectives.context import Context
 from onesided.collectives.program import CALL, COPY
 from onesided.collectives.schedule import Put
 from onesided.collectives.transports import node
-
-
-def info_of(options):
-    return {"ranks_per_node": options["ranks_per_node"]} if "ranks_per_node" in options else None
 
 
 @ranks(at_least=4)

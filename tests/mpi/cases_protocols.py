@@ -66,8 +66,6 @@ def patterns(size):
     kind=["own", "one slot", "plain", "empty", "long in empty", "mixed"],
 )
 def case_exchange(comm, pattern, kind):
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     if comm.size > 2 and pattern == "all to all":
         skip("too many states: the pairs are explored on two ranks")
     size, edges = comm.size, patterns(comm.size)[pattern]
@@ -114,8 +112,6 @@ def case_exchange(comm, pattern, kind):
 )
 def case_filled(comm, pattern, way):
     """Of three rounds the caller writes two in two chunks, where Open says so; else it starts."""
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     if comm.size > 2 and pattern == "all to all":
         skip("too many states: the pairs are explored on two ranks")
     fill(comm, patterns(comm.size)[pattern], *way.split(", "))
@@ -255,8 +251,6 @@ def case_rows_of_nodes(comm, kind):
 
 @parameters(method=["rma-linear", "rma-binomial"], kind=["plain", "empty"], nbytes=[64, 70_000])
 def case_broadcast(comm, method, kind, nbytes):
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     memory = empty(comm, nbytes, np.uint8) if kind == "empty" else None
     data = np.zeros(nbytes, np.uint8) if memory is None else memory
     request = Bcast_init(comm, data, 0, method=method)
@@ -289,8 +283,6 @@ def box(cell):
 )
 def case_halo(comm, pattern, way, back):
     """A cell for every peer, and behind them the ghosts of theirs."""
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     if comm.size > 2 and (pattern, way, back) == ("all to all", "store", False):
         skip("too many states: the pairs are explored on two ranks")
     size, rank, edges = comm.size, comm.rank, patterns(comm.size)[pattern]
@@ -319,8 +311,6 @@ def case_halo(comm, pattern, way, back):
 @parameters(way=["staged", "store"])
 def case_halo_along_axes(comm, way):
     """A cell a rank, on a torus: corners come by way of those who have them as ghosts."""
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     torus = comm.Create_cart((comm.size, 1), (True, True))
     memory = empty(torus, (3, 3), np.uint8)
     place = Place((comm.size, 1), (True, True), (comm.rank, 0))
@@ -353,8 +343,6 @@ def ghosts_of(names, halo):
 @parameters(order=["ab", "aab"], releases=[False, True], pattern=["to the next", "to rank 0"])
 def case_alternate(comm, order, releases, pattern):
     """Two requests that receive into one memory, the second from everybody."""
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     size, n, requests, sends, edges = comm.size, 2_000, {}, {}, {}
     memory = empty(comm, size * n, np.uint8)
     for name, each in zip("ab", (pattern, "from rank 0"), strict=True):

@@ -22,8 +22,8 @@ from subjects import Exchanged, make
 from table import (
     BOXES,
     EXCHANGES,
+    OTHERS,
     REDUCTIONS,
-    REQUESTS,
     ROWS,
     Length,
     allowed,
@@ -113,7 +113,7 @@ def case_polls(comm, cell, options):
 
 
 @parameters(cell=cells("Waitall", "Waitany", "Waitsome", "Testall", "Testany", "Testsome",
-                       rows=REQUESTS, keep=any_order,
+                       keep=any_order,
                        lengths=(Length(0, 3), Length(1 << 17, 1))))  # fmt: skip
 def case_mixed_with_requests_of_mpi4py(comm, cell, options):
     """All of one list end, whichever verb completes them."""
@@ -152,7 +152,7 @@ def case_mixed_with_requests_of_mpi4py(comm, cell, options):
     subject.free()
 
 
-@parameters(cell=cells("", rows=REQUESTS, keep=any_order, lengths=(Length(0, 3),)))
+@parameters(cell=cells("", keep=any_order, lengths=(Length(0, 3),)))
 def case_lists_without_an_active_request(comm, cell, options):
     subject = make(comm, cell, options)
     subject.round(0)
@@ -173,7 +173,7 @@ def case_lists_without_an_active_request(comm, cell, options):
 # -- life -----------------------------------------------------------------------------------------
 
 
-@parameters(cell=cells("", rows=[row for row in REQUESTS if row != "partitioned"], lengths=SHORT))
+@parameters(cell=cells("", rows=[*ROWS, "halo", "grid"], lengths=SHORT))
 def case_life(comm, cell, options):
     """States and what they refuse; what is refused does no harm."""
     make(comm, cell, options).free()  # never started
@@ -265,7 +265,7 @@ def case_another_like_it(comm, cell, options):
 
 
 @ranks(at_least=2)
-@parameters(cell=cells("", rows=[*ROWS, "halo", "passive"], lengths=SHORT))
+@parameters(cell=cells("", rows=[*ROWS, "halo"], lengths=SHORT))
 def case_communicators_that_overlap(comm, cell, options):
     """Rounds on several communicators at a time, and when these are gone."""
     low = comm.Split(0 if comm.rank < comm.size - 1 else 1, comm.rank)
@@ -279,14 +279,10 @@ def case_communicators_that_overlap(comm, cell, options):
         for subject in subjects[::-1]:
             subject.check(turn, subject.request.Wait())
     for part, subject in zip((low, high), subjects, strict=False):
-        if cell.row != "passive":  # which this table's own barriers are for
-            part.Free()
-            subject.round(5)
+        part.Free()
+        subject.round(5)
         subject.free()
     subjects[2].free()
-    if cell.row == "passive":
-        low.Free()
-        high.Free()
 
 
 # -- threads and processes ------------------------------------------------------------------------
@@ -361,7 +357,7 @@ def refused_in_child(comm, requests):
     return 8
 
 
-@parameters(cell=cells("inactive", "active", rows=REQUESTS, lengths=SHORT))
+@parameters(cell=cells("inactive", "active", lengths=SHORT))
 def case_a_forked_child(comm, cell, options):
     """MPI belongs to the parent: the child is refused everything, and the parent goes on."""
     subject = make(comm, cell, options)
@@ -393,7 +389,7 @@ def case_rows_are_all_the_collectives(comm):
             assert method.name == name
             assert method.summary
             assert callable(method.load())
-    assert all(known(row) for row in REQUESTS)
+    assert all(known(row) for row in (*ROWS, *OTHERS))
 
 
 @ranks(at_most=1)
@@ -405,4 +401,4 @@ def case_every_threshold_is_crossed(comm):
     assert thresholds(), "the code names no threshold"
     for name, at in thresholds().items():
         assert {(at, more) for more in (-1, 0, 1)} <= crossed, f"{name} = {at}"
-    assert {cell.row for cell in found} == {*ROWS, *REQUESTS, "passive"}
+    assert {cell.row for cell in found} == {*ROWS, *OTHERS}

@@ -22,7 +22,6 @@ from onesided.collectives import (
     Get_status_all,
     Grid,
     HaloExchange,
-    OneSidedBroadcast,
     OnesidedError,
     Precv_init,
     Psend_init,
@@ -652,109 +651,12 @@ class Partitioned(Subject):
         super().give_back()
 
 
-class Alone:
-    """A broadcast that its root alone calls, with the verbs of a request."""
-
-    state, active = "inactive", False
-
-    def __init__(self, cast: PassivelyCast) -> None:
-        self.cast = cast
-
-    def Start(self) -> None:
-        self.active = True
-        cast = self.cast
-        cast.number += 1
-        if cast.rank == cast.cell.root:
-            place = cast.place * cast.nbytes
-            cast.runtime.bcast(cast.send.view(np.uint8), cast.wid, place, cast.rank)
-
-    def Wait(self) -> Any:
-        cast, root = self.cast, self.cast.cell.root
-        if cast.rank == root:
-            cast.runtime.flush()
-        else:
-            cast.runtime.wait(cast.wid, cast.number, root)
-        self.active = False
-        return self.recvbuf
-
-    def Test(self) -> bool:
-        self.active = not self.Get_status()
-        return not self.active
-
-    def Get_status(self) -> bool:
-        cast, root = self.cast, self.cast.cell.root
-        if cast.rank == root:
-            return cast.runtime.test()
-        return cast.runtime.received(cast.wid, root) >= cast.number
-
-    @property
-    def recvbuf(self) -> np.ndarray:
-        cast = self.cast
-        return cast.exposed[cast.place * cast.nbytes : (cast.place + 1) * cast.nbytes]
-
-    def Free(self) -> None:
-        self.cast.runtime.close()
-        self.state = "freed"
-
-
-class PassivelyCast(Subject):
-    """Into a window that MPI has made over plain memory, or with memory of its own; memory is used
-    again when everybody has read it."""
-
-    places = 8
-
-    def set_up(self) -> None:
-        comm, cell = self.comm, self.cell
-        self.nbytes = self.count * self.dtype.itemsize
-        room = (self.places + 1) * self.nbytes  # the last one is nobody's
-        if cell.memory == "plain":
-            self.exposed = np.zeros(room, np.uint8)
-            self.win = MPI.Win.Create(self.exposed, 1, comm=comm)
-        else:
-            self.win = MPI.Win.Allocate(room, 1, comm=comm)
-            self.exposed = np.asarray(memoryview(self.win.tomemory()), np.uint8)
-        self.exposed[:] = GUARD
-        self.send = np.empty(self.count, self.dtype)
-        try:
-            self.runtime = OneSidedBroadcast(comm, child_order=cell.method, waiter_timeout=0.001)
-        except OnesidedError:  # on all ranks
-            self.give_back()
-            raise
-        self.wid = self.runtime.register(self.win)
-        self.number = self.place = 0
-        self.request = Alone(self)
-        comm.Barrier()
-
-    def fill(self, turn: int) -> None:
-        self.place = self.number % self.places
-        if self.number and not self.place:
-            self.runtime.flush()
-            self.comm.Barrier()
-            self.exposed[:] = GUARD
-            self.comm.Barrier()
-        self.send[:] = self.numbers(turn)
-
-    def numbers(self, turn: int) -> np.ndarray:
-        return values(self.cell.kind, turn * 131 + np.arange(self.count))
-
-    def check(self, turn: int, got: Any) -> None:
-        alike(np.array(got), self.numbers(turn).view(np.uint8), turn)
-        assert (self.exposed[self.places * self.nbytes :] == GUARD).all()
-
-    def scribble(self) -> None:
-        self.send[:] = values(self.cell.kind, np.full(1, SCRIBBLE))
-
-    def give_back(self) -> None:
-        self.exposed = None
-        self.win.Free()
-
-
 def make(
     comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str] | None = None,
     beside: Subject | None = None, like: bool = False,
 ) -> Subject:  # fmt: skip
     """Collective. What a cell names; on the communicator of another one that is freed later."""
     forms: dict[str, Any] = {"Barrier": Met, "halo": Haloed, "grid": Gridded,
-                             "partitioned": Partitioned, "passive": PassivelyCast}  # fmt: skip
+                             "partitioned": Partitioned}  # fmt: skip
     forms |= dict.fromkeys(REDUCTIONS, Reduced) | dict.fromkeys(BOXES, Boxed)
     return forms.get(cell.row, Exchanged)(comm, cell, options or {}, beside, like)

@@ -29,7 +29,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -194,50 +194,50 @@ class Item:
         sure = rng.choice(self.members)
         how = {rank: rng.choice(BROKEN if rank == sure else (*BROKEN, "wait", "start", "nothing"))
                for rank in self.members}[self.rank]
-        if how == "open" and self.fills and self.opened(rng.random() < 0.5):
-            chunks = len(self.handle.outlets) if self.handle.state == "active" else 0
-            for chunk in range(rng.randrange(chunks) if chunks else 0):  # the last one never
-                self.handle.Ready(chunk)
+        if how == "open" and self.fills and self.left_open(rng):
+            pass
         elif how in BROKEN:
-            self.unlucky("_after_start")
-            if self.handle.state != "broken":
-                self.run.wrong.append(f"request {self.number} is {self.handle.state}, not broken")
+            self.unlucky(self.handle.Start, self.handle, "_after_start")
         elif how != "nothing":
             self.handle.Start()
         if how == "wait" and self.alone():  # else a round that it drives may be what is interrupted
             interrupted(self.handle.Wait, rng.choice((0.001, 0.01)))
 
-    def opened(self, unlucky: bool) -> bool:
-        """Whether Open says so, or raises when others may know of it."""
-        transport = self.handle.transport
-        may_open = transport.may_open
-        if unlucky:
-            transport.may_open = lambda rounds: may_open(rounds) and raises()
-        try:
-            return self.handle.Open()
-        except Unlucky:
-            return True
-        finally:
-            transport.may_open = may_open
+    def left_open(self, rng: random.Random) -> bool:
+        """Whether a round has been opened, in which chunks are missing, or something raises."""
+        handle, where = self.handle, rng.choice(("may_open", "send_chunk", "nowhere"))
+        if where == "may_open":
+            return self.unlucky(handle.Open, handle.transport, where)
+        if not handle.Open():
+            return False
+        chunks = len(handle.outlets)
+        told = rng.randrange(chunks) if chunks else 0  # the last one never
+        for chunk in range(told):
+            handle.Ready(chunk)
+        if where == "send_chunk" and chunks:
+            self.unlucky(lambda: handle.Ready(told), handle.transport, where)
+        return True
 
     def alone(self) -> bool:
         """Whether no other round is under way on this rank."""
         return not any(item.handle.active for item in self.run.items.values()
                        if item is not self and item.handle is not None)  # fmt: skip
 
-    def unlucky(self, hook: str) -> None:
-        """Start, with an exception in one of its hooks."""
-        handle, earlier = self.handle, self.handle._hooked
-        handle._hooked = 1
-        setattr(handle, hook, raises)
+    def unlucky(self, call: Callable[[], Any], of: Any, hook: str) -> bool:
+        """Call, with an exception in a hook, or where others are known to be there, too."""
+        handle, earlier, own = self.handle, self.handle._hooked, getattr(of, hook)
+        raised, handle._hooked = False, 1
+        setattr(of, hook, lambda *given: (hook != "may_open" or own(*given)) and raises())
         try:
-            handle.Start()
+            call()
         except Unlucky:
-            pass
-        else:
-            self.run.wrong.append(f"request {self.number}: {hook} was not called")
-        delattr(handle, hook)
+            raised = True
+        delattr(of, hook)
         handle._hooked = earlier
+        state = "inactive" if hook == "_before_start" else "broken"
+        if handle.state != state if raised else hook != "may_open":
+            self.run.wrong.append(f"request {self.number} is {handle.state} after {hook}")
+        return raised
 
     def check(self, how: str) -> None:
         for got in self.held:
@@ -249,7 +249,7 @@ class Item:
 
     def start(self) -> None:
         if self.drawn("hook", 0.1) and not self.handle.method.startswith("mpi"):
-            self.unlucky("_before_start")  # nothing has happened
+            self.unlucky(self.handle.Start, self.handle, "_before_start")  # nothing has happened
         if self.fills and self.drawn("open", 0.4) and self.handle.Open():
             send = getattr(self.subject.send, "array", self.subject.send)
             chunks = list(enumerate(self.handle.outlets))

@@ -166,7 +166,7 @@ def small_shm(how):
         files_with_names()
     part = COMM.Split(COMM.rank % 2)
     small = empty(COMM, 10)  # what MPI makes at the first window is there
-    with room_left(64 * MB if how in ("twice", "at once") else 16 * MB):
+    with room_left(16 * MB if how == "memfd" else 64 * MB):
         if how == "twice":  # the second allocation sees what the first one has reserved
             refused = [too_much(COMM, 40 * MB // COMM.size) for _ in range(2)]
             allowed = [[False, True]]
@@ -177,13 +177,8 @@ def small_shm(how):
                 raise AssertionError("not agreed")
             if not any(COMM.allgather(refused[0])):
                 raise AssertionError("80 MB were given away of 64 MB")
-        elif how == "plain":
-            refused, allowed = [plans()], [[False]]
-        elif how == "memfd":
+        else:
             refused, allowed = [too_much(COMM, 20 * MB), two_requests(), plans()], [3 * [False]]
-        else:  # 12 MB, twice; a request may also do without shared memory
-            refused = [two_requests() for _ in range(2)]
-            allowed = [[False, True], [False, False]]
     everyone = COMM.allgather(refused)
     if how != "at once" and any(entry != refused for entry in everyone):
         raise AssertionError(f"not agreed: {everyone}")

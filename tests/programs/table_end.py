@@ -2,9 +2,9 @@
 
 Requests of every row and by every method are left inactive, active or broken, or are lost, with the
 arrays that Wait has returned. "late": they are active on all ranks but the last, which comes long
-afterwards, and has right data. MPI is finalized by hand, and then their verbs raise; or by the exit
-functions. Afterwards the arrays are as they were. By hand, memory of the node is in files
-with names.
+afterwards and has right data; where they are inactive it comes as late. MPI is finalized by hand,
+and then their verbs raise, or by the exit functions. Afterwards the arrays are as they were. By
+hand, memory of the node is in files with names.
 """
 
 import atexit
@@ -37,7 +37,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1] / folder) for folder in 
 
 from jobs import Job  # noqa: E402
 from subjects import make  # noqa: E402
-from table import REQUESTS, ROWS, Length, cells  # noqa: E402
+from table import ROWS, Length, cells  # noqa: E402
 
 from onesided.collectives import (  # noqa: E402
     Alltoallv_init,
@@ -108,7 +108,7 @@ def main(state, end):
         node_memory._made = no_files
     job = Job(comm.size)
     lengths = (Length(0, 3), Length(1 << 17, 1))
-    for cell in cells("", rows=REQUESTS, lengths=lengths)(job):
+    for cell in cells("", lengths=lengths)(job):
         subject = make(comm, cell)
         subject.round(0)
         subject.fill(1)
@@ -120,7 +120,8 @@ def main(state, end):
             subjects.append(subject)
     del subject
     lose()
-    time.sleep(LATE * (state == "late" and comm.rank == comm.size - 1))
+    if state in ("late", "inactive") and comm.rank == comm.size - 1:
+        time.sleep(LATE)
     for subject in subjects:
         leave(subject, state, comm.rank)
     if end == "by hand":
