@@ -99,10 +99,7 @@ def case_exchange(comm, pattern, kind):
          for p in range(size) if into[p]}
         for t in range(request.transport.turns)
     ]  # fmt: skip
-    examine(comm, me, edges)
-    request.Free()
-    if memory is not None:
-        free(memory)
+    examine(comm, me, edges, [request, memory])
 
 
 @parameters(
@@ -163,10 +160,7 @@ def fill(comm, edges, method, kind, rounds=ROUNDS):
         for t in range(transport.turns if hasattr(transport, "turns") else len(arrays))
     ]  # fmt: skip
     needed = "credits" if (method, kind) == ("rma-notify", "empty") and size == 2 else ""
-    examine(comm, me, edges, needed, ends.named(names), rounds)
-    request.Free()
-    if memory is not None:
-        free(memory)
+    examine(comm, me, edges, [request, memory], needed, ends.named(names), rounds)
 
 
 #: Who sends to whom, where the last of three ranks has a node of its own, or two nodes have two.
@@ -218,8 +212,7 @@ def between_nodes(comm, pattern, kind, way):
         for t in range(request.transport.turns)
     ]  # fmt: skip
     needed = "all" if pattern in ("to a node", "from a node") and way == "node" else ""
-    examine(comm, me, edges, needed, ends.named(names))
-    request.Free()
+    examine(comm, me, edges, [request], needed, ends.named(names))
 
 
 @ranks(at_least=3, at_most=3)
@@ -245,8 +238,7 @@ def case_rows_of_nodes(comm, kind):
     arrays = request.transport.arrays
     me.reads = [dict(zip(names.of(arrays[t % len(arrays)]), mine, strict=True))
                 for t in range(request.transport.turns)]
-    examine(comm, me, [0], "all", ends.named(names))
-    request.Free()
+    examine(comm, me, [0], [request], "all", ends.named(names))
 
 
 @parameters(method=["rma-linear", "rma-binomial"], kind=["plain", "empty"], nbytes=[64, 70_000])
@@ -257,9 +249,7 @@ def case_broadcast(comm, method, kind, nbytes):
     names = names_of(comm, request.operation.context, memory, 1)
     me = participant(names, request.transport)
     if not all(comm.allgather(me is not None)):
-        request.Free()
-        if memory is not None:
-            free(memory)
+        give_back([request, memory])
         skip("a round has steps that are not of shared memory")
     # a round copies in pieces: what begins at the buffer's start is followed
     source = comm.bcast(names.of(data))
@@ -267,10 +257,7 @@ def case_broadcast(comm, method, kind, nbytes):
         me.sends = source
     else:
         me.reads = [{names.of(data)[0]: source}]
-    examine(comm, me, [0])
-    request.Free()
-    if memory is not None:
-        free(memory)
+    examine(comm, me, [0], [request, memory])
 
 
 def box(cell):
@@ -303,9 +290,8 @@ def case_halo(comm, pattern, way, back):
         me.sends = [cells[rank][p] for p in out]
         reads = {cells[rank][size + p]: cells[p][rank] for p in into}
     me.reads = [reads]
-    examine(comm, me, edges, "all" if size == 2 or pattern != "all to all" else "")
-    halo.Free()
-    free(memory)
+    examine(comm, me, edges, [halo, memory],
+            "all" if size == 2 or pattern != "all to all" else "")  # fmt: skip
 
 
 @parameters(way=["staged", "store"])
@@ -322,10 +308,7 @@ def case_halo_along_axes(comm, way):
     me.sends = [cells[comm.rank][4]]
     me.reads = [{cells[comm.rank][3 * i + j]: cells[(comm.rank + i - 1) % comm.size][4]
                  for i in range(3) for j in range(3)}]
-    examine(torus, me, [0], "all" if comm.size == 2 else "")
-    halo.Free()
-    free(memory)
-    torus.Free()
+    examine(torus, me, [0], [halo, memory, torus], "all" if comm.size == 2 else "")
 
 
 def a_halo(comm, memory, way, back, faces_of):
@@ -370,16 +353,24 @@ def case_alternate(comm, order, releases, pattern):
                          for p in range(size) if (p, comm.rank) in edges[name]})
     # elsewhere a credit is implied by data that have come the other way
     again = comm.size == 2 and (order, pattern) == ("aab", "to the next")
-    examine(comm, me, edges, "credits" if again else "")
-    for request in requests.values():
-        request.Free()
-    free(memory)
+    examine(comm, me, edges, [*requests.values(), memory], "credits" if again else "")
 
 
-def examine(comm, me, edges, needed="", ends=None, rounds=ROUNDS):
-    """Rank 0 explores; the others learn what it found. ``needed``: "all", nothing can be left out
-    without harm (by a rank: not what MPI does with messages), or "credits", no rank can go on
-    without one, or before its caller is ready. ``ends``: of this rank's messages."""
+def give_back(things):
+    """Free requests, and memory from empty where there is any."""
+    for thing in things:
+        if isinstance(thing, np.ndarray):
+            free(thing)
+        elif thing is not None:
+            thing.Free()
+
+
+def examine(comm, me, edges, things, needed="", ends=None, rounds=ROUNDS):
+    """Rank 0 explores; the others learn what it found, and ``things`` are given back.
+
+    ``needed``: "all", nothing can be left out without harm (by a rank: not what MPI does with
+    messages), or "credits", no rank can go on without one, or before its caller is ready.
+    ``ends``: of this rank's messages."""
     everyone, messages = comm.gather(me), comm.gather(ends or {})
     found, states = "", 0
     if comm.rank == 0:
@@ -399,3 +390,4 @@ def examine(comm, me, edges, needed="", ends=None, rounds=ROUNDS):
     found, states = comm.bcast((found, states))
     assert not found, found
     assert states > 10, states
+    give_back(things)
