@@ -1,13 +1,12 @@
 """Random programs that MPI's rules allow, as data: a generator, the proof of legality, shrinking.
 
 A program has communicators (the world, parts of it, duplicates, some with one member), requests on
-them (exchanges by counts, by boxes and on graphs, gathers, scatters, allgathers, broadcasts,
-reductions, barriers, partitioned sends), and for every rank a list of operations: start, wait,
-mark, initialization and free of requests, a round that is broken, plain messages and collectives,
-allocation, sleep. It is
-drawn in two steps: a schedule that all ranks follow in step, then for each rank random moves of
-operations (a wait goes behind a barrier or before a message, starts change places, waits join to a
-Waitall). A move stays only if :func:`problem` finds none in the program.
+them (rows of the conformance table, and partitioned sends), and for every rank a list of
+operations: start, wait, mark, initialization and free of requests, a round that is broken, plain
+messages and collectives, allocation, sleep. It is drawn in two steps: a schedule that all ranks
+follow in step, then for each rank random moves of operations (a wait goes behind a barrier or
+before a message, starts change places, waits join to a Waitall). A move stays only if
+:func:`problem` finds none in the program.
 
 :func:`problem` executes a program under the most pessimistic blocking that MPI allows:
 
@@ -30,17 +29,22 @@ program is free of deadlocks under every MPI.
 from __future__ import annotations
 
 import random
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-EXCHANGES = ("counts", "boxes", "graph", "gather", "scatter", "allgather")
-REDUCTIONS = ("sum", "rooted sum", "scattered sum", "scan", "exscan", "meeting")
-COLLECTIVE = (*EXCHANGES, "broadcast", *REDUCTIONS)
-KINDS = (*COLLECTIVE, "partitioned")
-# elements of 8 bytes, the scale of a request's blocks, to beyond all thresholds
+from onesided.collectives.testing import OPERATIONS
+
+PARTITIONED = "partitioned"  # a send from one rank to another, not the row of that name
+EXCHANGES = (*(name for name in OPERATIONS if name != "Bcast"), "boxes")
+REDUCTIONS = ("Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan",
+              "Barrier")  # fmt: skip
+ROWS = (*EXCHANGES, "Bcast", *REDUCTIONS, PARTITIONED)
+#: Rows that may receive into memory of the request's own.
+LEARN = (*(name for name, row in OPERATIONS.items() if row.learns(0, 0) or row.learns(1, 0)),
+         "boxes")  # fmt: skip
+# elements of 8 bytes of a request's blocks, to beyond all thresholds of blocks
 SIZES = (3, 3, 3, 40, 40, 400, 400, 9_000, 20_000, 140_001)
 PLAIN = ("barrier", "allreduce", "ibarrier", "message", "posted", "sendrecv", "memory", "sleep")
 TOGETHER = ("barrier", "allreduce", "ibarrier", "take", "give", "alloc", "dealloc")
@@ -69,36 +73,26 @@ class Comm:
 
 @dataclass(frozen=True)
 class Request:
-    """What a request moves. Ranks are those of the world; counts follow from ``salt``."""
+    """What a request moves. Ranks are those of the world."""
 
-    kind: str
+    row: str
     comm: int
-    memory: str  # own, window (from empty) or plain
-    slots: int  # info key, 0: not given
+    memory: str  # that of a cell of the table
     rounds: int
     size: int
-    salt: int
-    root: int = 0  # of a broadcast, a gather, a scatter, a sum; the sender of a partitioned send
+    root: int = 0  # where the row has one; the sender of a partitioned send
     target: int = -1  # the receiver of a partitioned send
     parts: tuple[int, int] = (1, 1)  # partitions of the sender, of the receiver
     strict: bool = False  # by a method that is strictly ordered
 
-    def count(self, source: int, target: int) -> int:
-        """Elements from one rank to another: a third of the blocks are empty."""
-        if self.root != {"gather": target, "scatter": source}.get(self.kind, self.root):
-            return 0
-        if self.kind == "allgather":
-            target = -1  # the same to all
-        number = zlib.crc32(f"{self.salt} {source} {target}".encode())
-        return 0 if number % 3 == 0 else number // 3 % self.size + 1
-
-    def edge(self, source: int, target: int) -> bool:
-        """Whether the graph of a neighborhood has this edge; its block may be empty."""
-        return zlib.crc32(f"{source} {self.salt} {target}".encode()) % 4 > 0
+    @property
+    def apart(self) -> bool:
+        """Whether its memory is allocated, and given back, by operations of its own."""
+        return self.row == PARTITIONED and self.memory == "window"
 
     def members(self, program: Program) -> tuple[int, ...]:
         """The ranks that have the request."""
-        if self.kind == "partitioned":
+        if self.row == PARTITIONED:
             return (self.root, self.target)
         return program.comms[self.comm].members
 
@@ -175,7 +169,7 @@ class _Execution:
         """What happens when the call is entered; what is wrong with it, if anything."""
         requests = self.program.requests
         together = op.verb in TOGETHER or (
-            op.verb in ("init", "free") and requests[op.requests[0]].kind != "partitioned")
+            op.verb in ("init", "free") and requests[op.requests[0]].row != PARTITIONED)
         if together:
             call = (op.verb, op.event, op.requests)
             index = self.calls[rank, op.comm]
@@ -240,7 +234,7 @@ class _Execution:
             return None if ended and memory == "there" else "not at the end"
         if op.verb == "init":
             self.state[key] = "inactive"
-            if request.memory == "window" and memory != "there":
+            if request.apart and memory != "there":
                 return "no memory"
             return None if state == "none" else "twice"
         if op.verb == "free":
@@ -248,11 +242,11 @@ class _Execution:
         elif op.verb == "start":
             self.state[key] = "active"
             self.started[key] += 1
-            if request.kind == "partitioned" and rank == request.root:
+            if request.row == PARTITIONED and rank == request.root:
                 self.marked[number] = set()
         elif op.verb == "ready":
             twice = self.marked[number] & set(op.parts)
-            if request.kind != "partitioned" or rank != request.root or twice or not op.parts:
+            if request.row != PARTITIONED or rank != request.root or twice or not op.parts:
                 return "no such mark"
             self.marked[number] |= set(op.parts)
             self.complete[number] += len(self.marked[number]) == request.parts[0]
@@ -283,7 +277,7 @@ class _Execution:
 
     def arrived(self, rank: int, number: int) -> bool:
         request, turn = self.program.requests[number], self.started[rank, number]
-        if request.kind != "partitioned":
+        if request.row != PARTITIONED:
             members = self.program.comms[request.comm].members
             reached = self.waited if request.strict and self.waited[rank, number] >= turn else (
                 self.started)
@@ -357,30 +351,28 @@ def _communicators(rng: random.Random, ranks: int) -> tuple[Comm, ...]:
 
 
 def _requests(rng: random.Random, comms: tuple[Comm, ...], ranks: int) -> tuple[Request, ...]:
-    kinds = [rng.choice(EXCHANGES), rng.choice(("counts", "gather", "scatter", "allgather")),
-             "broadcast", "partitioned", rng.choice(REDUCTIONS)]
-    kinds += rng.choices(KINDS, k=rng.randint(0, 3))
-    rng.shuffle(kinds)
+    rows = [rng.choice(EXCHANGES), rng.choice(EXCHANGES), "Alltoallv", "Bcast", PARTITIONED,
+            rng.choice(REDUCTIONS), *rng.choices(ROWS, k=rng.randint(0, 3))]  # fmt: skip
+    rng.shuffle(rows)
     requests = []
-    for kind in kinds:
-        wanted = 2 if kind == "partitioned" else 1
-        able = [i for i, comm in enumerate(comms) if len(comm.members) >= wanted]
+    for row in rows:
+        able = [i for i, comm in enumerate(comms)
+                if len(comm.members) >= 1 + (row == PARTITIONED)]  # fmt: skip
         if not able:
             continue
         comm = rng.choice(able)
         members = comms[comm].members
-        memory = rng.choice(("own", "window", "plain") if kind in EXCHANGES
+        memory = rng.choice(("none", "none", "slot", "window", "plain") if row in LEARN
                             else ("window", "plain"))
         root, target = rng.choice(members), -1
-        if kind == "partitioned":
+        if row == PARTITIONED:
             root, target = rng.sample(members, 2)
-        slots = rng.choice((0, 0, 1, 2)) if memory == "own" else 0
         size = rng.choice(SIZES)
-        if kind == "partitioned":  # eight times as much
+        if row == PARTITIONED or "lltoall" in row:  # many times as much
             size = min(size, 20_000)
-        strict = kind in EXCHANGES and kind != "graph" and rng.random() < 0.2
-        requests.append(Request(kind, comm, memory, slots, rng.randint(1, 4), size,
-                                rng.randrange(1 << 20), root, target,
+        strict = row in EXCHANGES and not row.startswith("Neighbor") and rng.random() < 0.2
+        requests.append(Request(row, comm, memory if row != "Barrier" else "plain",
+                                rng.randint(1, 4), size, root, target,
                                 (rng.choice((1, 2, 4, 8)), rng.choice((1, 2, 4))), strict))
     return tuple(requests)
 
@@ -408,10 +400,10 @@ class _Writer:
         request = self.requests[number]
         everyone = self.comms[request.comm].members
         members = everyone
-        if request.kind == "partitioned":
+        if request.row == PARTITIONED:
             members = (request.root, request.target)
         op = Op("", -1, request.comm, (number,))
-        if request.memory == "window":
+        if request.apart:
             self.all(everyone, op._replace(verb="alloc"))
             yield
         self.all(members, op._replace(verb="init"))
@@ -419,7 +411,7 @@ class _Writer:
         for _ in range(request.rounds):
             self.all(members, op._replace(verb="start", comm=-1))
             yield
-            if request.kind == "partitioned":
+            if request.row == PARTITIONED:
                 order = self.rng.sample(range(request.parts[0]), request.parts[0])
                 while order:
                     some = self.rng.randint(1, len(order))
@@ -431,12 +423,12 @@ class _Writer:
                 how = self.rng.choice(("wait", "wait", "test"))
                 self.lists[rank].append(op._replace(verb="wait", comm=-1, how=how))
             yield
-        if request.kind != "partitioned" and not request.strict and self.rng.random() < 0.25:
+        if request.row != PARTITIONED and not request.strict and self.rng.random() < 0.25:
             self.all(members, op._replace(verb="abandon", comm=-1))
             yield
         self.all(members, op._replace(verb="free"))
         yield
-        if request.memory == "window":
+        if request.apart:
             self.all(everyone, op._replace(verb="dealloc"))
             yield
 

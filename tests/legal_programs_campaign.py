@@ -4,7 +4,6 @@
         --methods exchange:rma-notify,broadcast:p2p,mixed
     ... --nodes emulated | emulated2 | virtual | cliques     (one rank a node, two, real ones)
     ... --seeds 17:18 --ranks 3 --methods mixed --shrink 60  (replay one seed, make it smaller)
-    ... --replay tests/programs/legal_kept/17-3-mixed-one.json
 
 The words of METHODS are those of tests/programs/legal.py; ``all`` stands for every any-order method
 of every family. Seeds run in chunks, one job each; a hang, a crash or an error costs the job, is
@@ -79,12 +78,11 @@ class Place:
     def run(self, ranks: int, methods: str, seeds: str, programs: int, *more: str) -> Any:
         """A job; its outcome and the entries that it noted."""
         emulated = {"emulated": "+nodes:1", "emulated2": "+nodes:2"}.get(self.nodes, "")
-        words = (methods if methods != "mixed" else
-                 "+".join(f"{family}:mixed" for family in FAMILIES)) + emulated
         with tempfile.TemporaryDirectory(prefix="onesided-legal-") as folder:
             notes = Path(folder, "notes")
             outcome = self.launch(
-                PROGRAM, ranks, str(notes), words, seeds, "--timeout", f"{self.timeout:g}", *more,
+                PROGRAM, ranks, str(notes), methods + emulated, seeds,
+                "--timeout", f"{self.timeout:g}", *more,
                 timeout=60.0 + self.timeout * (1 + programs / 10),
                 nodes=2 if self.nodes == "virtual" else 1,
                 env=CLIQUES if self.nodes == "cliques" else {},
@@ -116,9 +114,8 @@ def run_seeds(methods: str, ranks: int, start: int, stop: int, place: Place,
             break
         if not begun:
             raise RuntimeError(f"the job ran no program\n{outcome.report()}")
-        kind = "hang" if outcome.kind == "hang" else outcome.kind
         errors = [entry["error"] for entry in entries if "error" in entry]
-        kind = "error" if errors else kind if kind in KINDS else "crash"
+        kind = "error" if errors else outcome.kind if outcome.kind in KINDS else "crash"
         reason = "\n".join([*errors, str(generate(begun[-1], ranks)), outcome.report()])
         tally.failures.append(Failure(begun[-1], ranks, methods, kind, reason))
         start = begun[-1] + 1
@@ -193,16 +190,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--chunk", type=int, default=200, help="programs in one job")
     parser.add_argument("--timeout", type=float, default=10.0, help="seconds for one program")
     parser.add_argument("--shrink", type=int, default=0, metavar="N")
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="a program that was kept")
     options = parser.parse_args(words)
     place = Place(options.nodes, options.timeout)
     methods = [name for word in options.methods.split(",")
                for name in (ALL if word == "all" else [word])]
-    if options.replay:
-        kept = Kept.read(options.replay)
-        kind = fails(kept.program, kept.methods, Place(kept.nodes, options.timeout))
-        print(kind or "passed")
-        return 1 if kind else 0
     first, last = (int(word) for word in options.seeds.split(":"))
     failed = False
     for name in methods:

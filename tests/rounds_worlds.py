@@ -14,6 +14,7 @@ worlds do the same actions one after the other, so both must come to the same by
 from __future__ import annotations
 
 import random
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
@@ -90,6 +91,41 @@ class Case:
     ranks: int
     requests: list[dict[str, Any]]
     script: list[tuple[Any, ...]]
+
+
+def stand_in(kind: type) -> Any:
+    """The class of a request by an interpreter, without an operation."""
+
+    class StandIn(kind):  # type: ignore[misc]
+        def _refuse(self, verb: str) -> None:
+            raise RequestError(f"{self._state} cannot be {verb}")
+
+        def _inactive(self, verb: str) -> Any:
+            if self._state != INACTIVE:
+                self._refuse(verb)
+            return self._answers[self._slot]
+
+        def _drive(self) -> None:
+            time.sleep(0)
+
+        def _breaks(self, error: BaseException | None) -> None: ...
+
+        def _enlist(self) -> None: ...
+
+        def _delist(self) -> None: ...
+
+        def _fill(self, status: Any) -> None: ...
+
+    return StandIn
+
+
+def load(request: Any, plans: Any, answers: tuple[Any, ...], credit: Any = None) -> None:
+    """As the interpreter of the request wants its plans."""
+    given = plans
+    if not isinstance(request, PythonRounds):
+        given = [[[s for step in chain for s in steps.lowered(step)] for chain in plan]
+                 for plan in plans]
+    request._load(given, answers, credit, plans)
 
 
 # -- drawing ------------------------------------------------------------------------------------
@@ -304,11 +340,7 @@ class World:
                  for plan in spec["plans"]]
         answers = tuple(f"slot {i}" for i in range(spec["slots"]))
         request.bound = plans
-        given = plans
-        if self.compiled:
-            given = [[[s for step in chain for s in steps.lowered(step)] for chain in plan]
-                     for plan in plans]
-        request._load(given, answers, credit, plans)
+        load(request, plans, answers, credit)
         request._hooked = int(spec["hooked"])
         return request
 
@@ -434,7 +466,7 @@ def _class(base: type) -> type:
     if base in _classes:
         return _classes[base]
 
-    class Logged(base):  # type: ignore[misc, valid-type]
+    class Logged(stand_in(base)):  # type: ignore[misc]
         def prepare(self, world: World, number: int, spec: dict[str, Any], credit: Any) -> None:
             self.world, self.number, self.spec, self.credit = world, number, spec, credit
 
@@ -454,14 +486,6 @@ def _class(base: type) -> type:
             plan = self.bound[self._variant * slots + self._slot]
             return [sum(len(steps.lowered(step)) for step in chain[:here])
                     for chain, (here, _) in zip(plan, stands, strict=True)]
-
-        def _refuse(self, verb: str) -> None:
-            raise RequestError(f"{self._state} cannot be {verb}")
-
-        def _inactive(self, verb: str) -> Any:
-            if self._state != INACTIVE:
-                self._refuse(verb)
-            return self._answers[self._slot]
 
         def _breaks(self, error: BaseException | None) -> None:
             self.world.log.append(("breaks", self.number, repr(error)))

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+
 import mpi_harness
 import pytest
 import servers
 
 PROGRAM = mpi_harness.TESTS / "programs" / "exchange_faults.py"
 full = pytest.mark.full
+FAULTS = ["exception", "exception of mpi4py", "memory", "exit", "SIGKILL", "SIGSEGV", "thread"]
 PLACES = ["before init", "before start", "between", "after wait"]
+METHODS = ["rma-fence", "rma-notify", "rma-pscw", "rma-lock-paper", "p2p"]
+#: mpi4py's without abort_on_exception: the clean-up at exit must not wait for the others.
+SHORT = [("exception", "between", "p2p"), ("exception", "before start", "rma-fence"),
+         ("thread", "between", "rma-notify"), ("exit", "before init", "rma-notify"),
+         ("exception of mpi4py", "after wait", "rma-notify"),
+         ("SIGKILL", "between", "rma-notify")]  # fmt: skip
+ALL = itertools.product(FAULTS, PLACES, METHODS)
 
 
-def ends_badly(fault, place, method="rma-notify", ranks=3, **kwargs):
-    outcome = mpi_harness.run(PROGRAM, ranks, fault, place, method, timeout=25, **kwargs)
+def ends_badly(fault, place, method="rma-notify", ranks=3):
+    outcome = mpi_harness.run(PROGRAM, ranks, fault, place, method, timeout=25)
     assert outcome.kind in ("error", "crash"), outcome.report()
     assert outcome.returncode != 0, outcome.report()
     return outcome
@@ -24,38 +34,27 @@ def test_a_good_run():
     assert outcome.stdout.count("is through") == 3
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize("place", PLACES)
-def test_an_exception_ends_the_job(place):
-    assert "only here" in ends_badly("exception", place).stderr
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("method", ["rma-fence", "rma-lock", "p2p"])
-def test_an_exception_between_start_and_wait(method):
-    assert "only here" in ends_badly("exception", "between", method).stderr
-
-
-def test_an_exception_in_a_thread_ends_the_job():
-    assert "only here" in ends_badly("thread", "between").stderr
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize(("fault", "place"), [
-    ("exit", "before init"), ("exit", "between"), ("exception of mpi4py", "after wait"),
-    ("memory", "between"), ("kill", "between"), ("segfault", "between")])
-def test_other_ends(fault, place):
-    """mpi4py's without abort_on_exception: the clean-up at exit must not wait for the others."""
-    ends_badly(fault, place)
+@pytest.mark.parametrize(("fault", "place", "method"), [
+    *SHORT, *(pytest.param(*each, marks=full) for each in ALL if each not in SHORT)])
+def test_a_rank_that_goes_wrong_ends_the_job(fault, place, method):
+    told = "only here" in ends_badly(fault, place, method).stderr
+    assert told == (fault in ("exception", "exception of mpi4py", "thread"))
 
 
 @full
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("fault", [
-    "exception", "exception of mpi4py", "memory", "exit", "kill", "segfault", "thread"])
-@pytest.mark.parametrize("method", ["rma-fence", "rma-notify", "rma-pscw", "rma-lock-paper"])
-def test_every_end_everywhere(fault, place, method):
-    ends_badly(fault, place, method)
+@pytest.mark.parametrize("fault", ["SIGKILL", "SIGTERM", "memory"])
+def test_one_of_many_ranks_goes_wrong(fault):
+    ends_badly(fault, "between", ranks=32)
+
+
+@full
+def test_the_watchdog_names_a_rank_that_stands_still():
+    """MPI does not see a rank that is stopped: the others say for whom they wait."""
+    env = {"ONESIDED_DEBUG": "1", "ONESIDED_DEBUG_SECONDS": "5"}
+    outcome = mpi_harness.run(
+        PROGRAM, 32, "SIGSTOP", "between", "rma-notify", env=env, timeout=60)
+    assert outcome.kind == "hang", outcome.report()
+    assert "waits for data from rank 31" in outcome.stderr, outcome.report()
 
 
 @pytest.mark.some(1)

@@ -11,7 +11,7 @@ import legal_programs_campaign as campaign
 import pytest
 import servers
 from legal_programs import (
-    KINDS,
+    ROWS,
     Comm,
     Op,
     Program,
@@ -43,29 +43,25 @@ def ops(program):
 
 
 def test_programs_are_legal_full_and_varied():
-    kinds, verbs, memory, slots, hows, sizes = (Counter() for _ in range(6))
+    rows, verbs, memory, hows, sizes = (Counter() for _ in range(5))
     joined = differ = 0
     for seed in SEEDS:
         ranks = 2 + seed % 3
         program = generate(seed, ranks)
         assert problem(program) is None
         assert len(ops(program)) >= 20, program
-        assert len({request.kind for request in program.requests}) >= 3
-        kinds.update(request.kind for request in program.requests)
-        memory.update((request.kind, request.memory) for request in program.requests)
-        slots.update(request.slots for request in program.requests)
+        assert len({request.row for request in program.requests}) >= 3
+        rows.update(request.row for request in program.requests)
+        memory.update((request.row, request.memory) for request in program.requests)
         sizes.update(request.size for request in program.requests)
         verbs.update(op.verb for op in ops(program))
         hows.update((op.verb, op.how) for op in ops(program))
         joined += sum(len(op.requests) > 1 for op in ops(program))
         differ += program.ranks != generate(seed, ranks, moves=0).ranks
-    assert set(kinds) == set(KINDS)
+    assert set(rows) == set(ROWS)
     assert set(verbs) == VERBS
-    assert {("counts", "own"), ("boxes", "window"), ("graph", "plain"), ("broadcast", "window"),
-            ("gather", "own"), ("scatter", "window"), ("allgather", "plain"),
-            ("sum", "window"), ("meeting", "plain"),
-            ("partitioned", "plain"), ("partitioned", "window")} <= set(memory)
-    assert set(slots) == {0, 1, 2}
+    assert {("Alltoallv", "none"), ("Alltoallv", "slot"), ("boxes", "window"), ("Bcast", "window"),
+            ("partitioned", "plain"), ("partitioned", "window")} <= set(memory)  # fmt: skip
     assert len(sizes) > 3
     assert ("wait", "test") in hows
     assert joined > 30
@@ -79,11 +75,11 @@ def test_a_seed_gives_one_program_and_json_keeps_it():
     assert "seed 5" in str(program)
 
 
-def program_of(*ranks, kind="counts"):
+def program_of(*ranks, row="Alltoallv"):
     """Two communicators of two ranks, two requests; every rank initializes first, frees last."""
     comms = (Comm((0, 1)), Comm((0, 1), 0))
-    target = 1 if kind == "partitioned" else -1
-    requests = tuple(Request(kind, i, "plain", 0, 1, 3, 1, 0, target, (2, 1)) for i in range(2))
+    target = 1 if row == "partitioned" else -1
+    requests = tuple(Request(row, i, "plain", 1, 3, 0, target, (2, 1)) for i in range(2))
     begin = [Op("init", -1, i, (i,)) for i in range(2)]
     end = [Op("free", -1, i, (i,)) for i in range(2)]
     return Program(0, comms, requests, tuple((*begin, *rank, *end) for rank in ranks))
@@ -166,20 +162,20 @@ def test_partitioned_sends_wait_for_marks_and_for_the_receiver():
     both = [start(1), Op("ready", requests=(1,), parts=(0, 1))]
     receiver = [start(0), start(1), wait(0), wait(1)]
     sender = [start(0), MARK, REST, *both, wait(0), wait(1)]
-    assert problem(program_of(sender, receiver, kind="partitioned")) is None
+    assert problem(program_of(sender, receiver, row="partitioned")) is None
     unmarked = [start(0), MARK, *both, wait(0), REST, wait(1)]
-    assert "deadlock" in problem(program_of(unmarked, receiver, kind="partitioned"))
+    assert "deadlock" in problem(program_of(unmarked, receiver, row="partitioned"))
     twice = [start(0), MARK, MARK, *both, wait(0), wait(1)]
-    assert "no such mark" in problem(program_of(twice, receiver, kind="partitioned"))
+    assert "no such mark" in problem(program_of(twice, receiver, row="partitioned"))
     late = [start(1), wait(1), BARRIER, start(0), wait(0)]
     assert "deadlock" in problem(
         program_of([start(0), MARK, REST, *both, wait(0), BARRIER, wait(1)], late,
-                   kind="partitioned"))
+                   row="partitioned"))
 
 
 def test_memory_is_given_back_after_the_request():
-    good = program_of([], [])
-    requests = tuple(Request("counts", i, "window", 0, 1, 3, 1) for i in range(2))
+    good = program_of([], [], row="partitioned")
+    requests = tuple(replace(request, memory="window") for request in good.requests)
     alloc = [Op("alloc", -1, i, (i,)) for i in range(2)]
     dealloc = [Op("dealloc", -1, i, (i,)) for i in range(2)]
     ranks = tuple((*alloc, *rank, *dealloc) for rank in good.ranks)
@@ -287,14 +283,16 @@ def test_programs_with_all_methods_mixed(ranks):
     all_pass("mixed", ranks, range(200, 240))
 
 
-@pytest.mark.parametrize("nodes", ["emulated", "emulated2"])
-def test_programs_on_emulated_nodes(nodes):
-    all_pass("mixed", 4, range(300, 320), nodes)
+@pytest.mark.parametrize(("methods", "nodes"), [
+    ("mixed", "emulated"), ("mixed", "emulated2"), ("exchange:rma-node", "emulated2")])
+def test_programs_on_emulated_nodes(methods, nodes):
+    all_pass(methods, 4, range(300, 320), nodes)
 
 
 @pytest.mark.full
 @SEVERAL
-@pytest.mark.parametrize("methods", ["reference", *campaign.ALL, "mixed"])
+@pytest.mark.parametrize("methods", [
+    "reference", "mixed", *campaign.ALL, *(f"{family}:auto" for family in campaign.FAMILIES)])
 def test_many_programs(methods, ranks):
     all_pass(methods, ranks, range(1000, 1400), most=5)
 
@@ -305,10 +303,3 @@ def test_many_programs(methods, ranks):
 def test_many_programs_on_nodes(need_nodes, methods, nodes):
     need_nodes(nodes)
     all_pass(methods, 4, range(2000, 2100), nodes, most=5)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "methods", [f"{family}:auto" for family in campaign.FAMILIES])
-def test_many_programs_with_the_default(methods):
-    all_pass(methods, 3, range(3000, 3050), most=5)

@@ -13,13 +13,11 @@ from mpi4py import MPI
 
 from onesided.collectives import PatternError, UnsupportedError
 from onesided.collectives.buffers import recv_boxes, send_boxes, simple, typed, vector
-from onesided.collectives.hints import Hints
 from onesided.collectives.pattern import (
     Block,
     as_bytes,
     blocks_of_boxes,
     blocks_of_counts,
-    check_counts,
     check_disjoint,
     copies_between,
     one_piece,
@@ -43,16 +41,6 @@ def test_boxes_are_completed():
     assert block.shape == (2, 2, 6)
     assert block.size == 24
     assert blocks_of_boxes([(slice(2, 2),)], (4,), "send", [0], [0]) == ()
-
-
-@pytest.mark.parametrize(
-    ("counts", "displs", "words"),
-    [([-1], [0], "negative"), ([3], [-1], "out of bounds"), ([3], [1], r"\[1, 4\).*3 elements"),
-     ([1], [2**63], "out of bounds")],
-)
-def test_blocks_out_of_bounds(counts, displs, words):
-    with pytest.raises(PatternError, match=words):
-        check_counts(counts, displs, 3, "recv")
 
 
 boxes = st.lists(
@@ -260,12 +248,3 @@ def test_receive_boxes():
             recv_boxes([wrong, [None]], [0], [0])
     with pytest.raises(PatternError, match="overlap"):
         recv_boxes([np.zeros(4), [(slice(0, 3),), (slice(2, 4),)]], [0, 1], [0, 0])
-
-
-def test_hints():
-    assert Hints.of(None) == Hints.of({"other": "x"}) == Hints()
-    strict = "mpi_assert_strict_persistent_collective_ordering"
-    assert Hints.of({strict: "true", "slots": "1", "ranks_per_node": "2"}) == Hints(2, 1, True)
-    for key, text in itertools.product(["slots", "ranks_per_node"], ["0", "-1", "two", ""]):
-        with pytest.raises(PatternError, match=key):
-            Hints.of({key: text})

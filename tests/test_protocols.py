@@ -1,10 +1,10 @@
-"""The protocols of notified stores by exhaustion: first by hand, right ones and wrong ones, then
-what the transports really do (in an MPI job, which has the step lists)."""
+"""Protocols by exhaustion, by hand: right ones and wrong ones, and the board of a partitioned send,
+which is no list of steps. What transports really do has its cases, in jobs that have the steps."""
 
 from __future__ import annotations
 
 import pytest
-from exploration import Participant, ProtocolError, explore, filled, spared
+from exploration import Participant, ProtocolError, explore
 
 
 def slots(turns: int, back: bool = True) -> list[Participant]:
@@ -17,44 +17,6 @@ def slots(turns: int, back: bool = True) -> list[Participant]:
         receiver.append([[("raise", "back", 1, 0)], come] if back else [come])
     reads = [{("slot", turn): "source"} for turn in range(turns)]
     return [Participant(sender, sends=["source"]), Participant(receiver, reads=reads)]
-
-
-def opened(
-    asks: int | None = 0, ready: int = 2, opens: tuple[bool, ...] = (True,),
-    releases: bool = False,
-) -> list[Participant]:
-    """Rank 0 opens rounds where it has the credit, and writes two chunks into rank 1's own memory;
-    else it stores them. ``asks``: how much more of the credit it wants, ``ready``: the chunk after
-    which it believes to be at the end."""
-    memory, source = [("memory", 0), ("memory", 1)], [("source", 0), ("source", 1)]
-    store = [("copy", m, s) for m, s in zip(memory, source, strict=True)]
-    tell = ("raise", "data", 1, 0)
-    plan = filled(0, [], [[store[0]], [store[1]]], [[tell]])
-    plan[1][0] = ("await", ("ready", 0), 2, ready - 2)
-    sender = Participant(
-        [[[("await", "credit", 1, 0), *store, tell]]], sends=source,
-        filled=[plan], opens=opens,
-        asks=[] if asks is None else [("await", "credit", 1, asks)],
-    )
-    reads = [dict(zip(memory, source, strict=True))]
-    come = [("await", "data", 1, 0)]
-    return [sender, Participant([[come]], grants=["credit"], reads=reads, releases=releases)]
-
-
-def fenced(waits: bool = True) -> list[Participant]:
-    """Both ranks open every second round, or start it: a fence, stores, a fence. ``waits``: Open is
-    that first fence."""
-    ranks = []
-    for me, other in ((0, 1), (1, 0)):
-        store = ("copy", ("memory", other), ("source", me))
-        opening, closing = ([("raise", ("fence", me), 2, shift),
-                             ("await", ("fence", other), 2, shift)] for shift in (-1, 0))
-        ranks.append(Participant(
-            [[[*opening, store, *closing]]], sends=[("source", me)],
-            filled=[filled(me, opening if waits else [], [[store]], [closing])],
-            opens=(me == 0, True, me == 1), reads=[{("memory", me): ("source", other)}],
-        ))
-    return ranks
 
 
 def partitioned(
@@ -87,21 +49,10 @@ def partitioned(
             Participant([[read]], grants=["credit"], reads=[reads])]
 
 
-RIGHT = {
-    "two slots": slots(2),
-    "opened": opened(),
-    "opened now and then": opened(opens=(True, False)),
-    "opened after a release": opened(releases=True),
-    "opened by a fence": fenced(),
-    "partitioned send": partitioned(),
-}
+RIGHT = {"two slots": slots(2), "partitioned send": partitioned()}
 WRONG = {
     "two slots, nobody answers": (slots(2, back=False), "reads|not"),
     "one slot": (slots(1), "reads|at a time|not"),
-    "opened without credit": (opened(asks=None), "reads|not"),
-    "opened with the credit of the round before": (opened(asks=-1), "reads|not"),
-    "opened, and told of a chunk too early": (opened(ready=1), "reads|not"),
-    "opened by no fence": (fenced(waits=False), "reads|at a time|not"),
     "partitioned send without credit": (partitioned(credit=False), "reads|at a time"),
     "board with one entry too few": (partitioned(spare=1), "reads|at a time|not"),
     "board told of too early": (partitioned(told_first=True), "reads|at a time|not"),
@@ -124,8 +75,3 @@ def test_wrong_protocols_are_found(name):
     ranks, words = WRONG[name]
     with pytest.raises(ProtocolError, match=words):
         explore(ranks, rounds=4)
-
-
-def test_open_asks_for_nothing_in_vain():
-    """An opened round needs its credit, and to know that the last chunk is ready."""
-    assert spared(opened(), 4) == set()

@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 import pytest
+from rounds_worlds import load, stand_in
 
-from onesided.collectives import steps
 from onesided.collectives.program import CREDIT, ENTRIES, HEAD, ROOM, TAIL, TOLD, PythonRounds
 from onesided.collectives.steps import _core, call, copy, tell, wait_for
 
@@ -24,30 +24,8 @@ LARGE = 1 << 18  # bytes from which copies give up the interpreter lock
 def made(kind, plans, credit=None, by_thread=True):
     """A request of plans; ``by_thread``: late rounds are helped by the thread of the core."""
 
-    class Request(kind):
-        def _refuse(self, verb):
-            raise RuntimeError(f"{self._state} cannot be {verb}")
-
-        def _inactive(self, verb):
-            return self._answers[self._slot]
-
-        def _drive(self):
-            time.sleep(0)
-
-        def _breaks(self, error): ...
-
-        def _enlist(self): ...
-
-        def _delist(self): ...
-
-        def _fill(self, status): ...
-
-    request = Request()
-    given = plans
-    if kind is not PythonRounds:
-        given = [[[s for step in chain for s in steps.lowered(step)] for chain in plan]
-                 for plan in plans]
-    request._load(given, tuple(range(len(plans))), credit, plans)
+    request = stand_in(kind)()
+    load(request, plans, tuple(range(len(plans))), credit)
     request._by_thread = int(by_thread and kind is not PythonRounds)
     return request
 

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from rounds_worlds import stand_in
 
 from onesided.collectives import program
 from onesided.collectives.errors import RequestError
@@ -18,27 +19,6 @@ from onesided.collectives.steps import CALL, _core, call, wait_for
 KINDS = [PythonRounds]
 if _core is not None:
     KINDS.append(_core.Rounds)
-
-
-def refusing(kind):
-    """As a request is, without an operation."""
-
-    class Refusing(kind):
-        def _refuse(self, word):
-            raise RequestError(word)
-
-        def _inactive(self, word):
-            return self._refuse(word)
-
-        def _breaks(self, error): ...
-
-        def _enlist(self): ...
-
-        def _delist(self): ...
-
-        def _drive(self): ...
-
-    return Refusing
 
 
 def load_into(request, plans):
@@ -64,7 +44,7 @@ def test_an_error_that_another_thread_meets_is_not_taken_for_the_end(kind, verb)
         except MemoryError:
             pass
 
-    request = refusing(kind)()
+    request = stand_in(kind)()
     request._load([[[(CALL, step, True)]]], (None,), None, None)
     request.Start()
     other = threading.Thread(target=advance)
@@ -98,7 +78,7 @@ def test_a_request_is_freed_when_nobody_is_inside():
         request._unload()
         freed.set()
 
-    request = refusing(Rounds)()
+    request = stand_in(Rounds)()
     never = np.zeros(1, np.int64)
     load(request, [[[wait_for(never)], [call(step, in_start=False)]]], [None])
     request.Start()
@@ -116,7 +96,7 @@ def test_a_request_is_freed_when_nobody_is_inside():
 
 
 def test_a_step_cannot_free_its_request():
-    request = refusing(Rounds)()
+    request = stand_in(Rounds)()
 
     def step():
         with pytest.raises(RequestError, match="in the middle of a call"):
@@ -132,7 +112,7 @@ def test_a_step_cannot_free_its_request():
 def test_a_round_that_another_thread_has_opened_is_not_complete(kind, verb):
     """The one that was waited for is, by another thread, before this one has the lock."""
 
-    class Overtaken(refusing(kind)):
+    class Overtaken(stand_in(kind)):
         def _other(self):
             self._hooked = 0
             self.Wait()
@@ -158,7 +138,7 @@ def test_a_round_that_another_thread_has_opened_is_not_complete(kind, verb):
 @pytest.mark.parametrize("verb", ["Start", "Wait", "Test"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_step_can_give_its_round_up(kind, verb):
-    request = refusing(kind)()
+    request = stand_in(kind)()
     load_into(request, [[[call(lambda: request._break(MemoryError()), in_start=verb == "Start")]]])
     request.Start()
     if verb != "Start":
@@ -169,7 +149,7 @@ def test_a_step_can_give_its_round_up(kind, verb):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_call_that_waits_for_other_ranks_begins_while_the_request_is_freed(kind):
     calls = []
-    request = refusing(kind)()
+    request = stand_in(kind)()
     load_into(request, [[[call(lambda: calls.append(1), blocks=True)]]])
     request.Start()
     request._freeing = 1
@@ -184,7 +164,7 @@ def test_no_call_that_waits_for_other_ranks_begins_while_the_request_is_freed(ki
 @pytest.mark.parametrize("flag", ["_freeing", "_opening"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_request_that_another_call_opens_or_frees_is_not_started(kind, flag):
-    request = refusing(kind)()
+    request = stand_in(kind)()
     load_into(request, [[[call(lambda: None)]]])
     setattr(request, flag, 1)
     with pytest.raises(RequestError, match="started"):
@@ -225,7 +205,7 @@ def test_an_interrupt_leaves_no_lock_behind(verb):
     active unless it has begun."""
     given = {"advance": [program.ALL_CALLS], "_open": [1]}.get(verb, [])
     for wanted in range(1, 200):
-        request = refusing(PythonRounds)()
+        request = stand_in(PythonRounds)()
         load_into(request, 2 * [[[call(lambda: None, in_start=False)]]])
         if verb not in ("Start", "_open"):
             request.Start()

@@ -11,7 +11,6 @@ import scale
 
 full = pytest.mark.full
 FOUR = ["dblp-2010", "brack2", "NotreDame_www", "cnr-2000"]
-FAULTS = mpi_harness.TESTS / "programs" / "scale_faults.py"
 
 
 @pytest.mark.some(1)
@@ -77,24 +76,3 @@ def test_growth_is_seen():
     assert scale.too_much("cg", few, few | {"bytes": 1e5}, 64)
     assert scale.too_much("cg", few, few | {"of P objects": 1.0}, 8)
     assert scale.too_much("cg", few, few | {"memory": 1e6}, 64)
-
-
-@full
-@pytest.mark.parametrize(("fault", "words"), [
-    ("killed", ""), ("terminated", ""), ("memory", "MemoryError"),
-    ("shm", "bytes of shared memory are wanted on one node")])
-def test_one_of_many_ranks_goes_wrong(fault, words):
-    outcome = mpi_harness.run(FAULTS, 32, fault, timeout=60)
-    assert outcome.kind in ("error", "crash"), outcome.report()
-    assert outcome.returncode != 0, outcome.report()
-    assert words in outcome.stderr, outcome.report()
-    assert "nothing has gone wrong" not in outcome.stdout
-
-
-@full
-def test_the_watchdog_names_a_rank_that_stands_still():
-    """MPI does not see a rank that is stopped: the others say for whom they wait."""
-    env = {"ONESIDED_DEBUG": "1", "ONESIDED_DEBUG_SECONDS": "5"}
-    outcome = mpi_harness.run(FAULTS, 32, "stopped", env=env, timeout=60)
-    assert outcome.kind == "hang", outcome.report()
-    assert "waits for data from rank 16" in outcome.stderr, outcome.report()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from cases import parameters, ranks
 from errors import raises
+from exchange_data import info_of
 from subjects import make
 from table import Cell
 
@@ -14,11 +15,6 @@ from onesided.collectives.broadcast.board import SHORT
 
 def names():
     return list(methods("broadcast"))
-
-
-def info_of(options):
-    """Emulated nodes, where the options ask for them."""
-    return {key: options[key] for key in ("ranks_per_node",) if key in options} or None
 
 
 @parameters(method=names, memory=["window", "plain"])

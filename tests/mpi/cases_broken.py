@@ -92,10 +92,10 @@ def freed_in_the_middle(comm, moved):
 
 
 @ranks(at_least=2)
-@parameters(method=ordinary, hook=["_after_wait", "_before_start", "_after_start"])
+@parameters(method=ordinary, hook=["_after_wait", "_after_start"])
 def case_a_hook_raises(comm, method, hook):
-    """In the round of rank 0, while the others have started theirs; what was packed only is packed
-    again by the next Start. On all ranks alike it is in the table."""
+    """In the round of rank 0, while the others have started theirs. On all ranks alike it is in the
+    table, before Start in legal programs."""
     moved = exchange(comm, method)
     request, mine = moved.request, comm.rank == 0
     moved.round(0)
@@ -106,14 +106,6 @@ def case_a_hook_raises(comm, method, hook):
     else:
         request.Start()
     comm.Barrier()
-    if hook == "_before_start":
-        if mine:
-            raises(Boom, request.Start)
-            assert request.state == "inactive"
-            request.Start()
-        moved.check(1, request.Wait())
-        moved.free()
-        return
     if mine and hook == "_after_start":
         raises(Boom, request.Start)
     elif mine:
@@ -125,55 +117,6 @@ def case_a_hook_raises(comm, method, hook):
     freed_in_the_middle(comm, moved)
     again = exchange(comm, method)
     again.round(2)
-    again.free()
-
-
-@ranks(at_least=2)
-@parameters(method=ordinary, where=["may_open", "send_chunk", "_fill_chunk", "abandoned"],
-            everywhere=[True, False], slots=[2, 1])
-def case_between_open_and_ready(comm, method, where, everywhere, slots):
-    """On all ranks, or on one while the others have started the same round; and in Open itself,
-    when it has waited for the others, or its messages may come."""
-    if slots == 1 and not everywhere:
-        skip("of one slot the others have to be in Open, too, where it is strictly ordered")
-    moved = exchange(comm, method, info={"slots": str(slots)})
-    request = moved.request
-    moved.round(0)
-    mine = everywhere or comm.rank == 0
-    moved.fill(1)
-    if where == "may_open":
-        may_open = request.transport.may_open
-        request.transport.may_open = lambda rounds: may_open(rounds) and once(bool)()
-    request.Release()
-    comm.Barrier()  # into one slot, too, all may write now
-    try:
-        opened = request.direct and mine and request.Open()
-    except Boom:
-        opened = True
-    if not all(comm.allgather(opened or not mine)):  # each rank finds out on its own
-        request.Free()
-        skip(f"{method} opens nothing")
-    if not mine:
-        request.Start()
-    elif where == "may_open":
-        refuses_all_but_free(request)
-    elif where == "abandoned":
-        raises(RequestError, request.Wait, "not ready")
-    else:
-        target = request.transport if where == "send_chunk" else request
-        try:
-            setattr(target, where, once(getattr(target, where)))
-        except AttributeError:
-            skip("a method of the compiled core")
-        raises(Boom, lambda: request.Ready(0))
-        refuses_all_but_free(request)
-    comm.Barrier()
-    request.Free()
-    assert request.state == "freed"
-    raises(RequestError, lambda: request.Ready(0))
-    again = exchange(comm, method)
-    for turn in range(3):
-        again.round(turn)
     again.free()
 
 

@@ -7,8 +7,9 @@ import time
 
 import numpy as np
 from cases import parameters, ranks
+from cases_table import forked
 from errors import raises
-from exchange_data import MEMORY, names
+from exchange_data import MEMORY, info_of, names
 from filled_data import SHAPE, Turn, read_slowly
 from subjects import make
 from table import Cell
@@ -28,10 +29,6 @@ DIRECT = [
     name for name in names() if getattr(methods()[name].load(), "direct", False)
 ]
 ALWAYS = ["rma-fence", "rma-fence-hier", "p2p"]  # every round of theirs can be opened
-
-
-def info_of(options):
-    return {"ranks_per_node": options["ranks_per_node"]} if "ranks_per_node" in options else None
 
 
 @parameters(method=MOST, memory=MEMORY, axis=[0, 1, 2])
@@ -64,31 +61,6 @@ def case_open_is_possible_after_release(comm, method, memory, options):
             exchange.begin(turn)
         exchange.check(turn, exchange.request.Wait())
     assert exchange.opened == (4 if exchange.request.direct else 0)
-    exchange.free()
-
-
-@ranks(at_least=2)
-@parameters(method=MOST, memory=MEMORY)
-def case_one_rank_late(comm, method, memory, options):
-    """Each rank in turn is late: before Open, between Ready, before Wait, before Release.
-
-    What has come must stay until Release, however fast the others are.
-    """
-    exchange = Turn(comm, method, memory, cuts=3, info=info_of(options))
-    places = ("open", "ready", "wait", "release")
-    for turn in range(2 * comm.size * len(places)):
-        late = places[turn // comm.size % len(places)] if turn % comm.size == comm.rank else ""
-
-        def pause(place, late=late):
-            if late == place:
-                time.sleep(0.003)
-
-        pause("open")
-        exchange.begin(turn, turn % 3 != comm.rank % 3, pause=lambda: pause("ready"))
-        pause("wait")
-        read_slowly(exchange, turn, 0.003 if late == "release" else 0)
-        if (turn + comm.rank) % 4:
-            exchange.request.Release()
     exchange.free()
 
 
@@ -161,38 +133,6 @@ def case_alternating_with_different_neighbors(comm, method, options):
     free(memory)
 
 
-@parameters(method=MOST, memory=["own", "window"])
-def case_boxes_of_other_shapes_leave_as_a_whole(comm, method, memory, options):
-    """Blocks whose two boxes differ in shape: written to the send array, cut all the same."""
-    size = comm.size
-    send = np.zeros((4, 3 * size), np.int64)
-    shape = (3 * size, 4)
-    window = empty(comm, shape, np.int64) if memory == "window" else None
-    sends = [(slice(None), slice(3 * p, 3 * p + 3)) for p in range(size)]
-    recvs = [(slice(3 * p, 3 * p + 3),) for p in range(size)]
-    spec = (shape, np.int64) if window is None else window
-    request = Alltoallw_init(comm, [send, sends], [spec, recvs], method=method,
-                             info=info_of(options), chunks=(1, (1, 3)))
-    for turn in range(4):
-        data = np.arange(send.size).reshape(send.shape) + 1000 * turn + 10**6 * comm.rank
-        if turn and request.Open():
-            for chunk in (1, 0):
-                for _, part, array in request.outlets[chunk]:
-                    array[...] = data[part]
-                request.Ready(chunk)
-        else:
-            send[...] = data
-            request.Start()
-        got = request.Wait()
-        for peer in range(size):
-            theirs = data + 10**6 * (peer - comm.rank)
-            want = theirs[sends[comm.rank]]
-            np.testing.assert_array_equal(got[recvs[peer]].ravel(), want.ravel())
-    request.Free()
-    if window is not None:
-        free(window)
-
-
 @parameters(method=names)
 def case_misuse(comm, method):
     exchange = Turn(comm, method, cuts=2)
@@ -224,6 +164,17 @@ def case_misuse(comm, method):
     for call in (request.Open, request.Release, lambda: request.outlets):
         raises(RequestError, call, "freed request")
     raises(RequestError, lambda: request.Ready(0))
+
+
+@ranks(at_least=2)
+@parameters(method=["rma-notify", "p2p"])
+def case_a_child_that_is_forked_while_a_round_is_filled(comm, method):
+    """To fill it is the parent's."""
+    exchange = Turn(comm, method, "own", cuts=2)
+    for turn in range(2):
+        exchange.begin(turn, pause=lambda: forked(comm, [exchange.request]))
+        exchange.check(turn, exchange.request.Wait())
+    exchange.free()
 
 
 @parameters(row=["Alltoallv", "Allgather"])

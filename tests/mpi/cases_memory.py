@@ -357,34 +357,22 @@ def no_shared_memory(comm, of="files"):
 
 
 @ranks(at_least=2)
-@parameters(method=any_order)
-def case_a_node_has_no_shared_memory(comm, method):
-    """The ranks of a node allocate together, so all of them fail; slots as long as these have a
-    region of their own."""
-    size, count = comm.size, 200_000
-    with no_shared_memory(comm) as raised:
-        made = outcome(comm, lambda: Alltoallv_init(
-            comm, [np.zeros(count * size), [count] * size], None, method=method))  # fmt: skip
-    if made is None:
-        assert any(comm.allgather(raised[0]))
-    else:
-        made.Free()
-    works(comm, method)
-
-
-@ranks(at_least=2)
-@parameters(of=["files", "pages"])
-def case_no_memory_for_empty_on_all_ranks(comm, of):
-    """Nobody gets shared memory: the same error everywhere, and the next allocation works."""
+@parameters(what=lambda: ["empty", *any_order()], of=["files", "pages"])
+def case_a_node_has_no_shared_memory(comm, what, of):
+    """The ranks of a node allocate together, so all of them fail, and the next one works; slots as
+    long as these have a region of their own."""
+    send, counts = np.zeros(200_000 * comm.size), [200_000] * comm.size
     with no_shared_memory(comm, of) as raised:
-        made = outcome(comm, lambda: empty(comm, 100))
-    assert (made is None) == any(comm.allgather(raised[0]))
-    if made is not None:
+        made = outcome(comm, lambda: empty(comm, 100) if what == "empty" else Alltoallv_init(
+            comm, [send, counts], None, method=what))  # fmt: skip
+    failed = any(comm.allgather(raised[0]))
+    assert failed if made is None else what != "empty" or not failed
+    if what != "empty" and made is not None:
+        made.Free()
+    elif made is not None:
         free(made)
-    memory = empty(comm, 100)
-    memory[:] = comm.rank
-    free(memory)
-    works(comm, "rma-notify")
+    free(empty(comm, 100))
+    works(comm, "rma-notify" if what == "empty" else what)
 
 
 @ranks(at_least=2)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 from unittest import mock
 
 import numpy as np
 from cases import parameters, ranks, skip
 from errors import agreed, raises
-from exchange_data import MEMORY, Vector, tables
+from exchange_data import MEMORY, Vector, info_of, tables
 
 from onesided.collectives import (
     Alltoallw_init,
     PatternError,
-    RequestError,
     UnsupportedError,
     empty,
     free,
@@ -26,10 +22,6 @@ from onesided.collectives.context import Context
 from onesided.collectives.schedule import Put
 from onesided.collectives.steps import CALL, COPY
 from onesided.collectives.transports import node
-
-
-def info_of(options):
-    return {"ranks_per_node": options["ranks_per_node"]} if "ranks_per_node" in options else None
 
 
 @ranks(at_least=4)
@@ -188,53 +180,6 @@ def case_a_rank_that_does_it_for_others_is_elsewhere(comm, memory, slots, does, 
         if rank in others and one is not None:
             comm.Send(word, one)
     exchange.free()
-
-
-@ranks(at_least=4)
-@parameters(others=["have not started", "start later"], memory=["own", "plain"])
-def case_a_rank_that_sends_for_others_is_interrupted(comm, others, memory):
-    """Ctrl-C in its Wait, for what others have not stored: all can free it, and go on."""
-    if not Context.of(comm).node().alone:
-        skip("of messages that never come MPICH complains at the end")
-    table = np.full((comm.size, comm.size), 3)
-    exchange = Vector(comm, table, "rma-node", memory, {"ranks_per_node": "2"})
-    request = exchange.request
-    exchange.round(0)
-    exchange.fill(1)
-    everyone = comm.allgather(leads(request))
-    first = everyone.index(True) if any(everyone) else 0
-    earlier = signal.signal(signal.SIGUSR2, signal.default_int_handler)
-    try:
-        if comm.rank == first:
-            request.Start()
-            timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR2))
-            timer.start()
-            try:
-                request.Wait()
-                time.sleep(1)
-            except KeyboardInterrupt:
-                pass
-            timer.join()
-    finally:
-        signal.signal(signal.SIGUSR2, earlier)
-    comm.Barrier()
-    states = comm.allgather(request.state)
-    assert states[first] in ("broken", "active")  # on a busy machine Wait had not begun
-    if states[first] == "broken" and comm.rank == first:
-        try:
-            request.Wait()
-        except RequestError as error:
-            assert "broken" in str(error)
-    if comm.rank != first and (others == "start later" or states[first] == "active"):
-        request.Start()
-    if states[first] == "active":
-        exchange.check(1, request.Wait())
-    comm.Barrier()
-    exchange.free()
-    again = Vector(comm, table, "rma-node", memory, {"ranks_per_node": "2"})
-    for turn in range(3):
-        again.round(turn)
-    again.free()
 
 
 @ranks(at_least=3)

@@ -66,8 +66,6 @@ def patterns(size):
     kind=["own", "one slot", "plain", "empty", "long in empty", "mixed"],
 )
 def case_exchange(comm, pattern, kind):
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     if comm.size > 2 and pattern == "all to all":
         skip("too many states: the pairs are explored on two ranks")
     size, edges = comm.size, patterns(comm.size)[pattern]
@@ -101,10 +99,7 @@ def case_exchange(comm, pattern, kind):
          for p in range(size) if into[p]}
         for t in range(request.transport.turns)
     ]  # fmt: skip
-    examine(comm, me, edges)
-    request.Free()
-    if memory is not None:
-        free(memory)
+    examine(comm, me, edges, [request, memory])
 
 
 @parameters(
@@ -114,8 +109,6 @@ def case_exchange(comm, pattern, kind):
 )
 def case_filled(comm, pattern, way):
     """Of three rounds the caller writes two in two chunks, where Open says so; else it starts."""
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     if comm.size > 2 and pattern == "all to all":
         skip("too many states: the pairs are explored on two ranks")
     fill(comm, patterns(comm.size)[pattern], *way.split(", "))
@@ -167,10 +160,7 @@ def fill(comm, edges, method, kind, rounds=ROUNDS):
         for t in range(transport.turns if hasattr(transport, "turns") else len(arrays))
     ]  # fmt: skip
     needed = "credits" if (method, kind) == ("rma-notify", "empty") and size == 2 else ""
-    examine(comm, me, edges, needed, ends.named(names), rounds)
-    request.Free()
-    if memory is not None:
-        free(memory)
+    examine(comm, me, edges, [request, memory], needed, ends.named(names), rounds)
 
 
 #: Who sends to whom, where the last of three ranks has a node of its own, or two nodes have two.
@@ -222,8 +212,7 @@ def between_nodes(comm, pattern, kind, way):
         for t in range(request.transport.turns)
     ]  # fmt: skip
     needed = "all" if pattern in ("to a node", "from a node") and way == "node" else ""
-    examine(comm, me, edges, needed, ends.named(names))
-    request.Free()
+    examine(comm, me, edges, [request], needed, ends.named(names))
 
 
 @ranks(at_least=3, at_most=3)
@@ -249,23 +238,18 @@ def case_rows_of_nodes(comm, kind):
     arrays = request.transport.arrays
     me.reads = [dict(zip(names.of(arrays[t % len(arrays)]), mine, strict=True))
                 for t in range(request.transport.turns)]
-    examine(comm, me, [0], "all", ends.named(names))
-    request.Free()
+    examine(comm, me, [0], [request], "all", ends.named(names))
 
 
 @parameters(method=["rma-linear", "rma-binomial"], kind=["plain", "empty"], nbytes=[64, 70_000])
 def case_broadcast(comm, method, kind, nbytes):
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     memory = empty(comm, nbytes, np.uint8) if kind == "empty" else None
     data = np.zeros(nbytes, np.uint8) if memory is None else memory
     request = Bcast_init(comm, data, 0, method=method)
     names = names_of(comm, request.operation.context, memory, 1)
     me = participant(names, request.transport)
     if not all(comm.allgather(me is not None)):
-        request.Free()
-        if memory is not None:
-            free(memory)
+        give_back([request, memory])
         skip("a round has steps that are not of shared memory")
     # a round copies in pieces: what begins at the buffer's start is followed
     source = comm.bcast(names.of(data))
@@ -273,10 +257,7 @@ def case_broadcast(comm, method, kind, nbytes):
         me.sends = source
     else:
         me.reads = [{names.of(data)[0]: source}]
-    examine(comm, me, [0])
-    request.Free()
-    if memory is not None:
-        free(memory)
+    examine(comm, me, [0], [request, memory])
 
 
 def box(cell):
@@ -289,8 +270,6 @@ def box(cell):
 )
 def case_halo(comm, pattern, way, back):
     """A cell for every peer, and behind them the ghosts of theirs."""
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     if comm.size > 2 and (pattern, way, back) == ("all to all", "store", False):
         skip("too many states: the pairs are explored on two ranks")
     size, rank, edges = comm.size, comm.rank, patterns(comm.size)[pattern]
@@ -311,16 +290,13 @@ def case_halo(comm, pattern, way, back):
         me.sends = [cells[rank][p] for p in out]
         reads = {cells[rank][size + p]: cells[p][rank] for p in into}
     me.reads = [reads]
-    examine(comm, me, edges, "all" if size == 2 or pattern != "all to all" else "")
-    halo.Free()
-    free(memory)
+    examine(comm, me, edges, [halo, memory],
+            "all" if size == 2 or pattern != "all to all" else "")  # fmt: skip
 
 
 @parameters(way=["staged", "store"])
 def case_halo_along_axes(comm, way):
     """A cell a rank, on a torus: corners come by way of those who have them as ghosts."""
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     torus = comm.Create_cart((comm.size, 1), (True, True))
     memory = empty(torus, (3, 3), np.uint8)
     place = Place((comm.size, 1), (True, True), (comm.rank, 0))
@@ -332,10 +308,7 @@ def case_halo_along_axes(comm, way):
     me.sends = [cells[comm.rank][4]]
     me.reads = [{cells[comm.rank][3 * i + j]: cells[(comm.rank + i - 1) % comm.size][4]
                  for i in range(3) for j in range(3)}]
-    examine(torus, me, [0], "all" if comm.size == 2 else "")
-    halo.Free()
-    free(memory)
-    torus.Free()
+    examine(torus, me, [0], [halo, memory, torus], "all" if comm.size == 2 else "")
 
 
 def a_halo(comm, memory, way, back, faces_of):
@@ -353,8 +326,6 @@ def ghosts_of(names, halo):
 @parameters(order=["ab", "aab"], releases=[False, True], pattern=["to the next", "to rank 0"])
 def case_alternate(comm, order, releases, pattern):
     """Two requests that receive into one memory, the second from everybody."""
-    if comm.size == 1:
-        skip("one rank has nobody to race with")
     size, n, requests, sends, edges = comm.size, 2_000, {}, {}, {}
     memory = empty(comm, size * n, np.uint8)
     for name, each in zip("ab", (pattern, "from rank 0"), strict=True):
@@ -382,16 +353,24 @@ def case_alternate(comm, order, releases, pattern):
                          for p in range(size) if (p, comm.rank) in edges[name]})
     # elsewhere a credit is implied by data that have come the other way
     again = comm.size == 2 and (order, pattern) == ("aab", "to the next")
-    examine(comm, me, edges, "credits" if again else "")
-    for request in requests.values():
-        request.Free()
-    free(memory)
+    examine(comm, me, edges, [*requests.values(), memory], "credits" if again else "")
 
 
-def examine(comm, me, edges, needed="", ends=None, rounds=ROUNDS):
-    """Rank 0 explores; the others learn what it found. ``needed``: "all", nothing can be left out
-    without harm (by a rank: not what MPI does with messages), or "credits", no rank can go on
-    without one, or before its caller is ready. ``ends``: of this rank's messages."""
+def give_back(things):
+    """Free requests, and memory from empty where there is any."""
+    for thing in things:
+        if isinstance(thing, np.ndarray):
+            free(thing)
+        elif thing is not None:
+            thing.Free()
+
+
+def examine(comm, me, edges, things, needed="", ends=None, rounds=ROUNDS):
+    """Rank 0 explores; the others learn what it found, and ``things`` are given back.
+
+    ``needed``: "all", nothing can be left out without harm (by a rank: not what MPI does with
+    messages), or "credits", no rank can go on without one, or before its caller is ready.
+    ``ends``: of this rank's messages."""
     everyone, messages = comm.gather(me), comm.gather(ends or {})
     found, states = "", 0
     if comm.rank == 0:
@@ -411,3 +390,4 @@ def examine(comm, me, edges, needed="", ends=None, rounds=ROUNDS):
     found, states = comm.bcast((found, states))
     assert not found, found
     assert states > 10, states
+    give_back(things)

@@ -8,6 +8,7 @@ import time
 import numpy as np
 from cases import parameters, ranks
 from errors import agreed
+from exchange_data import info_of
 from mpi4py import MPI
 from subjects import make
 from table import REDUCTIONS, Cell, Length
@@ -24,11 +25,6 @@ ROUNDS = 3
 def names():
     """Every method of reductions."""
     return list(methods("reduction"))
-
-
-def info_of(options):
-    """Emulated nodes where the options ask for them."""
-    return dict(options) or None
 
 
 @contextlib.contextmanager

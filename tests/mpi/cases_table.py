@@ -22,8 +22,8 @@ from subjects import Exchanged, make
 from table import (
     BOXES,
     EXCHANGES,
+    OTHERS,
     REDUCTIONS,
-    REQUESTS,
     ROWS,
     Length,
     allowed,
@@ -113,7 +113,7 @@ def case_polls(comm, cell, options):
 
 
 @parameters(cell=cells("Waitall", "Waitany", "Waitsome", "Testall", "Testany", "Testsome",
-                       rows=REQUESTS, keep=any_order,
+                       keep=any_order,
                        lengths=(Length(0, 3), Length(1 << 17, 1))))  # fmt: skip
 def case_mixed_with_requests_of_mpi4py(comm, cell, options):
     """All of one list end, whichever verb completes them."""
@@ -152,7 +152,7 @@ def case_mixed_with_requests_of_mpi4py(comm, cell, options):
     subject.free()
 
 
-@parameters(cell=cells("", rows=REQUESTS, keep=any_order, lengths=(Length(0, 3),)))
+@parameters(cell=cells("", keep=any_order, lengths=(Length(0, 3),)))
 def case_lists_without_an_active_request(comm, cell, options):
     subject = make(comm, cell, options)
     subject.round(0)
@@ -173,7 +173,7 @@ def case_lists_without_an_active_request(comm, cell, options):
 # -- life -----------------------------------------------------------------------------------------
 
 
-@parameters(cell=cells("", rows=[row for row in REQUESTS if row != "partitioned"], lengths=SHORT))
+@parameters(cell=cells("", rows=[*ROWS, "halo", "grid"], lengths=SHORT))
 def case_life(comm, cell, options):
     """States and what they refuse; what is refused does no harm."""
     make(comm, cell, options).free()  # never started
@@ -265,7 +265,7 @@ def case_another_like_it(comm, cell, options):
 
 
 @ranks(at_least=2)
-@parameters(cell=cells("", rows=[*ROWS, "halo", "passive"], lengths=SHORT))
+@parameters(cell=cells("", rows=[*ROWS, "halo"], lengths=SHORT))
 def case_communicators_that_overlap(comm, cell, options):
     """Rounds on several communicators at a time, and when these are gone."""
     low = comm.Split(0 if comm.rank < comm.size - 1 else 1, comm.rank)
@@ -279,14 +279,10 @@ def case_communicators_that_overlap(comm, cell, options):
         for subject in subjects[::-1]:
             subject.check(turn, subject.request.Wait())
     for part, subject in zip((low, high), subjects, strict=False):
-        if cell.row != "passive":  # which this table's own barriers are for
-            part.Free()
-            subject.round(5)
+        part.Free()
+        subject.round(5)
         subject.free()
     subjects[2].free()
-    if cell.row == "passive":
-        low.Free()
-        high.Free()
 
 
 # -- threads and processes ------------------------------------------------------------------------
@@ -321,8 +317,23 @@ def case_threads(comm, cell, options):
     subject.free()
 
 
+def forked(comm, requests):
+    """In a child no verb of a request waits for anybody or touches MPI."""
+    child = os.fork()
+    if child == 0:
+        code = 9
+        try:
+            code = refused_in_child(comm, requests)
+            atexit._run_exitfuncs()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    codes = comm.allgather(os.waitstatus_to_exitcode(status))
+    assert codes == [5] * comm.size, codes
+
+
 def refused_in_child(comm, requests):
-    """0 where no verb waits for anybody or touches MPI."""
+    """5 where all is refused."""
     for request in requests:
         for verb in ("Start", "Wait", "Test", "Get_status", "Open", "Release", "Free"):
             try:
@@ -330,7 +341,8 @@ def refused_in_child(comm, requests):
             except OnesidedError:
                 continue
             return 6
-        for verb, *given in (("Pready", 0), ("Pready_range", 0, 0), ("Pready_list", [0])):
+        for verb, *given in (("Ready", 0), ("Pready", 0), ("Pready_range", 0, 0),
+                             ("Pready_list", [0])):  # fmt: skip
             try:
                 getattr(request, verb, lambda *_, request=request: request.Start())(*given)
             except OnesidedError:
@@ -345,7 +357,7 @@ def refused_in_child(comm, requests):
     return 8
 
 
-@parameters(cell=cells("inactive", "active", rows=REQUESTS, lengths=SHORT))
+@parameters(cell=cells("inactive", "active", lengths=SHORT))
 def case_a_forked_child(comm, cell, options):
     """MPI belongs to the parent: the child is refused everything, and the parent goes on."""
     subject = make(comm, cell, options)
@@ -353,17 +365,7 @@ def case_a_forked_child(comm, cell, options):
     subject.fill(1)
     if cell.way == "active" and (comm.rank == 0 or not cell.any_order):
         Startall(subject.requests)
-    child = os.fork()
-    if child == 0:
-        code = 9
-        try:
-            code = refused_in_child(comm, subject.requests)
-            atexit._run_exitfuncs()
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    codes = comm.allgather(os.waitstatus_to_exitcode(status))
-    assert codes == [5] * comm.size, codes
+    forked(comm, subject.requests)
     if not subject.request.active:
         subject.request.Start()
     elif cell.row == "partitioned":
@@ -387,7 +389,7 @@ def case_rows_are_all_the_collectives(comm):
             assert method.name == name
             assert method.summary
             assert callable(method.load())
-    assert all(known(row) for row in REQUESTS)
+    assert all(known(row) for row in (*ROWS, *OTHERS))
 
 
 @ranks(at_most=1)
@@ -399,4 +401,4 @@ def case_every_threshold_is_crossed(comm):
     assert thresholds(), "the code names no threshold"
     for name, at in thresholds().items():
         assert {(at, more) for more in (-1, 0, 1)} <= crossed, f"{name} = {at}"
-    assert {cell.row for cell in found} == {*ROWS, *REQUESTS, "passive"}
+    assert {cell.row for cell in found} == {*ROWS, *OTHERS}

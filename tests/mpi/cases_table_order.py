@@ -16,7 +16,7 @@ from columns import LATE, TAG, VERBS, looked, made
 from filled_data import Turn
 from subjects import make
 from table import (
-    REQUESTS,
+    ROWS,
     Cell,
     Length,
     any_order,
@@ -247,7 +247,7 @@ def case_hundreds_of_late_rounds(comm, row, method, options):
 @parameters(cell=cells(
     *(f"{verb} beside {other}" for verb in ("Test", "Get_status", "Wait")
       for other in ("rma-fence", "rma-fence-hier", "mpi")), keep=any_order,
-    rows=[row for row in REQUESTS if row not in ("grid", "boxes of 9 axes")],
+    rows=[*(row for row in ROWS if row != "boxes of 9 axes"), "halo", "partitioned"],
     lengths=(Length(0, 3), Length(1 << 17, 1))))  # fmt: skip
 def case_looking_waits_for_no_strict_round(comm, cell, options):
     """A verb of an any-order request while a strictly ordered one is active, then a Sendrecv that

@@ -114,6 +114,13 @@ def case_what_was_measured_is_kept(comm):
                 assert cost.round > 0
         else:
             assert path.read_text() == "rank 0 alone reads"
+        # strict order has more candidates: known in part only, all of them are measured
+        strict = candidates(comm, strict=True)
+        assert set(names) < set(strict)
+        exchange(comm, info={"mpi_assert_strict_persistent_collective_ordering": "true"})
+        if comm.rank == 0:
+            (record,) = read_records(path)[machine()].values()
+            assert set(record.costs) | set(record.refused) == set(strict)
 
 
 @ranks(at_least=2)
@@ -278,18 +285,6 @@ def case_a_file_that_refuses_everything_is_not_believed(comm, said):
         assert chosen_by(comm, said) == (auto.USUAL if said else auto.RECALLED)
 
 
-def case_strict_order_has_more_candidates(comm):
-    info = {"mpi_assert_strict_persistent_collective_ordering": "true"}
-    strict = candidates(comm, strict=True)
-    assert set(candidates(comm)) < set(strict)
-    with tuning_file(comm) as path:
-        exchange(comm)
-        exchange(comm, info=info)  # known in part only: measured again, with all of them
-        if comm.rank == 0:
-            (record,) = read_records(path)[machine()].values()
-            assert set(record.costs) | set(record.refused) == set(strict)
-
-
 @ranks(at_least=2)
 def case_a_request_says_by_what_it_was_chosen(comm):
     with tuning_file(comm) as path:
@@ -397,26 +392,20 @@ SHORT = {"ours": lambda: ResourceError("no room"), "Python's": lambda: MemoryErr
 
 @parameters(whose=SHORT, said=[{}, {"effort": "estimate"}])
 def case_what_has_no_memory_is_passed_over(comm, whose, said):
-    """In trials, and when what usually wins is made."""
-    first = situations.usual_order(not alone(comm), True, 0)[0]
+    """In trials, and when what usually wins is made; by all ranks where one has none for a trial.
+    """
+    first, plain = situations.usual_order(not alone(comm), True, 0)[0], np.empty(48 * comm.size)
     with tuning_file(comm), failing(comm, first, SHORT[whose]()) as tried:
         assert exchange(comm, 48, info=said) in set(candidates(comm)) - {first}
         assert tried
 
-
-@ranks(at_least=2)
-@parameters(whose=SHORT)
-def case_memory_for_a_trial_is_agreed_on(comm, whose):
-    """One rank has none for it: the candidates are passed over on all ranks."""
-
     def nothing(*words, **names):
         raise SHORT[whose]()
 
-    plain = np.empty(48 * comm.size)
     with tuning_file(comm), pytest.MonkeyPatch.context() as patch:
-        if comm.rank == 1:
+        if comm.rank == comm.size - 1:
             patch.setattr(situations, "_scratch", nothing)
-        assert exchange(comm, 48, recvbuf=plain) in candidates(comm)
+        assert exchange(comm, 48, info=said, recvbuf=plain) in candidates(comm)
 
 
 @contextmanager

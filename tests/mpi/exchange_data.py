@@ -21,6 +21,11 @@ def any_order():
     return [name for name, method in methods().items() if method.any_order]
 
 
+def info_of(options):
+    """Emulated nodes, where the options of a job ask for them."""
+    return {key: options[key] for key in ("ranks_per_node",) if key in options} or None
+
+
 class Vector(Exchanged):
     """An Alltoallv by a table of counts, ``table[source, target]``."""
 

@@ -22,7 +22,6 @@ from onesided.collectives import (
     Get_status_all,
     Grid,
     HaloExchange,
-    OneSidedBroadcast,
     OnesidedError,
     Precv_init,
     Psend_init,
@@ -120,6 +119,7 @@ class Subject:
     request: Any
     window: np.ndarray | None = None
     graph: MPI.Distgraphcomm | None = None
+    released = False  # whether others may write the next round
 
     def __init__(self, comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str],
                  beside: Subject | None = None, like: bool = False) -> None:  # fmt: skip
@@ -166,10 +166,11 @@ class Subject:
             self.window = empty(self.comm, length if mine == "window" else 0, dtype)
         return self.window if mine == "window" else array(dtype, length, mine == "odd")
 
-    def begin(self, name: str, buffers: tuple[Any, ...], *rest: Any, comm: Any = None) -> Any:
+    def begin(self, name: str, buffers: tuple[Any, ...], *rest: Any, comm: Any = None,
+              **more: Any) -> Any:  # fmt: skip
         """Collective. The request, or one like that of another subject."""
         init = getattr(collectives, f"{name}_init")
-        options = {"method": self.cell.method, "info": self.info or None}
+        options = {"method": self.cell.method, "info": self.info or None, **more}
         try:
             if self.like:
                 return self.beside.request.like(*buffers)
@@ -268,7 +269,7 @@ class Exchanged(Subject):
 
     def fill(self, turn: int) -> None:
         mine = self.numbers(turn, self.rank)
-        if self.recv is not None:
+        if self.recv is not None and not self.released:
             for place in range(len(self.recv.counts)):
                 self.recv.part(place)[:] = values(self.cell.kind, np.full(1, EMPTY))
         if mine is None:
@@ -429,7 +430,8 @@ class Met(Subject):
 
 
 class Boxed(Subject):
-    """Rows to columns of an array of three axes, or of nine: no two ranks have as much."""
+    """Rows to columns of an array of three axes, or of nine: no two ranks have as much. Of three,
+    the last rank receives two axes as one."""
 
     def set_up(self) -> None:
         size, rank = self.size, self.rank
@@ -446,6 +448,8 @@ class Boxed(Subject):
         out = [(slice(None), col) if col.stop > col.start else None for col in self.cols]
         empties = inside[1] == 0
         into = [None if empties else (row,) for row in self.rows]
+        if not rest and rank == size - 1:
+            inside = (inside[0], inside[1] * inside[2])
         kind = self.memory(rank)
         room = self.room(int(np.prod(inside)))
         self.recv = room.reshape(inside) if kind != "own" else None
@@ -464,8 +468,8 @@ class Boxed(Subject):
 
     def check(self, turn: int, got: Any) -> None:
         got = self.request.recvbuf if got is None else got
-        want = self.whole(turn, slice(None), self.cols[self.rank])
-        assert same(np.ascontiguousarray(got), want), f"round {turn}"
+        want = self.whole(turn, slice(None), self.cols[self.rank]).reshape(np.shape(got))
+        alike(np.ascontiguousarray(got), want, turn)
 
 
 # -- halos -----------------------------------------------------------------------------------------
@@ -647,109 +651,12 @@ class Partitioned(Subject):
         super().give_back()
 
 
-class Alone:
-    """A broadcast that its root alone calls, with the verbs of a request."""
-
-    state, active = "inactive", False
-
-    def __init__(self, cast: PassivelyCast) -> None:
-        self.cast = cast
-
-    def Start(self) -> None:
-        self.active = True
-        cast = self.cast
-        cast.number += 1
-        if cast.rank == cast.cell.root:
-            place = cast.place * cast.nbytes
-            cast.runtime.bcast(cast.send.view(np.uint8), cast.wid, place, cast.rank)
-
-    def Wait(self) -> Any:
-        cast, root = self.cast, self.cast.cell.root
-        if cast.rank == root:
-            cast.runtime.flush()
-        else:
-            cast.runtime.wait(cast.wid, cast.number, root)
-        self.active = False
-        return self.recvbuf
-
-    def Test(self) -> bool:
-        self.active = not self.Get_status()
-        return not self.active
-
-    def Get_status(self) -> bool:
-        cast, root = self.cast, self.cast.cell.root
-        if cast.rank == root:
-            return cast.runtime.test()
-        return cast.runtime.received(cast.wid, root) >= cast.number
-
-    @property
-    def recvbuf(self) -> np.ndarray:
-        cast = self.cast
-        return cast.exposed[cast.place * cast.nbytes : (cast.place + 1) * cast.nbytes]
-
-    def Free(self) -> None:
-        self.cast.runtime.close()
-        self.state = "freed"
-
-
-class PassivelyCast(Subject):
-    """Into a window that MPI has made over plain memory, or with memory of its own; memory is used
-    again when everybody has read it."""
-
-    places = 8
-
-    def set_up(self) -> None:
-        comm, cell = self.comm, self.cell
-        self.nbytes = self.count * self.dtype.itemsize
-        room = (self.places + 1) * self.nbytes  # the last one is nobody's
-        if cell.memory == "plain":
-            self.exposed = np.zeros(room, np.uint8)
-            self.win = MPI.Win.Create(self.exposed, 1, comm=comm)
-        else:
-            self.win = MPI.Win.Allocate(room, 1, comm=comm)
-            self.exposed = np.asarray(memoryview(self.win.tomemory()), np.uint8)
-        self.exposed[:] = GUARD
-        self.send = np.empty(self.count, self.dtype)
-        try:
-            self.runtime = OneSidedBroadcast(comm, child_order=cell.method, waiter_timeout=0.001)
-        except OnesidedError:  # on all ranks
-            self.give_back()
-            raise
-        self.wid = self.runtime.register(self.win)
-        self.number = self.place = 0
-        self.request = Alone(self)
-        comm.Barrier()
-
-    def fill(self, turn: int) -> None:
-        self.place = self.number % self.places
-        if self.number and not self.place:
-            self.runtime.flush()
-            self.comm.Barrier()
-            self.exposed[:] = GUARD
-            self.comm.Barrier()
-        self.send[:] = self.numbers(turn)
-
-    def numbers(self, turn: int) -> np.ndarray:
-        return values(self.cell.kind, turn * 131 + np.arange(self.count))
-
-    def check(self, turn: int, got: Any) -> None:
-        alike(np.array(got), self.numbers(turn).view(np.uint8), turn)
-        assert (self.exposed[self.places * self.nbytes :] == GUARD).all()
-
-    def scribble(self) -> None:
-        self.send[:] = values(self.cell.kind, np.full(1, SCRIBBLE))
-
-    def give_back(self) -> None:
-        self.exposed = None
-        self.win.Free()
-
-
 def make(
     comm: MPI.Intracomm, cell: Cell, options: Mapping[str, str] | None = None,
     beside: Subject | None = None, like: bool = False,
 ) -> Subject:  # fmt: skip
     """Collective. What a cell names; on the communicator of another one that is freed later."""
     forms: dict[str, Any] = {"Barrier": Met, "halo": Haloed, "grid": Gridded,
-                             "partitioned": Partitioned, "passive": PassivelyCast}  # fmt: skip
+                             "partitioned": Partitioned}  # fmt: skip
     forms |= dict.fromkeys(REDUCTIONS, Reduced) | dict.fromkeys(BOXES, Boxed)
     return forms.get(cell.row, Exchanged)(comm, cell, options or {}, beside, like)

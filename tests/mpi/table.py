@@ -1,11 +1,11 @@
 """The conformance table: its rows, its axes, and the cells of which it is made.
 
-A row is a collective, or a form of one, a halo, partitioned sends, or a broadcast that its root
-alone calls. A :class:`Cell` is a row with a value of every axis: the method, the length of a block,
-the type, who receives into which memory, the layout, and the nodes. Lengths come from the code:
-:func:`thresholds` reads every number of bytes that a module of the package names, and each of them
-is crossed. Cells are chosen so that every pair of values occurs, from seeds that never change. What
-a cell names is made by :mod:`subjects`.
+A row is a collective, or a form of one, a halo, or partitioned sends. A :class:`Cell` is a row with
+a value of every axis: the method, the length of a block, the type, who receives into which memory,
+the layout, and the nodes. Lengths come from the code: :func:`thresholds` reads every number of
+bytes that a module of the package names, and each of them is crossed. Cells are chosen so that
+every pair of values occurs, from seeds that never change. What a cell names is made by
+:mod:`subjects`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from kinds import ELEMENTS, KINDS
 from onesided import collectives
 from onesided.collectives import methods, partitioned_methods
 from onesided.collectives.testing import OPERATIONS, Operation
-from onesided.collectives.trees import orders
 
 # -- the axes -------------------------------------------------------------------------------------
 
@@ -88,7 +87,7 @@ LAYOUTS = ["usual", "holes", "in place", "holes in place", "holes on some", "in 
 #: Emulated nodes of so many ranks, and two nodes whose ranks do not follow each other.
 IN_TURN = "in turn"
 NODES = ["", "1", "2", IN_TURN]
-ROOTED = ("Gather", "Gatherv", "Scatter", "Scatterv", "Bcast", "Reduce", "passive")
+ROOTED = ("Gather", "Gatherv", "Scatter", "Scatterv", "Bcast", "Reduce")
 REDUCTIONS = ["Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan"]
 BOXES = ["boxes", "boxes of 9 axes"]
 
@@ -104,12 +103,8 @@ PATTERNS = {name: Operation("Alltoallv", count) for name, count in {
 }.items()}  # fmt: skip
 EXCHANGES = OPERATIONS | PATTERNS
 ROWS = [*EXCHANGES, *REDUCTIONS, "Barrier", *BOXES]
-#: What is no collective request; a broadcast of the root alone has no request at all.
-OTHERS = ["halo", "grid", "partitioned", "passive"]
-REQUESTS = [*ROWS, *OTHERS[:3]]
-#: What only a request can do.
-OF_REQUESTS = ("Testall", "Testany", "Testsome", "Get_status_all", "Get_status_any",
-               "Get_status_some")  # fmt: skip
+#: What is no collective.
+OTHERS = ["halo", "grid", "partitioned"]
 
 
 def family(row: str) -> str:
@@ -129,8 +124,6 @@ def known(row: str) -> dict[str, bool]:
         return dict.fromkeys(("staged", "store", "message"), True)
     if kind == "partitioned":
         return dict.fromkeys(("auto", *partitioned_methods()), True)
-    if kind == "passive":
-        return dict.fromkeys(orders(), True)
     return {name: method.any_order for name, method in methods(kind).items()}
 
 
@@ -208,8 +201,6 @@ def allowed(part: Mapping[str, Any]) -> bool:
         return False
     if part.get("nodes") == IN_TURN and row not in REDUCTIONS:
         return False
-    if part.get("way") in OF_REQUESTS and row == "passive":
-        return False
     if element is not None and element not in (KINDS if row in REDUCTIONS else ELEMENTS):
         return False
     if row in OTHERS:
@@ -245,8 +236,6 @@ def _other(row: str, method: Any, memory: str, layout: str, part: Mapping[str, A
                                              and memory != "window"):  # fmt: skip
         return False
     if layout not in (("usual", "holes") if row == "halo" else ("usual",)) or part.get("nodes"):
-        return False
-    if row == "passive" and part.get("length") is not None and part["length"].nbytes > SHORT:
         return False
     if row == "halo" and layout == "holes" and memory == "window":
         return False

@@ -9,10 +9,7 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from onesided.collectives import (
-    Alltoallv_init,
-    abort_on_exception,
-)
+from onesided.collectives import Alltoallv_init, abort_on_exception
 
 
 def fail(fault):
@@ -22,10 +19,8 @@ def fail(fault):
         raise MemoryError("no more")
     if fault == "exit":
         sys.exit(3)
-    if fault == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if fault == "segfault":
-        os.kill(os.getpid(), signal.SIGSEGV)
+    if fault.startswith("SIG"):
+        os.kill(os.getpid(), signal.Signals[fault])
     if fault == "thread":
         threading.Thread(target=fail, args=("exception",)).start()
         time.sleep(30)

@@ -3,26 +3,24 @@
     mpiexec -n 3 python -m mpi4py tests/programs/legal.py out.jsonl exchange:rma-notify 0:50
 
 SEEDS is ``start:stop``; with ``--file`` the programs are read from a file of JSON instead. METHODS
-says which requests are the library's: ``exchange:NAME``, ``broadcast:NAME``, ``partitioned:NAME``,
-``reduction:NAME`` (barriers, too), joined by ``+``; the others, all of them with the word
-``reference``, are mpi4py's own. ``mixed`` as a name draws one of the any-order methods, or the
-default, for every request; one that the program calls strictly ordered gets such a method.
-``nodes:N`` emulates nodes of N ranks. Rank 0 appends a line when a program begins and one when it
-ends. A program that takes too long ends the job with the stacks of all ranks. Wrong bytes are
-collected and the program goes on.
+are words like ``exchange:NAME``, ``broadcast:NAME``, ``partitioned:NAME``, ``reduction:NAME``
+(barriers, too), joined by ``+``; what is not named, all of it with the word ``reference``, is MPI's
+own. ``mixed`` as a name, or as the only word, draws one of the any-order methods, or the default,
+for every request; one that the program calls strictly ordered gets such a method. ``nodes:N``
+emulates nodes of N ranks. Rank 0 appends a line when a program begins and one when it ends. A
+program that takes too long ends the job with the stacks of all ranks. Wrong bytes are collected
+and the program goes on.
 
-An element tells its program, request, round, source, target and index. Send buffers are scribbled
-over as soon as Wait returns, plain receive buffers before every start, and what has been received
-is looked at again before the next start, because until then it is the program's. Where the
-library can withdraw what it has started, the last round of a request may be given up: broken on
-one rank for sure, by an exception after Start or between Open and Ready, and on others by these
-or by an interrupted Wait.
+Requests and their data are those of the conformance table, every request with data of its own. What
+has been received is looked at again before the next start, because until then it is the program's.
+Where the library can withdraw what it has started, the last round of a request may be given up:
+broken on one rank for sure, by an exception after Start or between Open and Ready, and on others by
+these or by an interrupted Wait.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import random
@@ -31,46 +29,79 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mpi"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cases import FAILED_MARK, Deadline, say
-from legal_programs import REDUCTIONS, Op, Program, Request, generate
+from kinds import same, values
+from legal_programs import PARTITIONED, Op, Program, Request, generate
+from subjects import EMPTY, SCRIBBLE, Boxed, make
+from table import REDUCTIONS, ROOTED, Cell, Length, family, known
 
 from onesided import collectives as library
 
-EMPTY, SCRIBBLE, GUARD = -1, -2, -3
-BASE = 1 << 58
+
+class InChunks(Boxed):
+    """Boxes that each rank fills in so many chunks of its own, if it opens the round."""
+
+    def begin(self, name: str, buffers: tuple[Any, ...], *rest: Any, **more: Any) -> Any:
+        deep, cuts = self.shape[-1], 1 + (self.count + self.rank) % 3
+        stops = sorted({deep * (i + 1) // cuts for i in range(cuts)} - {0})
+        return super().begin(name, buffers, *rest, **more, chunks=(2, stops))
 
 
-def block(seed: int, number: int, turn: int, source: int, target: int, count: int) -> Any:
-    """The elements of one block, which tell where they come from."""
-    head = ((((seed % 8192) * 32 + number) * 32 + turn) * 16 + source) * 16 + target
-    return BASE + (head << 20) + np.arange(count, dtype=np.int64)
+class OneWay:
+    """One side of a partitioned send."""
+
+    def __init__(self, item: Item, memory: Any) -> None:
+        request, index, number = item.request, item.members.index, item.number
+        self.sends, self.size = item.rank == request.root, 8 * request.size
+        self.parts = request.parts[0]
+        self.data = memory if memory is not None else np.empty(self.size, np.int64)
+        peer = index(request.target if self.sends else request.root)
+        init = library.Psend_init if self.sends else library.Precv_init
+        self.request = init(item.comm, self.data, request.parts[not self.sends], peer, number,
+                            method=item.method, aggregate=0 if number % 2 else 65536)  # fmt: skip
+
+    def numbers(self, turn: int) -> Any:
+        return values("i8", turn * 131 + np.arange(self.size))
+
+    def fill(self, turn: int) -> None:
+        """A partition is filled when it is marked."""
+        self.data[:] = SCRIBBLE if self.sends else EMPTY
+
+    def ready(self, turn: int, parts: tuple[int, ...]) -> None:
+        each = self.size // self.parts
+        for part in parts:
+            here = slice(part * each, (part + 1) * each)
+            self.data[here] = self.numbers(turn)[here]
+            self.request.Pready(part)
+
+    def check(self, turn: int, got: Any) -> None:
+        assert self.sends or same(self.data, self.numbers(turn)), "wrong data"
+
+    def scribble(self) -> None:
+        if self.sends:
+            self.data[:] = SCRIBBLE
+
+    def free(self) -> None:
+        self.request.Free()
 
 
-def classify(got: int, want: int) -> str:
-    """What kind of wrong the element ``got`` is in the place of ``want``."""
-    if got in (EMPTY, SCRIBBLE, GUARD):
-        return {EMPTY: "missing", SCRIBBLE: "read too late", GUARD: "missing"}[got]
-    if got >> 33 != want >> 33:
-        return "foreign"
-    mine, theirs = got >> 28 & 31, want >> 28 & 31
-    if mine != theirs:
-        return "old" if mine < theirs else "newer"
-    return "misplaced"
+#: The methods of strictly ordered requests, and where none is wanted and MPI has none of its own.
+STRICT = ("rma-fence", "rma-fence", "rma-fence-hier", "mpi")
+OTHERWISE = {"partitioned": "p2p"}
 
 
-# -- the requests of a program, by mpi4py and by the library ------------------------------------
-
-
-class Exchange:
-    """What a rank knows of a request: its buffers, and what must be in them after a round."""
+class Item:
+    """A request of a program on this rank."""
 
     def __init__(self, run: Run, number: int) -> None:
         self.run, self.number = run, number
@@ -78,82 +109,84 @@ class Exchange:
         self.comm = run.comms[self.request.comm]
         self.members = run.program.comms[self.request.comm].members
         self.rank, self.turn = run.rank, -1
-        self.method = run.method(self.request, number)
-        self.info = run.info(self.request)
-        self.sends: list[tuple[Any, int, int]] = []  # part of the send buffer, peer, elements
-        self.receives: list[tuple[Any, int, int]] = []  # place in the receive array, peer, elements
+        self.method = self.chosen()
         self.memory: Any = None
-        self.held: Any = None  # what the last Wait returned
-        self.handle: Any = None
+        self.held: tuple[Any, ...] = ()  # what the last Wait returned
+        self.subject: Any = None
 
-    # what differs from kind to kind
+    def chosen(self) -> str:
+        """Its method; the same on all ranks."""
+        row, kind = self.request.row, family(self.request.row)
+        words = f"{self.run.program.seed} {self.number}"
+        name = self.run.methods.get(kind, OTHERWISE.get(kind, "mpi-persistent"))
+        if self.request.strict:
+            name = random.Random(words).choice(STRICT)
+        elif name == "mixed":
+            name = random.Random(words).choice([each for each, free in known(row).items() if free])
+        if row == PARTITIONED and name == "rma" and self.request.memory != "window":
+            return "auto"  # rma needs memory from empty
+        return name
 
-    def receive_shape(self) -> Any:
-        raise NotImplementedError
+    @property
+    def handle(self) -> Any:
+        return None if self.subject is None else self.subject.request
 
-    def bind(self, recv: Any) -> Any:
-        raise NotImplementedError
-
-    # what is the same
+    @property
+    def fills(self) -> bool:
+        """Whether its rounds may be opened and filled."""
+        return self.request.row in ("Alltoallv", "boxes")
 
     def alloc(self) -> None:
-        if self.method is None:
-            self.memory = np.empty(self.receive_shape(), np.int64)
-            self.comm.Barrier()
-        else:
-            self.memory = library.empty(self.comm, self.receive_shape(), np.int64)
+        mine = self.rank == self.request.target
+        self.memory = library.empty(self.comm, 8 * self.request.size * mine, np.int64)
 
     def dealloc(self) -> None:
-        memory, self.memory, self.held, self.recv = self.memory, None, None, None
-        if self.method is None:
-            self.comm.Barrier()
-        else:
-            library.free(memory)
+        self.subject, memory, self.memory = None, self.memory, None
+        library.free(memory)
 
     def init(self) -> None:
-        self.recv = self.memory
-        if self.recv is None and (self.request.memory == "plain" or self.method is None):
-            self.recv = np.empty(self.receive_shape(), np.int64)
-        if self.recv is not None:
-            self.recv[...] = GUARD
-        self.handle = self.bind(self.recv)
-
-    def value(self, turn: int, source: int, target: int, count: int) -> Any:
-        return block(self.run.program.seed, self.number, turn, source, target, count)
+        request = self.request
+        if request.row == PARTITIONED:
+            mine = self.rank == request.target
+            self.subject = OneWay(self, self.memory if mine else None)
+            return
+        cell = Cell(
+            request.row, self.method, Length(8 * request.size, 0),
+            "u8 SUM wraps" if request.row in REDUCTIONS else "i8", request.memory,
+            root=self.members.index(request.root) if request.row in ROOTED else 0,
+            nodes=self.run.methods.get("nodes", ""))  # fmt: skip
+        form = InChunks if request.row == "boxes" else make
+        self.subject = form(self.comm, cell, {})
 
     def drawn(self, what: str, share: float) -> bool:
         """A decision of this rank alone."""
         words = f"{what} {self.run.program.seed} {self.number} {self.turn} {self.rank}"
-        return self.method is not None and random.Random(words).random() < share
+        return random.Random(words).random() < share
 
-    released = False
+    @property
+    def data(self) -> int:
+        """Other data for every round of every request."""
+        return self.turn + 50 * self.number
 
     def prepare(self) -> None:
         """Before a start: look at the last round for the last time, fill the send buffer."""
         self.check("changed after Wait")
-        self.held = None
+        self.held = ()
         self.turn += 1
-        for part, peer, count in self.sends:
-            part[...] = self.value(self.turn, self.rank, peer, count).reshape(part.shape)
-        if self.recv is not None and self.receives and not self.released:
-            for place, _, _ in self.receives:
-                self.recv[place] = EMPTY
+        self.subject.fill(self.data)
 
     def completed(self, got: Any) -> None:
-        self.held = self.recv if got is None else got
+        self.held = (got,)
         self.check("wrong")
-        for part, _, _ in self.sends:
-            part[...] = SCRIBBLE
-        self.released = self.fills and self.drawn("release", 0.3)
-        if self.released:  # peers may write the next round
-            self.held = None
+        self.subject.scribble()
+        self.subject.released = self.fills and self.drawn("release", 0.3)
+        if self.subject.released:  # peers may write the next round
+            self.held = ()
             self.handle.Release()
-
-    fills = False  # rounds may be opened and filled
 
     def abandon(self) -> None:
         """Of all ranks one breaks the round for sure; others do, wait in vain, or are not there."""
-        method = getattr(self.handle, "method", "mpi")
+        method = self.handle.method
         if method.startswith("mpi") or method.endswith("pscw"):
             return  # what MPI has started cannot be withdrawn
         self.prepare()
@@ -161,454 +194,96 @@ class Exchange:
         sure = rng.choice(self.members)
         how = {rank: rng.choice(BROKEN if rank == sure else (*BROKEN, "wait", "start", "nothing"))
                for rank in self.members}[self.rank]
-        if how == "open" and self.fills and self.handle.Open():
-            chunks = list(range(len(self.handle.outlets)))
-            for chunk in chunks[: rng.randrange(len(chunks))]:  # the last one never
-                self.handle.Ready(chunk)
+        if how == "open" and self.fills and self.left_open(rng):
+            pass
         elif how in BROKEN:
-            self.unlucky("_after_start")
-            if self.handle.state != "broken":
-                self.run.wrong.append(f"request {self.number} is {self.handle.state}, not broken")
+            self.unlucky(self.handle.Start, self.handle, "_after_start")
         elif how != "nothing":
             self.handle.Start()
         if how == "wait" and self.alone():  # else a round that it drives may be what is interrupted
             interrupted(self.handle.Wait, rng.choice((0.001, 0.01)))
 
+    def left_open(self, rng: random.Random) -> bool:
+        """Whether a round has been opened, in which chunks are missing, or something raises."""
+        handle, where = self.handle, rng.choice(("may_open", "send_chunk", "nowhere"))
+        if where == "may_open":
+            return self.unlucky(handle.Open, handle.transport, where)
+        if not handle.Open():
+            return False
+        chunks = len(handle.outlets)
+        told = rng.randrange(chunks) if chunks else 0  # the last one never
+        for chunk in range(told):
+            handle.Ready(chunk)
+        if where == "send_chunk" and chunks:
+            self.unlucky(lambda: handle.Ready(told), handle.transport, where)
+        return True
+
     def alone(self) -> bool:
         """Whether no other round is under way on this rank."""
-        handles = [getattr(item, "handle", None) for item in self.run.items.values()]
-        return not any(getattr(handle, "active", False) for handle in handles
-                       if handle is not None and handle is not self.handle)
+        return not any(item.handle.active for item in self.run.items.values()
+                       if item is not self and item.handle is not None)  # fmt: skip
 
-    def unlucky(self, hook: str) -> None:
-        """Start, with an exception in one of its hooks."""
-        handle, earlier = self.handle, self.handle._hooked
-
-        def raises() -> None:
-            raise Unlucky
-
-        handle._hooked = 1
-        setattr(handle, hook, raises)
+    def unlucky(self, call: Callable[[], Any], of: Any, hook: str) -> bool:
+        """Call, with an exception in a hook, or where others are known to be there, too."""
+        handle, earlier, own = self.handle, self.handle._hooked, getattr(of, hook)
+        raised, handle._hooked = False, 1
+        setattr(of, hook, lambda *given: (hook != "may_open" or own(*given)) and raises())
         try:
-            handle.Start()
+            call()
         except Unlucky:
-            pass
-        else:
-            self.run.wrong.append(f"request {self.number}: {hook} was not called")
-        delattr(handle, hook)
+            raised = True
+        delattr(of, hook)
         handle._hooked = earlier
+        state = "inactive" if hook == "_before_start" else "broken"
+        if handle.state != state if raised else hook != "may_open":
+            self.run.wrong.append(f"request {self.number} is {handle.state} after {hook}")
+        return raised
 
     def check(self, how: str) -> None:
-        if self.held is None:
-            return
-        for place, peer, count in self.receives:
-            got = np.asarray(self.held[place]).reshape(-1)
-            want = self.wanted(peer, count)
-            if not np.array_equal(got, want):
-                at = int(np.argmax(got != want))
-                kind = classify(int(got[at]), int(want[at]))
-                self.run.wrong.append(
-                    f"{how}, {kind}: request {self.number} ({self.request.kind}, {self.method}), "
-                    f"round {self.turn}, from rank {peer}, element {at} of {count}")
-        if self.recv is not None and self.gaps and not np.all(self.recv[self.gaps] == GUARD):
-            self.run.wrong.append(f"outside: request {self.number}, round {self.turn}")
-
-    def wanted(self, peer: int, count: int) -> Any:
-        return self.value(self.turn, peer, self.rank, count)
-
-    gaps: list[int] = []  # noqa: RUF012 - never changed
+        for got in self.held:
+            try:
+                self.subject.check(self.data, got)
+            except AssertionError as error:
+                self.run.wrong.append(f"{how}: request {self.number} ({self.request.row}, "
+                                      f"{self.method}), round {self.turn}: {error}")  # fmt: skip
 
     def start(self) -> None:
         if self.drawn("hook", 0.1) and not self.handle.method.startswith("mpi"):
-            self.unlucky("_before_start")  # nothing has happened
+            self.unlucky(self.handle.Start, self.handle, "_before_start")  # nothing has happened
         if self.fills and self.drawn("open", 0.4) and self.handle.Open():
+            send = getattr(self.subject.send, "array", self.subject.send)
             chunks = list(enumerate(self.handle.outlets))
             random.Random(self.turn).shuffle(chunks)
             for chunk, outlets in chunks:
                 if self.drawn(f"interrupted {chunk}", 0.1):  # the caller catches it, and goes on
                     interrupted(lambda: time.sleep(0.01), 0.001)
                 for _, part, array in outlets:
-                    array[...] = self.send[part]
+                    array[...] = send[part]
                 self.handle.Ready(chunk)
         else:
             self.handle.Start()
 
-    def free(self) -> None:
-        self.check("changed before Free")
-        self.handle.Free()
-        if self.method is None:
-            self.comm.Barrier()
-
-
-class Counts(Exchange):
-    """Blocks by counts, with gaps between them in the caller's receive memory."""
-
-    fills = True
-
-    def peers(self) -> tuple[list[int], list[int]]:
-        return list(self.members), list(self.members)
-
-    def table(self) -> None:
-        request = self.request
-        targets, sources = self.peers()
-        self.scounts = [request.count(self.rank, peer) for peer in targets]
-        self.rcounts = [request.count(peer, self.rank) for peer in sources]
-        gap = 0 if request.memory == "own" else 1
-        self.sdispls = [sum(self.scounts[:i]) + i for i in range(len(targets))]
-        self.rdispls = [sum(self.rcounts[:i]) + gap * i for i in range(len(sources))]
-        self.send = np.full(sum(self.scounts) + len(targets) + 1, SCRIBBLE, np.int64)
-        self.sends = [(self.send[d : d + n], peer, n) for peer, n, d in
-                      zip(targets, self.scounts, self.sdispls, strict=True)]
-        self.receives = [(slice(d, d + n), peer, n) for peer, n, d in
-                         zip(sources, self.rcounts, self.rdispls, strict=True)]
-        if gap:
-            self.gaps = [d + n for d, n in zip(self.rdispls, self.rcounts, strict=True)]
-
-    def receive_shape(self) -> int:
-        if not self.receives:
-            self.table()
-        return sum(self.rcounts) + len(self.rcounts) + 1
-
-    def bind(self, recv: Any) -> Any:
-        self.receive_shape()
-        send = [self.send, self.scounts, self.sdispls]
-        if self.method is None:
-            send, into = [self.send, (self.scounts, self.sdispls)], (self.rcounts, self.rdispls)
-            return self.plain([*send, MPI.INT64_T], [recv, into, MPI.INT64_T])
-        spec = None if recv is None else [recv, self.rcounts, self.rdispls]
-        return self.ours(send, spec)
-
-    def plain(self, send: Any, recv: Any) -> Any:
-        return self.comm.Alltoallv_init(send, recv)
-
-    def ours(self, send: Any, recv: Any) -> Any:
-        return library.Alltoallv_init(self.comm, send, recv, method=self.method, info=self.info)
-
-
-class Graph(Counts):
-    """The same on a graph: only some ranks are neighbors."""
-
-    fills = False
-
-    def peers(self) -> tuple[list[int], list[int]]:
-        edge = self.request.edge
-        return ([peer for peer in self.members if edge(self.rank, peer)],
-                [peer for peer in self.members if edge(peer, self.rank)])
-
-    def bind(self, recv: Any) -> Any:
-        targets, sources = self.peers()
-        index = self.members.index
-        self.graph = self.comm.Create_dist_graph_adjacent(
-            [index(peer) for peer in sources], [index(peer) for peer in targets])
-        return super().bind(recv)
-
-    def plain(self, send: Any, recv: Any) -> Any:
-        return self.graph.Neighbor_alltoallv_init(send, recv)
-
-    def ours(self, send: Any, recv: Any) -> Any:
-        return library.Neighbor_alltoallv_init(
-            self.graph, send, recv, method=self.method, info=self.info)
-
-    def free(self) -> None:
-        super().free()
-        self.graph.Free()
-
-
-class Gather(Counts):
-    """From every rank to the root; the rows of a send buffer that nobody reads are empty."""
-
-    name, fills = "Gatherv_init", False
-
-    def bind(self, recv: Any) -> Any:
-        self.receive_shape()
-        root = self.members.index(self.request.root)
-        self.at_root = self.rank == self.request.root
-        send = [self.send, self.scounts[root], self.sdispls[root], MPI.INT64_T]
-        return self.made(send, self.vector(recv) if self.at_root else None, recv, root)
-
-    def vector(self, recv: Any) -> Any:
-        return [recv, self.rcounts, self.rdispls, MPI.INT64_T]
-
-    def made(self, send: Any, into: Any, recv: Any, *root: int) -> Any:
-        """mpi4py's request, or the library's; memory of its own where ``recv`` is None."""
-        if self.method is None:
-            return getattr(self.comm, self.name)(send, into, *root)
-        return getattr(library, self.name)(self.comm, send, None if recv is None else into, *root,
-                                           method=self.method, info=self.info)
-
-
-class Scatter(Gather):
-    """From the root to every rank. The root receives into memory of the caller's: without any
-    it would mean that its block stays where it is."""
-
-    name = "Scatterv_init"
-
-    def bind(self, recv: Any) -> Any:
-        self.receive_shape()
-        root = self.members.index(self.request.root)
-        send = None
-        if self.rank == self.request.root:
-            send = [self.send, self.scounts, self.sdispls, MPI.INT64_T]
-            if recv is None:
-                self.recv = recv = np.full(self.receive_shape(), GUARD, np.int64)
-        into = None
-        if recv is not None:
-            into = [recv, self.rcounts[root], self.rdispls[root], MPI.INT64_T]
-        return self.made(send, into, recv, root)
-
-
-class Allgather(Gather):
-    """The same block to every rank."""
-
-    name = "Allgatherv_init"
-
-    def table(self) -> None:
-        super().table()
-        self.scounts = self.scounts[:1]
-        self.send = np.full(self.scounts[0] + 2, SCRIBBLE, np.int64)
-        self.sends = [(self.send[1:-1], self.members[0], self.scounts[0])]
-
-    def bind(self, recv: Any) -> Any:
-        self.receive_shape()
-        send = [self.send, self.scounts[0], 1, MPI.INT64_T]
-        return self.made(send, self.vector(recv), recv)
-
-    def value(self, turn: int, source: int, target: int, count: int) -> Any:
-        return super().value(turn, source, 0, count)
-
-
-class Boxes(Exchange):
-    """Rows of a matrix of pairs become columns: a box for every rank, some of them empty, each in
-    up to three chunks."""
-
-    fills = True
-
-    def layout(self) -> None:
-        size = len(self.members)
-        rows, cols = 2 + self.request.salt % 7, 1 + self.request.size // 8
-        me = self.members.index(self.rank)
-        edges = [[extent * i // size for i in range(size + 1)] for extent in (rows, cols)]
-        self.rows, self.cols = ([slice(a, b) for a, b in itertools.pairwise(e)]
-                                for e in edges)
-        height, width = (parts[me].stop - parts[me].start for parts in (self.rows, self.cols))
-        self.shape = (rows, width, 2)
-        self.send = np.full((height, cols, 2), SCRIBBLE, np.int64)
-        for i, peer in enumerate(self.members):
-            part = self.send[:, self.cols[i]]
-            self.sends.append((part, peer, part.size))
-            count = (self.rows[i].stop - self.rows[i].start) * width * 2
-            self.receives.append((self.rows[i], peer, count))
-
-    def receive_shape(self) -> Any:
-        if not self.receives:
-            self.layout()
-        return self.shape
-
-    def bind(self, recv: Any) -> Any:
-        self.receive_shape()
-        if self.method is None:  # packed, because empty subarray types are no types of MPI
-            counts = [part.size for part, _, _ in self.sends]
-            expected = [count for _, _, count in self.receives]
-            self.packed = np.empty(sum(counts), np.int64)
-            into = [recv.reshape(-1), expected, MPI.INT64_T]
-            return self.comm.Alltoallv_init([self.packed, counts, MPI.INT64_T], into)
-        sends = [(slice(None), part) for part in self.cols]
-        recvs = [(part,) for part in self.rows]
-        spec = (self.shape, np.int64) if recv is None else recv
-        height, cuts = len(self.send), 1 + (self.request.salt + self.rank) % 3
-        stops = sorted({height * (i + 1) // cuts for i in range(cuts)} - {0})
-        return library.Alltoallw_init(
-            self.comm, [self.send, sends], [spec, recvs], method=self.method, info=self.info,
-            chunks=(0, stops) if len(stops) > 1 else None)
-
-    def start(self) -> None:
-        if self.method is None:
-            self.packed[:] = np.concatenate([part.reshape(-1) for part, _, _ in self.sends])
-        super().start()
-
-
-class Broadcast(Exchange):
-    """From the root to all; the array is the caller's again after Wait."""
-
-    def receive_shape(self) -> int:
-        return self.request.size
-
-    def bind(self, recv: Any) -> Any:
-        root, size = self.request.root, self.request.size
-        self.target = 0
-        if self.rank == root:
-            self.sends = [(recv, 0, size)]
-        else:
-            self.receives = [(slice(None), root, size)]
-        where = self.members.index(root)
-        if self.method is None:
-            return self.comm.Bcast_init([recv, MPI.INT64_T], where)
-        return library.Bcast_init(self.comm, recv, where, method=self.method, info=self.info)
-
-    def value(self, turn: int, source: int, target: int, count: int) -> Any:
-        return super().value(turn, source, 0, count)
-
-
-class Reduction(Exchange):
-    """Sums modulo 2^64 of what every rank contributes; ``peer`` is the last rank that counts."""
-
-    name, rooted = "Allreduce_init", False
-
-    def layout(self) -> None:
-        """The elements that this rank contributes, the place in them of what it receives, and how
-        many ranks count there."""
-        self.size, self.part, self.over = self.request.size, slice(0, None), len(self.members)
-
-    def receive_shape(self) -> int:
-        self.layout()
-        self.length = len(range(self.size)[self.part])
-        return self.length + 1
-
-    def bind(self, recv: Any) -> Any:
-        length = self.receive_shape() - 1
-        self.send = np.full(self.size, SCRIBBLE, np.int64)
-        self.sends = [(self.send, 0, self.size)]
-        self.receives = [(slice(0, length), self.over, length)] if self.over else []
-        self.gaps = [length]
-        return self.made([self.send, MPI.INT64_T], [recv, length, MPI.INT64_T])
-
-    def made(self, send: Any, into: Any) -> Any:
-        how = {"root": self.members.index(self.request.root)} if self.rooted else {}
-        if self.method is None:
-            return getattr(self.comm, self.name)(send, into, op=MPI.SUM, **how, **self.known())
-        return getattr(library, self.name)(
-            self.comm, send, into, op=MPI.SUM, **how, method=self.method, info=self.info)
-
-    def known(self) -> dict[str, Any]:
-        """What mpi4py would otherwise find out, holding the interpreter lock while it waits for
-        the others: no thread of this process runs."""
-        return {}
-
-    def value(self, turn: int, source: int, target: int, count: int) -> Any:
-        return super().value(turn, source, 0, count)
-
-    def wanted(self, peer: int, count: int) -> Any:
-        values = [self.value(self.turn, rank, 0, self.size) for rank in self.members[:peer]]
-        return np.sum(values, axis=0)[self.part]
-
-
-class RootedSum(Reduction):
-    """At one of the ranks."""
-
-    name, rooted = "Reduce_init", True
-
-    def layout(self) -> None:
-        super().layout()
-        if self.rank != self.request.root:
-            self.over = 0
-
-
-class ScatteredSum(Reduction):
-    """Divided among the ranks; some have no part."""
-
-    name = "Reduce_scatter_init"
-
-    def known(self) -> dict[str, Any]:
-        return {"recvcounts": self.counts}
-
-    def layout(self) -> None:
-        self.counts = counts = [self.request.count(rank, rank) for rank in self.members]
-        me = self.members.index(self.rank)
-        self.size, self.over = sum(counts), len(self.members)
-        self.part = slice(sum(counts[:me]), sum(counts[: me + 1]))
-
-
-class Scan(Reduction):
-    """Over this rank and those before it."""
-
-    name, itself = "Scan_init", 1
-
-    def layout(self) -> None:
-        super().layout()
-        self.over = self.members.index(self.rank) + self.itself
-
-
-class Exscan(Scan):
-    """Over those before it."""
-
-    name, itself = "Exscan_init", 0
-
-
-class Meeting(Reduction):
-    """A barrier: what it must do is in the proof, and in the other requests of the program."""
-
-    def layout(self) -> None:
-        self.size, self.part, self.over = 0, slice(0, 0), 0
-
-    def made(self, send: Any, into: Any) -> Any:
-        if self.method is None:
-            return self.comm.Barrier_init()
-        return library.Barrier_init(self.comm, method=self.method, info=self.info)
-
-
-class Partitioned(Exchange):
-    """One side of a partitioned send; mpi4py's own is a message that starts at the last mark."""
-
-    def receive_shape(self) -> int:
-        return 8 * self.request.size if self.rank == self.request.target else 0
-
-    def bind(self, recv: Any) -> Any:
-        request = self.request
-        tag, index = self.number, self.members.index
-        self.sender = self.rank == request.root
-        self.missing: set[int] = set()
-        if self.sender:
-            self.recv = None
-            self.buffer = np.full(8 * request.size, SCRIBBLE, np.int64)
-            self.sends = [(self.buffer, request.target, 8 * request.size)]
-            peer = index(request.target)
-            if self.method is None:
-                return self.comm.Send_init([self.buffer, MPI.INT64_T], peer, 1000 + tag)
-            return library.Psend_init(self.comm, self.buffer, request.parts[0], peer, tag,
-                                      method=self.method, aggregate=0 if tag % 2 else 65536)
-        self.receives = [(slice(None), request.root, 8 * request.size)]
-        peer = index(request.root)
-        if self.method is None:
-            return self.comm.Recv_init([recv, MPI.INT64_T], peer, 1000 + tag)
-        return library.Precv_init(self.comm, recv, request.parts[1], peer, tag,
-                                  method=self.method, aggregate=0 if tag % 2 else 65536)
-
-    def prepare(self) -> None:
-        super().prepare()
-        if self.sender:  # a partition is filled when it is marked
-            self.buffer[:] = SCRIBBLE
-            self.missing = set(range(self.request.parts[0]))
-
-    def start(self) -> None:
-        if not (self.sender and self.method is None):
-            self.handle.Start()
-
-    def ready(self, parts: tuple[int, ...]) -> None:
-        count = self.buffer.size
-        size = count // self.request.parts[0]
-        whole = self.value(self.turn, self.rank, self.request.target, count)
-        for part in parts:
-            self.buffer[part * size : (part + 1) * size] = whole[part * size : (part + 1) * size]
-        self.missing -= set(parts)
-        if self.method is not None:
-            for part in parts:
-                self.handle.Pready(part)
-        elif not self.missing:
-            self.handle.Start()
+    def misuse(self) -> None:
+        """An active request cannot be started again; the program goes on."""
+        if self.drawn("misuse", 0.1) and self.handle.active:
+            try:
+                self.handle.Start()
+            except library.RequestError:
+                return
+            self.run.wrong.append(f"request {self.number} was started twice")
 
     def free(self) -> None:
         self.check("changed before Free")
-        self.handle.Free()
-
-
-KINDS = {"counts": Counts, "graph": Graph, "boxes": Boxes, "gather": Gather, "scatter": Scatter,
-         "allgather": Allgather, "broadcast": Broadcast, "partitioned": Partitioned,
-         "sum": Reduction, "rooted sum": RootedSum, "scattered sum": ScatteredSum, "scan": Scan,
-         "exscan": Exscan, "meeting": Meeting}
+        self.held = ()
+        self.subject.free()
 
 
 class Unlucky(Exception):
     """What a hook raises."""
+
+
+def raises() -> bool:
+    raise Unlucky
 
 
 #: How a rank breaks a round, for sure.
@@ -641,29 +316,7 @@ class Run:
         self.wrong: list[str] = []
         self.comms: list[Any] = []
         self.pending: dict[tuple[str, int], Any] = {}
-        self.items: dict[int, Exchange] = {}
-
-    def method(self, request: Request, number: int) -> str | None:
-        """The method of a request of the program, None for mpi4py's own; the same on all ranks."""
-        family = request.kind if request.kind in ("broadcast", "partitioned") else (
-            "reduction" if request.kind in REDUCTIONS else "exchange")
-        name = self.methods.get(family)
-        if name is not None and request.strict:
-            return random.Random(f"{self.program.seed} {number}").choice(STRICT)
-        if name == "mixed":
-            known = (library.partitioned_methods() if family == "partitioned"
-                     else library.methods(family))
-            names = [n for n, m in known.items() if getattr(m, "any_order", True)]
-            name = random.Random(f"{self.program.seed} {number}").choice([*names, None])
-        if family == "partitioned" and name == "rma" and request.memory != "window":
-            return "auto"  # rma needs memory from empty
-        return name
-
-    def info(self, request: Request) -> dict[str, str] | None:
-        info = {"slots": str(request.slots)} if request.slots else {}
-        if "nodes" in self.methods:
-            info["ranks_per_node"] = self.methods["nodes"]
-        return info or None
+        self.items: dict[int, Item] = {}
 
     def execute(self) -> None:
         for comm in self.program.comms:
@@ -673,7 +326,7 @@ class Run:
             else:
                 key = comm.members.index(self.rank) if inside else 0
                 self.comms.append(self.world.Split(0 if inside else MPI.UNDEFINED, key))
-        self.items = {number: KINDS[request.kind](self, number)
+        self.items = {number: Item(self, number)
                       for number, request in enumerate(self.program.requests)
                       if self.rank in self.program.comms[request.comm].members}
         for op in self.program.ranks[self.rank]:
@@ -684,66 +337,42 @@ class Run:
 
     # operations of requests
 
-    def misuse(self, item: Exchange) -> None:
-        """An active request cannot be started again; the program goes on."""
-        if item.drawn("misuse", 0.1) and item.handle.active:
-            try:
-                item.handle.Start()
-            except library.RequestError:
-                return
-            self.wrong.append(f"request {item.number} was started twice")
+    def one(self, op: Op) -> None:
+        """What a request does by itself."""
+        getattr(self.items[op.requests[0]], op.verb)()
 
-    def alloc(self, op: Op) -> None:
-        self.items[op.requests[0]].alloc()
-
-    def dealloc(self, op: Op) -> None:
-        self.items[op.requests[0]].dealloc()
-
-    def init(self, op: Op) -> None:
-        self.items[op.requests[0]].init()
-
-    def free(self, op: Op) -> None:
-        self.items[op.requests[0]].free()
-
-    def abandon(self, op: Op) -> None:
-        self.items[op.requests[0]].abandon()
+    alloc = dealloc = init = free = abandon = one
 
     def ready(self, op: Op) -> None:
-        self.items[op.requests[0]].ready(op.parts)
+        item = self.items[op.requests[0]]
+        item.subject.ready(item.data, op.parts)
 
     def start(self, op: Op) -> None:
         items = [self.items[number] for number in op.requests]
         for item in items:
             item.prepare()
-        if len(items) > 1 and all(item.method is not None for item in items):
+        if len(items) > 1:
             library.Startall([item.handle for item in items])
         else:
-            for item in items:
-                item.start()
+            items[0].start()
 
     def wait(self, op: Op) -> None:
         items = [self.items[number] for number in op.requests]
         handles = [item.handle for item in items]
         for item in items:
-            self.misuse(item)
-        ours = [item.method is not None for item in items]
-        if op.how == "test" or (any(ours) and not all(ours) and not MIXES):
+            item.misuse()
+        if op.how == "test":
             left = list(handles)
             while left:
                 left = [handle for handle in left if not handle.Test()]
                 time.sleep(0)
-            answers = [None if item.method is None else item.handle.recvbuf
-                       if hasattr(item.handle, "recvbuf") else None for item in items]
+            answers = [getattr(handle, "recvbuf", None) for handle in handles]
         elif len(items) == 1:
             answers = [handles[0].Wait()]
-        elif any(ours):
-            answers = library.Waitall(handles)
         else:
-            MPI.Request.Waitall(handles)
-            answers = [None] * len(items)
+            answers = library.Waitall(handles)
         for item, answer in zip(items, answers, strict=True):
-            array = isinstance(answer, np.ndarray) and isinstance(item, Counts | Boxes)
-            item.completed(answer if array else None)
+            item.completed(answer)
 
     # plain MPI
 
@@ -766,18 +395,11 @@ class Run:
         self.pending.pop(("ibarrier", op.event)).Wait()
 
     def take(self, op: Op) -> None:
-        memory = library.empty(self.comms[op.comm], op.size) if self.methods else None
-        if memory is None:
-            self.comms[op.comm].Barrier()
-        else:
-            memory[:] = op.event
-        self.pending["memory", op.event] = memory
+        memory = self.pending["memory", op.event] = library.empty(self.comms[op.comm], op.size)
+        memory[:] = op.event
 
     def give(self, op: Op) -> None:
         memory = self.pending.pop(("memory", op.event))
-        if memory is None:
-            self.comms[op.comm].Barrier()
-            return
         if not np.all(memory == op.event):
             self.wrong.append(f"memory {op.event} has changed")
         library.free(memory)
@@ -821,13 +443,6 @@ class Run:
         time.sleep(op.size / 1000)
 
 
-#: The methods of strictly ordered requests.
-STRICT = ("rma-fence", "rma-fence", "rma-fence-hier", "mpi")
-
-#: Waitall takes mpi4py's requests and ours at once where there is a Waitany.
-MIXES = hasattr(library, "Waitany")
-
-
 def programs(arguments: argparse.Namespace, ranks: int) -> Iterator[Program]:
     if arguments.file:
         with open(arguments.file) as file:
@@ -839,12 +454,12 @@ def programs(arguments: argparse.Namespace, ranks: int) -> Iterator[Program]:
 
 
 def parsed(text: str) -> dict[str, str]:
-    """The families of requests that are the library's, and their methods."""
-    if text == "reference":
-        return {}
-    if text == "mixed":
-        text = "exchange:mixed+broadcast:mixed+reduction:mixed+partitioned:mixed"
-    return dict(word.split(":", 1) for word in text.split("+"))
+    """By family of requests, the method that is wanted."""
+    mixed = "+".join(f"{kind}:mixed" for kind in ("exchange", "broadcast", "reduction",
+                                                  PARTITIONED))  # fmt: skip
+    words = text.replace("reference", "").split("+")
+    words = "+".join(mixed if word == "mixed" else word for word in words).split("+")
+    return dict(word.split(":", 1) for word in words if word)
 
 
 def main() -> None:

@@ -3,23 +3,20 @@
 Each of them is a whole program, because what is looked at comes after its last line, or ends it.
 """
 
+import atexit
 import contextlib
-import gc
 import os
 import signal
 import sys
 import threading
 import time
-import warnings
 
 import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives import (
     Alltoallv_init,
-    Bcast_init,
-    OnesidedError,
-    Precv_init,
+    OneSidedBroadcast,
     Psend_init,
     ResourceError,
     empty,
@@ -42,44 +39,6 @@ def rounds(request, send, count=2):
             raise AssertionError(f"wrong data: {got}")
 
 
-def left_over(method, late, seconds):
-    """Nothing is freed, and one rank comes to its end much later than the others."""
-    comm = COMM.Split(0)
-    keep.append(empty(COMM, 1000))
-    keep.append(empty(comm, 10))
-    send = np.zeros(COMM.size)
-    keep.append(Alltoallv_init(COMM, send, None, method=method))
-    rounds(keep[-1], send)
-    keep.append(Alltoallv_init(comm, send, None, method=method))
-    keep.append(Bcast_init(COMM, np.zeros(10), 0))
-    for pair in range(2):  # of one rank each, with and without a round
-        keep.append(Psend_init(COMM, np.ones(8), 2, COMM.rank, pair))
-        keep.append(Precv_init(COMM, np.ones(8), 2, COMM.rank, pair))
-    keep[-1].Start()
-    keep[-2].Start()
-    keep[-2].Pready_range(0, 1)
-    keep[-1].Wait()
-    keep[-2].Wait()
-    if COMM.rank == int(late) % COMM.size:
-        time.sleep(float(seconds))
-    print(f"rank {COMM.rank} is at its end", flush=True)
-
-
-def left_active(method):
-    """A round that is under way when its rank ends, long before the other ranks start theirs."""
-    send, recv = np.full(COMM.size, float(COMM.rank)), np.zeros(COMM.size)
-    counts = [1] * COMM.size
-    keep.append(Alltoallv_init(COMM, [send, counts], [recv, counts], method=method))
-    rounds(keep[-1], send)
-    send[:] = COMM.rank
-    if COMM.rank:
-        time.sleep(7)  # longer than a rank tries to complete its rounds before it looks for others
-    keep[-1].Start()
-    if COMM.rank and not np.array_equal(keep[-1].Wait(), np.arange(COMM.size)):
-        raise AssertionError("wrong data")
-    print(f"rank {COMM.rank} is at its end", flush=True)
-
-
 def interrupted_end(method):
     """Ctrl-C while a rank waits for the late others at its end."""
     send = np.zeros(COMM.size)
@@ -95,31 +54,24 @@ def interrupted_end(method):
     print(f"rank {COMM.rank} is at its end", flush=True)
 
 
-def fork_while_filling(method):
-    """The child of a rank that has opened a round: to fill it is the parent's."""
-    send = np.zeros(COMM.size)
-    request = Alltoallv_init(COMM, send, None, method=method)
-    rounds(request, send)
-    if not request.Open():
-        raise AssertionError("the round was not opened")
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        try:
-            request.Ready(0)
-        except OnesidedError as error:
-            os._exit(5 if "forked" in str(error) else 6)
-        os._exit(7)
-    _, status = os.waitpid(child, 0)
-    if os.waitstatus_to_exitcode(status) != 5:
-        raise AssertionError(f"the child ended with {os.waitstatus_to_exitcode(status)}")
-    for _, _, array in request.outlets[0]:
-        array[...] = COMM.rank
-    request.Ready(0)
-    if not np.array_equal(request.Wait(), np.arange(COMM.size)):
-        raise AssertionError("wrong data")
-    request.Free()
-    print(f"rank {COMM.rank} goes on", flush=True)
+def broadcasting(end):
+    """A passive broadcast is under way when the program ends, or calls MPI_Finalize."""
+    data = np.arange(1000, dtype=np.uint16)
+    memory = np.zeros(data.nbytes, np.uint8)
+    window = MPI.Win.Create(memory, 1, comm=COMM)
+    if end == "by hand":  # in both cases after what the library does, which is made later
+        MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=lambda *_: window.Free()), True)
+    else:
+        atexit.register(window.Free)
+    broadcast = OneSidedBroadcast(COMM)
+    keep.append(broadcast)
+    wid = broadcast.register(window)
+    if COMM.rank == 0:
+        broadcast.bcast(data, wid, 0, 0)
+    if end == "by hand":
+        MPI.Finalize()
+        right = np.array_equal(memory.view(data.dtype), data)
+        print(f"{'right' if right else 'wrong'}, {threading.active_count()} thread", flush=True)
 
 
 def attributes(objects):
@@ -214,7 +166,7 @@ def small_shm(how):
         files_with_names()
     part = COMM.Split(COMM.rank % 2)
     small = empty(COMM, 10)  # what MPI makes at the first window is there
-    with room_left(64 * MB if how in ("twice", "at once") else 16 * MB):
+    with room_left(16 * MB if how == "memfd" else 64 * MB):
         if how == "twice":  # the second allocation sees what the first one has reserved
             refused = [too_much(COMM, 40 * MB // COMM.size) for _ in range(2)]
             allowed = [[False, True]]
@@ -225,13 +177,8 @@ def small_shm(how):
                 raise AssertionError("not agreed")
             if not any(COMM.allgather(refused[0])):
                 raise AssertionError("80 MB were given away of 64 MB")
-        elif how == "plain":
-            refused, allowed = [plans()], [[False]]
-        elif how == "memfd":
+        else:
             refused, allowed = [too_much(COMM, 20 * MB), two_requests(), plans()], [3 * [False]]
-        else:  # 12 MB, twice; a request may also do without shared memory
-            refused = [two_requests() for _ in range(2)]
-            allowed = [[False, True], [False, False]]
     everyone = COMM.allgather(refused)
     if how != "at once" and any(entry != refused for entry in everyone):
         raise AssertionError(f"not agreed: {everyone}")
@@ -245,25 +192,6 @@ def small_shm(how):
     free(again)
     part.Free()
     print(f"rank {COMM.rank} was refused {refused}", flush=True)
-
-
-def lost(memory_of):
-    """What Wait has returned is where it was, where nobody has the request any more."""
-    if memory_of == "named":
-        files_with_names()
-    send = np.arange(5000 * COMM.size) + COMM.rank
-    request = Alltoallv_init(COMM, send, None, method="rma-notify")
-    request.Start()
-    got = request.Wait()
-    want = got.copy()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        del request
-        gc.collect()
-    MPI.Finalize()
-    np.testing.assert_array_equal(got, want)
-    got[...] = 0
-    print("goes on without MPI", flush=True)
 
 
 def profiled(when):
@@ -284,9 +212,6 @@ def profiled(when):
 
 
 if __name__ == "__main__":
-    programs = {"left over": left_over, "left active": left_active,
-                "interrupted end": interrupted_end,
-                "fork while filling": fork_while_filling,
-                "attributes": attributes, "small shm": small_shm, "lost": lost,
-                "profiled": profiled}
+    programs = {"interrupted end": interrupted_end, "attributes": attributes,
+                "small shm": small_shm, "profiled": profiled, "broadcasting": broadcasting}
     programs[sys.argv[1]](*sys.argv[2:])
