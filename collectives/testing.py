@@ -241,8 +241,8 @@ class Trial:
         self._send = Buffer(self._longer(sends), operation.forms[0], holes)
         shared = comm if memory == "window" else None
         self._recv = Buffer(self._longer(receives), operation.forms[1], holes, shared)
-        send = None if sends is None else self._send.spec()
-        recv = None if receives is None or self._owns else self._recv.spec()
+        send: Any = None if sends is None else self._send.spec()
+        recv: Any = None if receives is None or self._owns else self._recv.spec()
         self._receives = receives is not None
         if self._held is not None and operation.kept == "send":
             send = MPI.IN_PLACE

@@ -81,5 +81,5 @@ def report(matrix: Any) -> MatrixReport:
     columns = everyone.T[: len(numbers)].copy()
     return MatrixReport(
         matrix.shape, matrix.dtype.name, matrix.method, matrix.kernel_name,
-        *columns, sent=everyone[:, len(numbers) :].copy(),
+        *columns, everyone[:, len(numbers) :].copy(),
     )  # fmt: skip

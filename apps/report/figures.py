@@ -12,6 +12,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from pathlib import Path
 from textwrap import fill
@@ -139,6 +140,10 @@ def _over(name: str) -> Callable[[Entry], float | None]:
     return lambda entry: entry.ratio(name) if entry.method != name else None
 
 
+def _is_large(large: bool, entry: Entry) -> bool:
+    return ((entry.number("bytes") or 0) >= 1 << 20) == large
+
+
 def _rate(entry: Entry) -> float | None:
     mean, nbytes = entry.number("mean_s"), entry.number("bytes")
     return nbytes / mean / 1e9 if mean and nbytes else None
@@ -170,7 +175,7 @@ SPECS: Mapping[str, Sequence[Spec]] = {
     ),
     "bench broadcast": tuple(
         Spec(f"Broadcast {what} (as Figure {number} of paper 003)", x, SECONDS, (METHOD, "order"),
-             panel, wanted=lambda e, large=large: ((e.number("bytes") or 0) >= 1 << 20) == large)
+             panel, wanted=partial(_is_large, large))
         for what, large, first in (("of 1 MiB and more", True, 13), ("below 1 MiB", False, 15))
         for number, x, panel in ((first, OF_BYTES, ["ranks"]), (first + 1, OF_RANKS, ["bytes"]))
     ),

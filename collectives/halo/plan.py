@@ -41,13 +41,7 @@ from onesided.collectives.errors import PatternError, ResourceError, Unsupported
 from onesided.collectives.halo.faces import Face
 from onesided.collectives.hints import MANUAL, Hints
 from onesided.collectives.initialization import Info
-from onesided.collectives.memory import (
-    ALIGNMENT,
-    aligned,
-    find_region,
-    hold,
-    region_with_key,
-)
+from onesided.collectives.memory import ALIGNMENT, aligned, find_region, hold, region_with_key
 from onesided.collectives.pattern import pieces as in_messages
 from onesided.collectives.steps import Chain, Plan, address, call, copy, tell, wait_for
 

@@ -41,7 +41,7 @@ def open_petsc(path: str) -> Iterator[RowFile]:
             raise ValueError("truncated")
         return found.view(kind)
 
-    index = np.dtype(">i4")
+    index: np.dtype[Any] = np.dtype(">i4")
     if part(0, index, 2).tolist() == [0, _MATRIX]:
         index = np.dtype(">i8")
     kind, n_rows, n_cols, entries = part(0, index, 4).tolist()

@@ -191,6 +191,7 @@ def open_store(path: str) -> Iterator[RowFile]:
                 raise ValueError(f"{words}, of {data.size} entries")
             if (start == 0 and found[0] != 0) or (stop == shape[0] and found[-1] != data.size):
                 raise ValueError(f"indptr does not go from 0 to {data.size}")
-            return np.diff(found)
+            sizes: NDArray[np.int64] = np.diff(found)
+            return sizes
 
         yield RowFile(shape, lengths, indices, data)
