@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -52,27 +53,34 @@ class Trial:
 
 
 class _Reduction:
-    """A reduction of integers with the verbs of :class:`testing.Trial`; the MPI's own tells what is
-    right."""
+    """A reduction of integers with the verbs of :class:`testing.Trial`."""
 
     def __init__(self, comm: MPI.Intracomm, name: str, method: str, info: Mapping[str, str]):
-        blocks = comm.size if name.startswith("Reduce_scatter") else 1
-        self.first = ENTRIES * comm.rank
-        self.sent = np.empty(ENTRIES * blocks, np.int64)
-        self.got, self.wanted = np.zeros((2, ENTRIES), np.int64)
+        self.rank, self.size = comm.rank, comm.size
+        scatters = name.startswith("Reduce_scatter")
+        self.sent = np.empty(ENTRIES * (comm.size if scatters else 1), np.int64)
+        self.got = np.empty(ENTRIES, np.int64)
+        self.first = ENTRIES * comm.rank if scatters else 0
+        self.ranks = {
+            "Scan": range(comm.rank + 1), "Exscan": range(comm.rank),
+            "Reduce": range(comm.size if comm.rank == 0 else 0),
+        }.get(name, range(comm.size))  # fmt: skip
         counts = [[ENTRIES] * comm.size] if name == "Reduce_scatter" else []
-        self.call = partial(getattr(comm, name), self.sent, self.wanted, *counts)
         make = getattr(collectives, f"{name}_init")
         self.request: Request = make(comm, self.sent, self.got, *counts, method=method, info=info)
 
+    def _data(self, turn: int, rank: int) -> NDArray[np.int64]:
+        return (turn * self.size + rank + 1) * 1000 + np.arange(self.sent.size)
+
     def round(self, turn: int) -> None:
-        """A round, checked."""
-        self.sent[:] = 1000 * turn + self.first + np.arange(self.sent.size)
-        self.call()
+        """A round, checked where the rank receives something."""
+        self.sent[:] = self._data(turn, self.rank)
         self.request.Start()
         self.request.Wait()
-        if not np.array_equal(self.got, self.wanted):
-            raise AssertionError(f"round {turn}: {self.got}, not {self.wanted}")
+        whole: Any = sum(self._data(turn, rank) for rank in self.ranks)
+        wanted = whole[self.first : self.first + ENTRIES] if len(self.ranks) else self.got
+        if not np.array_equal(self.got, wanted):
+            raise AssertionError(f"round {turn}: {self.got}, not {wanted}")
 
     def free(self) -> None:
         """Collective."""
