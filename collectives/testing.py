@@ -107,6 +107,8 @@ class Operation:
             return None
         if self.rooted or self._gathers:
             return {rank: 0}
+        if self.sends(rank, size, root) != self.receives(rank, size, root):
+            return None  # what is received takes the place of what is sent
         return {place: place for place in range(size)}
 
     def result(
