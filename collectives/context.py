@@ -555,12 +555,12 @@ def interrupts_later(elsewhere: bool = False) -> Iterator[None]:
     signal.signal(signal.SIGINT, lambda *given: held.append(given))
     try:
         yield
-    finally:
+    finally:  # also where the block raises
         signal.signal(signal.SIGINT, earlier)
-    if held and elsewhere:
-        threading.Timer(0.001, os.kill, (os.getpid(), signal.SIGINT)).start()
-    elif held:
-        earlier(*held[0])
+        if held and elsewhere:
+            threading.Timer(0.001, os.kill, (os.getpid(), signal.SIGINT)).start()
+        elif held:
+            earlier(*held[0])
 
 
 if profiling.wanted() and MPI.Is_initialized() and not MPI.Is_finalized():

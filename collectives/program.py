@@ -409,7 +409,7 @@ class PythonRounds(Hooks):
             raise
 
     def _break_with(self, error: BaseException) -> None:
-        if self._state == FREED:  # another thread has called that
+        if self._state in (BROKEN, FREED):  # by an earlier one, or by another thread's call
             return
         self._state, self._listed = BROKEN, False
         self._breaks(error)
@@ -474,7 +474,7 @@ class PythonRounds(Hooks):
         return True
 
     def _is_allowed(self, flags: int, level: int) -> bool:
-        forbidden = {LOCAL_CALLS: BLOCKS, ALL_CALLS: BLOCKS * self._freeing, _STARTING: LATER}
+        forbidden = {LOCAL_CALLS: BLOCKS, ALL_CALLS: BLOCKS * (self._freeing > 1), _STARTING: LATER}
         return level != NO_CALLS and not flags & forbidden[level]
 
     def _call(self, function: Callable[[], Any]) -> Any:

@@ -51,7 +51,7 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.collectives import profiling, progress
-from onesided.collectives.agreement import agree, largest
+from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.context import Resources, Scoped, interrupts_later
 from onesided.collectives.errors import (
     RequestError,
@@ -184,8 +184,8 @@ class Persistent(Rounds, Hooks, Scoped):
         It is lost where it is broken, or was opened and not filled. Returns whether it is lost,
         whether any rank is in the middle of its steps, or has not started a round that another one
         has, so that epochs may be open and data on their way, and the largest number of a round.
-        From now on no thread starts a round, or begins to wait for other ranks in one; where it
-        raises they may again.
+        From now on no thread starts a round, nor begins to wait for other ranks in one that is
+        lost; where it raises they may again.
         """
         self._check_process("freed")
         self._freeing = 1
@@ -202,16 +202,26 @@ class Persistent(Rounds, Hooks, Scoped):
         inside: Exception | None = None
         try:
             self._refuse_inside()
-            if (self._calling or self._opening) and not self.any_order:
-                self._refuse("freed while another thread waits in it for other ranks")
+            if self._opening:
+                self._refuse("freed while another thread opens a round")
+            self._check_calls()
         except RequestError as problem:
             inside = problem
         words = [lost, active, unfinished, self._number, self.rounds, -self.rounds]
         any_lost, any_active, torn, reached, most, least = largest(comm, inside, name, words)
         if any_active and not any_lost:
             agree(comm, self._misuse("freed") if active else None, name)  # it raises on all
+        if any_lost and not self.any_order:
+            self._freeing = 2
+            with agreed(comm, name):  # a thread may have come since
+                self._check_calls()
         # what has left for a rank that has not started the round is on its way
         return bool(any_lost), bool(torn or (any_lost and most != -least)), reached
+
+    def _check_calls(self) -> None:
+        """Local. Raise where a thread is in a call that only other ranks can end."""
+        if self._calling and not self.any_order:
+            self._refuse("freed while another thread waits in it for other ranks")
 
     # -- what the interpreter asks ----------------------------------------------------------------
 
@@ -292,6 +302,7 @@ class Request(Persistent):
         self._written = bytearray(transport.chunks)
         self._sending: list[int] = []  # threads in the middle of sending a chunk
         self._filled = False  # the programs of filled rounds are there
+        self._sends = False  # chunks are sent by messages, or Put
         self._before: Callable[[], object] | None = None
         self._after: Callable[[Any], object] | None = None
         if not transport.as_given:
@@ -458,6 +469,8 @@ class Request(Persistent):
         Raises :class:`RequestError` as :meth:`Start` does.
         """
         if self._opening or self._freeing:  # by another thread, or by what a handler interrupts
+            if self._state != INACTIVE or in_forked_child():
+                self._give_up("opened")  # it raises, and says why
             self._refuse("opened while another call opens or frees it")
         self._opening = 1
         try:
@@ -472,6 +485,7 @@ class Request(Persistent):
         if not self._filled:
             self._outlets = transport.outlets()
             self._load_plans(transport.filled_plans())
+            self._sends = transport.sends_chunks()
             self._filled = True
         if self._waits_in_start:
             self._complete_earlier()
@@ -508,11 +522,7 @@ class Request(Persistent):
             raise self._unexpected(chunk)
         try:
             self._written[chunk] = 1
-            self._sending.append(me := threading.get_ident())
-            try:  # Free by another thread waits, and has retired the request, or sees this
-                sent = self._state == ACTIVE and self.transport.send_chunk(self._slot, chunk)
-            finally:
-                self._sending.remove(me)
+            sent = self._sends and self._send_chunk(chunk)
             self._fill_chunk()
             if sent:
                 progress.drive(self._probe, self)
@@ -520,9 +530,19 @@ class Request(Persistent):
             self._break(error)
             raise
 
+    def _send_chunk(self, chunk: int) -> bool:
+        """Free by another thread has retired the request, or sees that it has to wait."""
+        me = threading.get_ident()
+        try:
+            self._sending.append(me)
+            return self._state == ACTIVE and self.transport.send_chunk(self._slot, chunk)
+        finally:
+            if me in self._sending:
+                self._sending.remove(me)
+
     def mark(self, chunk: int) -> Callable[[], object]:
         """Local. ``Ready(chunk)`` as a call for scripts; the core's own where that is all."""
-        if len(self._written) == 1 and not self.transport.sends_chunks():
+        if len(self._written) == 1 and not self._sends:
             found: Callable[[], object] = self._fill_chunk
             return found
         return functools.partial(self.Ready, chunk)

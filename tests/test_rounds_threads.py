@@ -147,12 +147,12 @@ def test_a_step_can_give_its_round_up(kind, verb):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_call_that_waits_for_other_ranks_begins_while_the_request_is_freed(kind):
+def test_no_call_that_waits_for_other_ranks_begins_while_its_round_is_given_up(kind):
     calls = []
     request = stand_in(kind)()
     load_into(request, [[[call(lambda: calls.append(1), blocks=True)]]])
     request.Start()
-    request._freeing = 1
+    request._freeing = 2
     assert not request.Test()
     request.advance(program.ALL_CALLS)
     assert not calls

@@ -169,25 +169,26 @@ class Row:
 
 def cells_of(record: Mapping[str, Any]) -> dict[str, str]:
     """Local. Of a record of a row, for the tables of a person."""
-    found = {str(name): str(text) for name, text in record["labels"].items()}
+    found = {str(name): str(text) for name, text in record.get("labels", {}).items()}
     if "reason" in record:
         return found | {"not measured": record["reason"]}
     if "used" in record:
         found[METHOD] = f"{found.get(METHOD, '')} ({record['used']})"
-    if record["setup_s"] is not None:
+    if record.get("setup_s") is not None:
         found["set-up"] = duration(record["setup_s"])
-    found |= {name: shown("_s", seconds) for name, seconds in record["parts"].items()}
-    middle, spread = record["median_s"], record["quartile_3_s"] - record["quartile_1_s"]
+    found |= {name: shown("_s", seconds) for name, seconds in record.get("parts", {}).items()}
+    middle = record.get("median_s", 0.0)
+    spread = record.get("quartile_3_s", middle) - record.get("quartile_1_s", middle)
     found |= {"median": duration(middle), "±": f"{50 * spread / (middle or 1):.0f}%"}
-    if record["bytes"]:
+    if record.get("bytes"):
         found["GB/s"] = f"{record['gigabytes_per_s']:.2f}"
-    ratios = {name: each for name, each in record["ratios"].items() if each is not None}
+    ratios = {name: each for name, each in record.get("ratios", {}).items() if each is not None}
     found |= {f"vs {name}": f"{each:.2f}" for name, each in ratios.items()}
-    if record["break_even"] is not None:
+    if record.get("break_even") is not None:
         found["break-even"] = str(record["break_even"])
     if record.get("verified") is False:
         found["error"] = f"{shown('error', record['error'])} WRONG"
-    plain = {name: each for name, each in record["metrics"].items()
+    plain = {name: each for name, each in record.get("metrics", {}).items()
              if not isinstance(each, Mapping | list | tuple)}  # fmt: skip
     return found | {without_unit(name): shown(name, each) for name, each in plain.items()}
 

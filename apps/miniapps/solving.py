@@ -249,9 +249,8 @@ def alone(equations: Equations, iterations: int) -> list[float]:
         curvature = float(np.vdot(p, q))
         if not (square > 0.0 and curvature > 0.0):  # numbers that are too small to be squared
             break
-        before = square
         r -= square / curvature * q
-        square = float(np.vdot(r, r))
+        before, square = square, float(np.vdot(r, r))
         norms.append(square**0.5)
         p = r + square / before * p
     return norms

@@ -106,8 +106,8 @@ class Series:
         self._count = len(self.waiting)
         self._draws = find_spec("matplotlib") is not None
         options.json = str(self._output / MANIFEST)
-        given = options.settings() | {"matrices": [file.name for file in matrices]}
-        self.report = Report("bench all", given, {"ranks": options.ranks},
+        said = options.settings() | {"ranks": options.ranks, "matrices": [f.name for f in matrices]}
+        self.report = Report("bench all", said, {"ranks": options.ranks},
                              remarks=[] if self._draws else [NO_PICTURES])  # fmt: skip
         self._parts = Parts(comm, self.report, options.json, matrices)
 

@@ -132,7 +132,7 @@ def held(result: Result) -> Iterator[tuple[Mapping[str, Any], Entry, Interval | 
 
 def _unopposed(result: Result, entry: Entry, target: Mapping[str, Any]) -> bool:
     """Local. Whether what a row is to be compared with was asked for, and refused."""
-    own = ("method", "memory", "order")
+    own = ("method", "memory", "order", "aggregate")
     case = {name: text for name, text in entry.labels.items() if name not in own}
     opponents = (each for each in result.entries if each.reason and each.has(case))
     return any(f"{each.method} ".startswith(f"{target.get('against')} ") for each in opponents)

@@ -215,9 +215,9 @@ def _steps(options: Options, state: State) -> int:
     end = END if options.time is None else options.time
     exact = (end - state.time) / state.dt
     steps = round(exact)
-    if steps < 1 or abs(exact - steps) > ROUNDED:
-        raise CommandError(f"--time {end:g} is no whole number of time steps of {state.dt:g} after "
-                           f"the start at {state.time:g}")
+    if steps < 1 or (options.time is not None and abs(exact - steps) > ROUNDED):
+        words = f"no whole number of time steps of {state.dt:g} after {state.time:g}"
+        raise CommandError(f"--time {end:g} is {words}")
     return steps
 
 

@@ -306,6 +306,5 @@ def _serial(whole: Any, damping: float, iterations: int) -> NDArray[Any]:
     x = np.full(size, 1.0 / max(size, 1))
     for _ in range(iterations):
         given = np.divide(x, out, out=np.zeros(size), where=~dangling)
-        lost = x[dangling].sum() / size
-        x = damping * (whole.T @ given + lost) + (1.0 - damping) / size
+        x = damping * (whole.T @ given + x[dangling].sum() / size) + (1.0 - damping) / size
     return x

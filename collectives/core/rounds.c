@@ -154,12 +154,12 @@ void copy_box(const Box *box, char *to, const char *from)
 
 /* -- running -------------------------------------------------------------------------------------- */
 
-/* Whether a CALL may be executed: by whom, and when, says the level. Of a request that is being
-   freed no thread begins to wait for other ranks. */
+/* Whether a CALL may be executed: by whom, and when, says the level. Of a request whose round is
+   being given up (freeing is 2) no thread begins to wait for other ranks. */
 static inline int may_call(const Rounds *self, const Step *step, int level)
 {
     switch (level) {
-    case ALL_CALLS: return !(self->freeing && step->flags & BLOCKS);
+    case ALL_CALLS: return !(self->freeing > 1 && step->flags & BLOCKS);
     case LOCAL_CALLS: return !(step->flags & BLOCKS);
     case STARTING: return !(step->flags & LATER);
     default: return 0;
@@ -505,11 +505,11 @@ static int hook(Rounds *self, const char *name)
     return tell(self, name, NULL);
 }
 
-/* An error in the middle of a round: from now on only Free is possible, which another thread may have
-   called already. The caller has the lock. */
+/* An error in the middle of a round, the first one: from now on only Free is possible, which another
+   thread may have called already. The caller has the lock. */
 static void break_with(Rounds *self, PyObject *error)
 {
-    if (self->state == FREED)
+    if (self->state == FREED || self->state == BROKEN)
         return;
     self->state = BROKEN;
     if (self->watched)

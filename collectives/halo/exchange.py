@@ -19,6 +19,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives import debug, progress
+from onesided.collectives.context import interrupts_later
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, listed_faces
 from onesided.collectives.halo.plan import FacesOf, Ghosts
@@ -186,14 +187,13 @@ class HaloExchange(Persistent):
         if self._state == FREED:
             return
         ghosts, comm = self._ghosts, self._ghosts.context.comm
-        broken, _, _ = self._agree_to_free(comm, f"Free of halo {ghosts.number}")
-        progress.delist(self)
-        self._retire()
-        self._unload()
-        ghosts.fields, ghosts.plans, ghosts.out, ghosts.into = (), [], [], []
-        ghosts.resources.release(broken)
-        if not broken:  # else messages with these tags may be under way
-            ghosts.context.give_tags(ghosts.tags)
+        with interrupts_later():
+            broken, _, _ = self._agree_to_free(comm, f"Free of halo {ghosts.number}")
+            self.retire()
+            ghosts.fields, ghosts.plans, ghosts.out, ghosts.into = (), [], [], []
+            ghosts.resources.release(broken)
+            if not broken:  # else messages with these tags may be under way
+                ghosts.context.give_tags(ghosts.tags)
 
     def _enlist(self) -> None:
         if not self._quiet:
