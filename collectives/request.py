@@ -522,7 +522,8 @@ class Request(Persistent):
             raise self._unexpected(chunk)
         try:
             self._written[chunk] = 1
-            sent = self._sends and self._send_chunk(chunk)
+            send = self._send_chunk if self._sends else self.transport.send_chunk
+            sent = send(self._slot, chunk)
             self._fill_chunk()
             if sent:
                 progress.drive(self._probe, self)
@@ -530,12 +531,12 @@ class Request(Persistent):
             self._break(error)
             raise
 
-    def _send_chunk(self, chunk: int) -> bool:
+    def _send_chunk(self, slot: int, chunk: int) -> bool:
         """Free by another thread has retired the request, or sees that it has to wait."""
         me = threading.get_ident()
         try:
             self._sending.append(me)
-            return self._state == ACTIVE and self.transport.send_chunk(self._slot, chunk)
+            return self._state == ACTIVE and self.transport.send_chunk(slot, chunk)
         finally:
             if me in self._sending:
                 self._sending.remove(me)
