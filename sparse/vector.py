@@ -94,6 +94,9 @@ class DistVector(NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return self.partition.size
 
+    def __bool__(self) -> bool:
+        raise ValueError("a vector is neither true nor false; look at its entries")
+
     def __repr__(self) -> str:
         start, stop = self.partition.range(self.comm.rank)
         return f"<DistVector of {self.shape}, {self.dtype}, entries {start}:{stop} on this rank>"
@@ -116,7 +119,10 @@ class DistVector(NDArrayOperatorsMixin):
             how["out"] = tuple(self._block(each) for each in out)
         found = ufunc(*(self._block(each) for each in inputs), **how)
         if out is not None:
-            return out if len(out) > 1 else out[0]
+            found = found if isinstance(found, tuple) else (found,)
+            each = zip(out, found, strict=True)
+            both = tuple(self.like(new) if given is None else given for given, new in each)
+            return both if len(both) > 1 else both[0]
         return tuple(map(self.like, found)) if isinstance(found, tuple) else self.like(found)
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import h5py
+import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed, largest
@@ -22,7 +23,7 @@ from onesided.pencilfft.io.filebase import MODES, FileBase, FileError, at_root, 
 from onesided.pencilfft.io.nodefiles import write_node_files
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Snapshot, dataset_path, step_number
-from onesided.pencilfft.io.store import Store, identity
+from onesided.pencilfft.io.store import Store, identity, links_of
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class HDF5File(FileBase):
     ``domain`` gives each axis as a pair (origin, length), or as an array of all coordinates; None
     is (0, 2 pi), or what the file has.
 
-    ``comm`` is the communicator of those who read and write, by default that of the arrays, and of
+    ``comm`` is the communicator of those who read and write, by default that of the arrays
+    (of one-dimensional ones, which have none, MPI.COMM_WORLD: all its ranks come), and of
     those who :meth:`open` the file to change it, by default MPI.COMM_WORLD.
     The data of a step lie in one file for each node, which its ranks write side by side;
     ``ranks_per_node`` makes it a file for so many consecutive ranks of a node. Further arguments go
@@ -126,7 +128,7 @@ class HDF5File(FileBase):
                 self.f = file = h5py.File(
                     store.new, "r+", driver="core", backing_store=False, locking=False
                 )
-                state = 0 if is_new else _state_of(_image(file))
+                state = 0 if is_new else _state_of(file)
                 self._edit = _Edit(comm, prefix, held, state)
         except Exception:
             self._let_go(comm)
@@ -146,8 +148,8 @@ class HDF5File(FileBase):
         comm, file, store = edit.comm, self.f, self._store
         try:
             with agreed(comm), naming(store.main):
-                image = _image(file)
-                state = _state_of(image)
+                file.flush()
+                state, image = _state_of(file), file.id.get_file_image()
                 super().close()
             most = largest(comm, None, "close", [state, -state])
             if most[0] != -most[1]:
@@ -282,13 +284,33 @@ class HDF5File(FileBase):
         return self._store.begin(self._mode == "w")
 
 
-def _image(file: Any) -> bytes:
-    """Local. A file that is in memory, as it would be on the disk."""
-    file.flush()
-    image: bytes = file.id.get_file_image()
-    return image
+def _state_of(file: Any) -> int:
+    """Local. A number that differs, almost surely, where groups, attributes or datasets do."""
+    crc = 1
 
+    def add(value: Any) -> None:
+        nonlocal crc
+        array = np.asarray(value)
+        form = repr(array.tolist() if array.dtype.hasobject else (array.dtype.str, array.shape))
+        crc = zlib.crc32(form.encode(), crc)
+        if not array.dtype.hasobject:
+            crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, crc)
 
-def _state_of(image: bytes) -> int:
-    """Local. A number that differs, almost surely, where files do."""
-    return 1 + zlib.crc32(image)
+    def visit(name: str, item: Any) -> None:
+        add(name)
+        for key in sorted(item.attrs):
+            add(key)
+            add(item.attrs[key])
+        if isinstance(item, h5py.Dataset):
+            add((item.dtype.str, *item.shape))
+            if not item.is_virtual:
+                add(item[()])
+                return
+            for source in item.virtual_sources():
+                add((source.file_name, source.dset_name))
+
+    visit("/", file)
+    file.visititems(visit)
+    for name, link in links_of(file).items():
+        add((name, getattr(link, "filename", ""), getattr(link, "path", link)))
+    return 1 + crc

@@ -38,6 +38,9 @@ from onesided.pencilfft.io.selection import Box, Selection
 from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, step_number
 
 TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
+
+#: Attribute of a field: the places along the axis that are being replaced.
+INCOMPLETE = "incomplete"
 NUMBERS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 
 
@@ -107,7 +110,10 @@ class NCFile(FileBase):
                 _make_time(file)
                 for variable in variables:
                     variable.enter(file)
-                index = _index(file, step_number(step))  # when nothing is refused any more
+                index, is_new = _index(file, step_number(step))  # nothing is refused any more
+                for variable in variables if not is_new else ():
+                    _mark(file.variables[variable.name], index, True)
+                file.sync()
 
         def end(complete: bool) -> None:
             if file is not None:
@@ -115,6 +121,8 @@ class NCFile(FileBase):
                     try:
                         if complete:
                             file.variables[TIME][index] = step_number(step)
+                            for variable in variables:
+                                _mark(file.variables[variable.name], index, False)
                     finally:
                         file.close()
 
@@ -156,7 +164,8 @@ class NCFile(FileBase):
                     raise FileError(
                         f"{self.filename}: {name!r} of shape {field.shape} has no snapshot {step}"
                     )
-                if TIME in file.variables and np.ma.is_masked(file.variables[TIME][step]):
+                is_missing = TIME in file.variables and np.ma.is_masked(file.variables[TIME][step])
+                if is_missing or step_number(step) in _marked(field):
                     raise FileError(f"{self.filename}: snapshot {step} was not written completely")
                 check_array(f"{self.filename}: {name!r}", field.shape[1:], field.dtype, u)
                 if u.size:
@@ -269,15 +278,30 @@ def _make_time(file: Any) -> None:
         file.createVariable(TIME, float, (TIME,))
 
 
-def _index(file: Any, step: int) -> int:
-    """Local. Where a step lies along ``time``: where it is, or at the end, in the place of one that
-    was not completed. Its time is missing until it is complete."""
+def _index(file: Any, step: int) -> tuple[int, bool]:
+    """Local. Where a step lies along ``time``, and whether it is new: then at the end, in the place
+    of one that was not completed, and its time is missing until it is complete."""
     times = file.variables[TIME]
     steps = np.ma.filled(times[:], np.nan)
     places = np.flatnonzero(steps == step)
     index = int(places[0]) if len(places) else len(steps) - int(np.isnan(steps[-1:]).sum())
-    times[index] = np.ma.masked
-    return index
+    if not len(places):
+        times[index] = np.ma.masked
+    return index, not len(places)
+
+
+def _marked(field: Any) -> set[int]:
+    """Local. The places along ``time`` at which a field was replaced, and not completely."""
+    return {int(place) for place in np.atleast_1d(getattr(field, INCOMPLETE, []))}
+
+
+def _mark(field: Any, index: int, incomplete: bool) -> None:
+    """Local. Tell readers of a field that is about to be replaced, or has been."""
+    places = _marked(field) - {index} | ({index} if incomplete else set())
+    if places:
+        field.setncattr(INCOMPLETE, np.array(sorted(places), np.int32))
+    elif INCOMPLETE in field.ncattrs():
+        field.delncattr(INCOMPLETE)
 
 
 def _count(box: Box | None) -> int:

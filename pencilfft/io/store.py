@@ -182,13 +182,22 @@ class Store:
             there, reached = self._found(careless)
             completed = there == name and reached >= int(revision)
             if there != name:  # where that was the main file, it has another name by now
-                completed = journal["ready"] and not os.path.exists(self.new)
+                completed = journal.get("ready", False) and not os.path.exists(self.new)
             if completed:
-                remove(os.path.join(self.folder, file) for file in journal["dropped"])
+                left = set(journal["dropped"]) - self._still_used(careless)
+                remove(os.path.join(self.folder, file) for file in left)
             else:
                 remove(str(path) for path in Path(self.folder).glob(prefix + "-*"))
             remove([self._journal])
         remove([self.new, self._journal + ".new"])
+
+    def _still_used(self, careless: bool) -> set[str]:
+        """Local. What the main file refers to, whoever has written it."""
+        with contextlib.suppress(*[OSError] * careless):
+            if os.path.exists(self.main):
+                with self.open() as file:
+                    return self.sources(file)
+        return set()
 
     def _found(self, careless: bool) -> tuple[str, int]:
         """The identity, that of no store where there is no main file; ``careless``: or one that

@@ -61,6 +61,8 @@ class Wisdom:
 
         Of a plan, described in words, what :meth:`learn` was given.
         """
+        if self.path is None:
+            return None
         section, key = _machine(), f"{backend} {task}"
         for decisions in (self._learnt, self._known()):
             found = decisions.get(section, {}).get(key)

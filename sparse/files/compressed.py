@@ -56,8 +56,10 @@ def read_rows(
         even = Partition.even(file.shape[0], comm.size)
         with agreed(comm), naming(path):
             lengths = file.lengths(*even.range(comm.rank))
-        if before(comm, int(lengths.sum()))[1] != len(file.data):
-            raise MatrixFileError(f"{path}: its rows do not have {len(file.data)} entries")
+        entries = before(comm, int(lengths.sum()))[1]
+        with agreed(comm):  # another rank may have opened a file that has taken its place
+            if entries != len(file.data):
+                raise MatrixFileError(f"{path}: its rows do not have {len(file.data)} entries")
         rows = balanced(comm, lengths + 1) or even
         with agreed(comm), naming(path):
             lengths = file.lengths(*rows.range(comm.rank))
@@ -75,11 +77,14 @@ def read_rows(
                 for start in range(first, last, step):
                     with naming(path):
                         piece = items[start : min(start + step, last)]
+                        if len(piece) != min(start + step, last) - start:
+                            raise ValueError("it was changed while it was read")
                         if items is file.indices:
                             check_columns(piece, n_cols)
                         parts[-1][start - first : start - first + len(piece)] = piece
                     done += piece.nbytes
                     tell(min(done * comm.size, total), total)
+            tell(total, total)
             indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(kind)
             mine = sparse.csr_array((parts[1], parts[0], indptr), shape=(len(lengths), n_cols))
             mine.sum_duplicates()

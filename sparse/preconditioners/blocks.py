@@ -65,6 +65,7 @@ class Jacobi(OfMatrix):
 class PatternFactors:
     """L U on the pattern of a block of rows, in double precision; L has ones on its diagonal."""
 
+    row: NDArray[np.int64]  #: of each entry, while the factors are made
     definite: bool  #: whether the block is Hermitian, and so is L U, with pivots above zero
 
     def __init__(self, block: sparse.csr_array) -> None:
@@ -108,6 +109,7 @@ def incomplete(block: sparse.csr_array, absolute: bool) -> PatternFactors:
         signs = np.where(made.values[made.pivot].real < 0, -1.0, 1.0)
         made.values[upper] *= signs[made.row[upper]]
     made.definite = bool(hermitian and np.all(made.values[made.pivot].real > 0))
+    del made.row
     return made
 
 
@@ -119,6 +121,7 @@ def relaxed(block: sparse.csr_array, omega: float) -> PatternFactors:
     made.values[lower] *= omega / made.values[made.pivot][made.indices[lower]]
     made.values[made.pivot] /= omega
     made.values[~lower] /= 2.0 - omega
+    del made.row
     return made
 
 

@@ -369,7 +369,7 @@ class Run:
     def _versions(self) -> tuple[Any, ...]:
         """Local. Numbers that change with the values of the matrix, or of one that M is or has."""
         watched = self.A, getattr(self.M, "map", None), getattr(self.M, "matrix", None)
-        return tuple(getattr(each, "version", None) for each in watched)
+        return tuple(getattr(whose(each), "version", None) for each in watched)
 
     # -- the null space --------------------------------------------------------------------------
 

@@ -236,6 +236,32 @@ def case_a_netcdf_step_that_is_not_completed(comm, step):
             same_error(comm, lambda n=name: file.read(found, n, failed + 1), FileError)
 
 
+@parameters(step=[0, 1, 2])
+def case_a_netcdf_field_that_is_not_replaced(comm, step, monkeypatch):
+    """Of three steps: what else there is of the step stays, and its place; it can be replaced."""
+    need("netCDF4")
+
+    def fails(*given):
+        raise FileError("no room")
+
+    with a_file(comm) as (path, whole, block):
+        file, found = NCFile(path.parent / "u.nc"), Blocks.new(comm, SHAPE)
+        fields = {"u": [block], "v": [block]}
+        for before in range(3):
+            file.write(before, fields)
+        with monkeypatch.context() as patch:
+            patch.setattr(NCFile, "_collect", fails)
+            same_error(comm, lambda: file.write(step, {"v": [block]}), FileError)
+        text = same_error(comm, lambda: file.read(found, "v", step), FileError)
+        assert "not written completely" in text
+        file.write(3, fields)
+        for there in range(4):
+            check_read(comm, file, "u", there, whole)
+        file.write(step, {"v": [block]})
+        for there in range(4):
+            check_read(comm, file, "v", there, whole)
+
+
 @parameters(place=["missing", "folder", "beside a file", "no file"])
 def case_where_nothing_can_be_written_or_read(comm, place):
     with a_file(comm) as (path, whole, block):

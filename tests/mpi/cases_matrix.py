@@ -566,6 +566,18 @@ def case_axpy_adds_a_number_or_one_for_each_vector(comm, dtype, k, seed):
         assert np.array_equal(y.array, expected), factor
 
 
+def case_results_of_which_some_have_a_place(comm):
+    """All are returned; and what compares two vectors says nothing about them as a whole."""
+    even = Partition.even(3 * comm.size + 1, comm.size)
+    mine = np.arange(0.5, len(range(*even.range(comm.rank))))
+    x, place = DistVector(comm, even, mine), DistVector.zeros(comm, even)
+    fraction, whole = np.modf(x, out=(place, None))
+    assert fraction is place
+    assert np.array_equal(place.array, np.modf(mine)[0])
+    assert np.array_equal(whole.array, np.modf(mine)[1])
+    raises(ValueError, lambda: bool(x < whole), "neither true nor false")
+
+
 def case_vectors_that_do_not_fit(comm):
     even = Partition.even(12, comm.size)
     mine = len(range(*even.range(comm.rank)))
