@@ -81,5 +81,6 @@ def report(matrix: Any) -> MatrixReport:
     columns = everyone.T[: len(numbers)].copy()
     return MatrixReport(
         matrix.shape, matrix.dtype.name, matrix.method, matrix.kernel_name,
-        *columns, everyone[:, len(numbers) :].copy(),
+        columns[0], columns[1], columns[2], columns[3], columns[4],
+        sent=everyone[:, len(numbers) :].copy(),
     )  # fmt: skip
