@@ -64,7 +64,7 @@ class Decomposition:
         cuts = () if sizes is None else read_sizes(sizes, self.shape)
         blocks = tuple(map(len, cuts))
         if cuts and dims is not None:
-            if [n or m for n, m in itertools.zip_longest(dims, blocks)] != list(blocks):
+            if len(dims) != axes or any(n and n != m for n, m in zip(dims, blocks, strict=True)):
                 raise PatternError(f"dims is {dims!r}, sizes has {blocks} blocks")
         self.dims = choose_dims(self.shape, size, self.layers, blocks or dims)
         ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
@@ -104,12 +104,14 @@ class Decomposition:
     @cached_property
     def interior(self) -> tuple[Any, ...]:
         """Local. The index of what can be computed before ghosts have come."""
-        return (..., *(slice(2 * low, -2 * high or None) for low, high in self.layers))
+        thin = any(n < sum(ghosts) for n, ghosts in zip(self.local_shape, self.layers, strict=True))
+        inner = [slice(2 * low, -2 * high or None) for low, high in self.layers]
+        return (..., *([slice(0, 0)] * len(inner) if thin else inner))  # stays empty when shifted
 
     @cached_property
     def boundary(self) -> list[tuple[Any, ...]]:
         """Local. Indices of the rest of what this rank owns, each cell in one of them."""
-        if any(n < sum(ghosts) for n, ghosts in zip(self.local_shape, self.layers, strict=True)):
+        if slice(0, 0) in self.interior:
             return [self.owned]  # some axis has no interior
         found = []
         for axis, (low, high) in enumerate(self.layers):

@@ -307,7 +307,7 @@ class Grid(Decomposition, Scoped):
         ``field``. Returns what is filled. The exchange for two given arrays is planned once and
         kept; later calls only wait for ranks that share cells.
 
-        Raises :class:`PatternError` on every rank where shapes, components, dtypes or ranks differ.
+        Raises :class:`PatternError` or :class:`MismatchError` on every rank where these do not fit.
 
         Example
         -------

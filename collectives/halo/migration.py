@@ -121,7 +121,7 @@ class Records(Scoped):
                 out[str(number)][rows] = part
 
     def _unpacked(self, came: NDArray[Any]) -> list[NDArray[Any]]:
-        return [np.ascontiguousarray(came[str(number)]) for number in range(len(self._form))]
+        return [np.array(came[str(number)], order="C") for number in range(len(self._form))]
 
     def Free(self) -> None:
         """Collective. Give the request back."""

@@ -190,7 +190,7 @@ def make_parcels(fields: Sequence[Field], leaving: bool) -> list[Parcel]:
             parcel = parcels.setdefault(
                 (face.rank, face.stage), Parcel(face.rank, face.stage, [[] for _ in views]))
             name = f"direction {face.offset}" if face.offset else f"tag {face.send_key}"
-            parcel.forms[face.send_key, number] = views[0].shape, views[0].dtype, name
+            parcel.forms[(face.stage, face.send_key), number] = views[0].shape, views[0].dtype, name
             for part, view in zip(parcel.parts, views, strict=True):
                 part.append(view)
     return list(parcels.values())
@@ -201,7 +201,7 @@ def match(me: int, into: Iterable[Parcel], heard: Mapping[int, Forms]) -> None:
     what this one expects."""
     sent = {(rank, *where): form for rank, forms in heard.items() for where, form in forms.items()}
     wanted = {(each.peer, *where): form for each in into for where, form in each.forms.items()}
-    for where in sorted(sent.keys() | wanted.keys()):
+    for where in sorted(sent.keys() | wanted.keys(), key=repr):
         comes, expected = sent.get(where), wanted.get(where)
         if comes is None or expected is None or comes[:2] != expected[:2]:
             raise PatternError(f"rank {where[0]} sends {_words(comes)} to rank {me}, which expects "

@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives.agreement import agreed, words_of_all
+from onesided.collectives.agreement import agree, agreed, words_of_all
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallw_init
@@ -94,15 +94,14 @@ def part_of(comm: MPI.Intracomm, array: Any) -> Part:
     """Collective. A distributed array as what ranks own of its global array. Raises
     :class:`PatternError` on every rank where blocks do not make up the whole."""
     mine = np.array([(part.start, part.stop) for part in array.local_slice()], np.int64)
+    shape = tuple(array.global_shape)
+    agree(Context.of(comm).comm, None, f"a distributed array of shape {shape}, {len(mine)} axes")
     ends = words_of_all(mine.size * comm.size, np.int64)
     Context.of(comm).comm.Allgather(mine, ends)
-    boxes = [tuple(slice(*pair) for pair in box)
-             for box in ends.reshape(comm.size, -1, 2).tolist()]
-    shape = tuple(array.global_shape)
+    boxes = [tuple(slice(*pair) for pair in box) for box in ends.reshape(comm.size, -1, 2).tolist()]
     count = sum(int(np.prod(extents(box))) for box in boxes)
     if count != int(np.prod(shape)):
-        raise PatternError(f"blocks of {count} elements in all do not make up a distributed array "
-                           f"of shape {shape}")
+        raise PatternError(f"blocks of {count} elements in all do not make up the shape {shape}")
     return Part(comm, array, [0] * len(mine), boxes, shape)
 
 

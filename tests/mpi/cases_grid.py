@@ -135,6 +135,10 @@ def case_what_a_rank_owns(comm):
             count[part] += 1
         assert (count[grid.owned] == 1).all()
         assert count.sum() == count[grid.owned].size
+        if any(n < sum(ghosts) for n, ghosts in zip(grid.local_shape, grid.layers, strict=True)):
+            for by in (-2, -1, 1, 2):  # as a stencil does: still empty
+                moved = [slice(part.start + by, part.stop + by) for part in grid.interior[1:]]
+                assert not count[(..., *moved)].size
         x, y = grid.coordinates()
         assert x.shape == (grid.local_shape[0], 1)
         for points, part in ((x, grid.box[0]), (y, grid.box[1])):
@@ -360,6 +364,9 @@ def case_what_one_rank_gives_alone(comm):
     everywhere(comm, TypeError, "unhashable", grid.update, u, ghosts=["all"] if mine else "all")
     everywhere(comm, PatternError, "a field is an array", grid.redistribute, u,
                None if mine else u)
+    for dims in ((2,), ()):
+        everywhere(comm, PatternError, "sizes has", Grid, comm, (4, 6), 1, dims=dims,
+                   sizes=[[4], [6]])
     everywhere(comm, MismatchError, "HaloExchange", grid.halo, u,
                info={"ranks_per_node": "1"} if mine else None)
     grid.migrate([], np.ones((1, 2)))
@@ -707,6 +714,9 @@ def case_pencils_and_files(comm, form):
     if comm.size > 1:  # whole on every rank: nobody's block
         twice = DistArray(whole.shape, (MPI.COMM_SELF,) * len(whole.shape))
         everywhere(comm, PatternError, "do not make up", grid.redistribute, v, twice)
+        longer = DistArray((whole.shape[0] + 1, *whole.shape[1:]), twice.subcomm)
+        everywhere(comm, MismatchError, "of shape", grid.redistribute, v,
+                   longer if comm.rank == 0 else twice)
     need("h5py")
     folder = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
     write_field(grid, u, f"{folder}/u", "u", 3)
