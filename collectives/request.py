@@ -543,7 +543,7 @@ class Request(Persistent):
 
     def mark(self, chunk: int) -> Callable[[], object]:
         """Local. ``Ready(chunk)`` as a call for scripts; the core's own where that is all."""
-        if len(self._written) == 1 and not self._sends:
+        if len(self._written) == 1 and not self.transport.sends_chunks():  # before any Open, too
             found: Callable[[], object] = self._fill_chunk
             return found
         return functools.partial(self.Ready, chunk)
