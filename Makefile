@@ -166,7 +166,7 @@ $(BENCH)/ready: $(SOURCES)
 # an editable install: files are seen as they are, new folders need a new install
 $(TEST)/ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
-	$(call install,$(TEST)/$(PIP) -e,fast plot test,partition mkl gzip md compare)
+	$(call install,$(TEST)/$(PIP) -e,fast plot test,partition mkl gzip md compare netcdf)
 	touch $@
 
 $(LOWEST)/ready: pyproject.toml tests/lowest.py

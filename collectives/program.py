@@ -506,7 +506,9 @@ class PythonRounds(Hooks):
 
     def _finish(self) -> None:
         """All steps of a round have been executed: what follows, and the request becomes
-        inactive."""
+        inactive. A step may have given the round up."""
+        if self._state == BROKEN:
+            self._refuse("completed")
         if self._listed:
             self._listed = False
             self._delist()

@@ -53,11 +53,7 @@ from mpi4py import MPI
 from onesided.collectives import profiling, progress
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.context import Resources, Scoped, interrupts_later
-from onesided.collectives.errors import (
-    RequestError,
-    UnsupportedError,
-    in_forked_child,
-)
+from onesided.collectives.errors import RequestError, UnsupportedError, in_forked_child
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.program import (
     ACTIVE,
@@ -301,8 +297,7 @@ class Request(Persistent):
         self._outlets: list[list[list[Outlet]]] = []  # by slot and chunk, from their first use
         self._written = bytearray(transport.chunks)
         self._sending: list[int] = []  # threads in the middle of sending a chunk
-        self._filled = False  # the programs of filled rounds are there
-        self._sends = False  # chunks are sent by messages, or Put
+        self._filled = self._sends = False  # the programs of filled rounds are there; send chunks
         self._before: Callable[[], object] | None = None
         self._after: Callable[[Any], object] | None = None
         if not transport.as_given:
@@ -614,9 +609,8 @@ class Request(Persistent):
     def _misuse(self, verb: str) -> RequestError:
         credit = self.transport.credit
         if self._state == INACTIVE and credit is not None and credit.busy:
-            return RequestError(
-                f"{self!r} cannot be {verb}, while one into the same memory is active"
-            )
+            words = "while one into the same memory is active"
+            return RequestError(f"{self!r} cannot be {verb}, {words}")
         return super()._misuse(verb)
 
     def _unexpected(self, chunk: int) -> RequestError:
@@ -661,8 +655,7 @@ class Request(Persistent):
         return queue[: queue.index(self)] if self in queue else []
 
     def _before_wait(self) -> None:
-        """What waits for other ranks does so in the order of the starts, whichever request of a
-        communicator is waited for."""
+        """What waits for other ranks does so in the order of the starts, whatever is waited for."""
         for earlier in self._earlier():
             earlier.complete_early(self)
 

@@ -761,9 +761,14 @@ static PyObject *without_round(Rounds *self, const char *verb, PyObject *status)
     return said;
 }
 
-/* All steps of a round have been executed: what follows, and the request becomes inactive. */
+/* All steps of a round have been executed: what follows, and the request becomes inactive. A step may
+   have given the round up. */
 static int finish(Rounds *self)
 {
+    if (self->state == BROKEN) {
+        Py_XDECREF(refuse(self, "completed"));
+        return -1;
+    }
     if (delist(self) < 0 || (self->hooked && hook(self, "_after_wait") < 0))
         return -1;
     if (self->state == ACTIVE)

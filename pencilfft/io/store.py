@@ -193,11 +193,15 @@ class Store:
 
     def _still_used(self, careless: bool) -> set[str]:
         """Local. What the main file refers to, whoever has written it."""
-        with contextlib.suppress(*[OSError] * careless):
-            if os.path.exists(self.main):
-                with self.open() as file:
-                    return self.sources(file)
-        return set()
+        if not os.path.exists(self.main):
+            return set()
+        try:
+            with self.open() as file:
+                return self.sources(file)
+        except FileError:
+            if not careless:
+                raise
+            return set()
 
     def _found(self, careless: bool) -> tuple[str, int]:
         """The identity, that of no store where there is no main file; ``careless``: or one that
