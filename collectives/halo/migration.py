@@ -95,7 +95,7 @@ class Records(Scoped):
         self._pack(parts, self._out, _rows(self._heads[0] + 1, leaving))
         self._data.Start()
         came = self._data.Wait().view(self._kind)
-        return self._unpacked(came[_rows(self._heads[1] + 1, came["count"][self._heads[1]])])
+        return self._unpacked(came.take(_rows(self._heads[1] + 1, came["count"][self._heads[1]])))
 
     def at_once(
         self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
