@@ -79,7 +79,7 @@ class PartitionedRequest(Persistent):
         self.method = self.parameters.method  # as asked for; the transport taken, once it is known
         self.guard = Guard()
         self._opened = self._begun = 0  # the round for which that has been done
-        self._enlisted = False
+        self._enlisted = self._told = False
         self._end_owes: Callable[[], bool] | None = None  # of ends that may owe something
         self._reset: Callable[[], object] | None = None  # what begins a round, connected or not
         self._failures = matching.failures
@@ -88,7 +88,7 @@ class PartitionedRequest(Persistent):
         self._watched = debug.observe(self)
         nowhere = self.peer == MPI.PROC_NULL
         self._position = None if nowhere else matching.post(self.parameters, self.peer)
-        self._untold: Exception | None = None  # of which the peer is still to hear
+        self._failure: Exception | None = None  # of which the peer hears
         self._hooked = 1  # the verbs ask before they take the lock of the round
         load(self, [[[call(self._advance, serves=False)]]], [self._given])
         self._made = True
@@ -167,14 +167,14 @@ class PartitionedRequest(Persistent):
 
     def _give_back_all(self, broken: bool) -> None:
         """Local, without the guard: another thread may be executing the round, and want it."""
-        matching, position, error = self.matching, self._position, self._untold
+        matching, position, error = self.matching, self._position, self._failure
         while self._compiled is not None and self._compiled.copying:
             os.sched_yield()  # another thread stores a group, which the peer gives up only then
         if broken and error is None and not isinstance(self._error, OnesidedError):
             cause = self._error or self._cause
             why = "" if cause is None else f" after {type(cause).__name__}"
             error = RequestError(f"a partitioned round was given up{why}")
-        if error is not None and position is not None:
+        if error is not None and position is not None and not self._told:
             matching.tell_failure(position, error, waits=True)
         end = self._release(broken)
         if position is None:
@@ -242,10 +242,10 @@ class PartitionedRequest(Persistent):
     def _settled(self) -> bool:
         """Raise the error of this request, once the peer has been told of it; false while another
         thread is in the way of that. The caller holds the guard."""
-        if self._untold is not None and self._position is not None:
-            if not self.matching.tell_failure(self._position, self._untold, waits=False):
+        if self._failure is not None and self._position is not None and not self._told:
+            self._told = self.matching.tell_failure(self._position, self._failure, waits=False)
+            if not self._told:
                 return False
-            self._untold = None
         self._hear()
         return True
 
@@ -321,14 +321,14 @@ class PartitionedRequest(Persistent):
         try:
             name, end = end_between(comm, self.peer, self.parameters, theirs, self.memory,
                                     self._compiled)
-        except OnesidedError as error:  # the peer comes to the same
-            self._error = error
+        except Exception as error:  # the peer comes to one of ours, too
+            self._error, self._failure = error, None if isinstance(error, OnesidedError) else error
             return False
         try:
             end.open()
         except Exception as error:
             end.close()
-            self._error = self._untold = error
+            self._error = self._failure = error
             return False
         self._end, self.method = end, name
         self._end_owes = getattr(end, "owes", None)

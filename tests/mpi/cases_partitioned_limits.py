@@ -189,16 +189,23 @@ def case_buffer_specifications(comm):
         raises(PatternError, lambda wrong=wrong: Psend_init(comm, wrong, 4, right), text)
 
 
-class Broken(Sender):
-    """An end that cannot be made."""
+class Closed(Sender):
+    """An end that cannot be opened."""
 
     def open(self):
         raise ResourceError("no more of it")
 
 
-@parameters(method=METHODS, culprit=["sender", "receiver"])
+class Unmade(Sender):
+    """An end that cannot be made."""
+
+    def __init__(self, *given):
+        raise MemoryError("no more of it")
+
+
+@parameters(method=METHODS, culprit=["sender", "receiver"], end=[Closed, Unmade])
 @ranks(at_least=2)
-def case_one_side_fails_alone(comm, method, culprit):
+def case_one_side_fails_alone(comm, method, culprit, end):
     """While it makes its end: the peer learns it, and raises as well."""
     target = empty(comm, 64, np.int64)
     side = None
@@ -208,11 +215,12 @@ def case_one_side_fails_alone(comm, method, culprit):
         side = Precv_init(comm, target, 4, 0, method=method)
     ends = PartitionedMethod.ends
     if comm.rank == (culprit == "receiver"):
-        PartitionedMethod.ends = lambda method: (Broken, Broken)
+        PartitionedMethod.ends = lambda method: (end, end)
     try:
         if side is not None:
-            raises(ResourceError, lambda: fail(side), "no more of it")
-            raises(ResourceError, side.Wait, "no more of it")
+            kinds = ResourceError, MemoryError  # the latter where it was met
+            raises(kinds, lambda: fail(side), "no more of it")
+            raises((*kinds, RequestError), side.Wait, "no more of it")
             assert side.state == "broken"
             side.Free()
     finally:
