@@ -48,13 +48,15 @@ FOLDER = "ONESIDED_MATRICES"  # the variable that names a folder of matrices
 GRIDS, MESH = (64, 100), 1_000_000  # points along an edge; triangles
 
 
-def ready(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any, *, checked: bool) -> Variant:
+def ready(
+    comm: MPI.Intracomm, matrix: DistMatrix, whole: Any, *, checked: bool, warm_up: float = 0.0,
+) -> Variant:
     """Collective. Products of a matrix, which ends with it; ``whole``: of SciPy, on rank 0."""
     x = vector(*matrix.col_range, matrix.dtype)
     y = np.empty(matrix.row_range[1] - matrix.row_range[0], matrix.dtype)
     check = partial(against_scipy, comm, matrix, whole) if checked else unchecked("not asked for")
     return Variant(
-        partial(matrix.dot, x, y), check, warm_up=WARM if checked else 0.0, free=matrix.Free,
+        partial(matrix.dot, x, y), check, warm_up=warm_up, free=matrix.Free,
         used=matrix.method, set_up=halo_setup(comm, matrix),
         metrics={"bytes": traffic(matrix), "kernel": matrix.kernel_name},
     )  # fmt: skip
@@ -174,7 +176,7 @@ def _opened(
         matrix = maker(name)
         if not held:
             held["whole"] = matrix.gather()
-        return ready(comm, matrix, held["whole"], checked=True)
+        return ready(comm, matrix, held["whole"], checked=True, warm_up=WARM)
 
     return make
 
