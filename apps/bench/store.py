@@ -91,7 +91,7 @@ class Parts:
                 self._write({"name": name, PART: asdict(part)})
         report = self._report
         report.rows += part.rows
-        report.remarks += part.remarks
+        report.remarks = list(dict.fromkeys([*report.remarks, *part.remarks]))
         report.verdicts |= part.verdicts
         report.pattern = {**report.pattern, **part.pattern}
 

@@ -420,8 +420,7 @@ def _native(part: Part) -> None:
         if row.method == NATIVE and row.verdict is not None and not row.verdict.passed:
             row.metrics["wrong partitions"] = row.verdict.error
             row.verdict = None
-            if FOREIGN not in part.remarks:
-                part.remarks.append(FOREIGN)
+            part.remarks.append(FOREIGN)
 
 
 def partition_sizes(options: Options) -> list[int]:
