@@ -106,6 +106,51 @@ static inline double added(const double *sums)
             sum += (double)r[i] * (double)z[i] + (double)r[i + 1] * (double)z[i + 1]; \
         } \
         *(double *)at[3] = sum; \
+    } \
+    \
+    /* The same for blocks of vectors, number beside number: of these a row has as many as the \
+       handle says, and factors and sums are one for each. at: x, y, and where (x, y) goes. */ \
+    static void dots_##letter(void *width, Py_ssize_t count, char *const *at) \
+    { \
+        const Py_ssize_t k = (Py_ssize_t)width; \
+        const T *x = (const T *)at[0], *y = (const T *)at[1]; \
+        double *restrict sums = (double *)at[2]; \
+        for (Py_ssize_t j = 0; j < k; j++) \
+            sums[j] = 0; \
+        for (Py_ssize_t i = 0; i < count; i += k) \
+            for (Py_ssize_t j = 0; j < k; j++) \
+                sums[j] += (double)x[i + j] * (double)y[i + j]; \
+    } \
+    \
+    /* r -= alpha q. at: alpha, q, r, and where (r, r) goes. */ \
+    static void lowers_##letter(void *width, Py_ssize_t count, char *const *at) \
+    { \
+        const Py_ssize_t k = (Py_ssize_t)width; \
+        const double *restrict alpha = (const double *)at[0]; \
+        const T *restrict q = (const T *)at[1]; \
+        T *restrict r = (T *)at[2]; \
+        double *restrict sums = (double *)at[3]; \
+        for (Py_ssize_t j = 0; j < k; j++) \
+            sums[j] = 0; \
+        for (Py_ssize_t i = 0; i < count; i += k) \
+            for (Py_ssize_t j = 0; j < k; j++) { \
+                r[i + j] -= (T)alpha[j] * q[i + j]; \
+                sums[j] += (double)r[i + j] * (double)r[i + j]; \
+            } \
+    } \
+    \
+    /* x += alpha p, p = z + beta p. at: alpha, beta, x, p, z. */ \
+    static void advances_##letter(void *width, Py_ssize_t count, char *const *at) \
+    { \
+        const Py_ssize_t k = (Py_ssize_t)width; \
+        const double *restrict alpha = (const double *)at[0], *restrict beta = (const double *)at[1]; \
+        T *restrict x = (T *)at[2], *restrict p = (T *)at[3]; \
+        const T *restrict z = (const T *)at[4]; \
+        for (Py_ssize_t i = 0; i < count; i += k) \
+            for (Py_ssize_t j = 0; j < k; j++) { \
+                x[i + j] += (T)alpha[j] * p[i + j]; \
+                p[i + j] = z[i + j] + (T)beta[j] * p[i + j]; \
+            } \
     }
 
 WORKS(float, f)
@@ -115,5 +160,7 @@ const Named vector_works[] = {
     {"dot f", dot_f}, {"dot d", dot_d}, {"lower f", lower_f}, {"lower d", lower_d},
     {"advance f", advance_f}, {"advance d", advance_d},
     {"diagonal f", diagonal_f}, {"diagonal d", diagonal_d},
-    {"diagonal F", diagonal_complex_f}, {"diagonal D", diagonal_complex_d}, {NULL, NULL},
+    {"diagonal F", diagonal_complex_f}, {"diagonal D", diagonal_complex_d},
+    {"dots f", dots_f}, {"dots d", dots_d}, {"lowers f", lowers_f}, {"lowers d", lowers_d},
+    {"advances f", advances_f}, {"advances d", advances_d}, {NULL, NULL},
 };

@@ -6,18 +6,19 @@ their ghosts, as their scalar products, travel in one message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives import sums
+from onesided.collectives.scripts import Work, script
+from onesided.sparse.kernels.rows import address_of, compiled
 from onesided.sparse.preconditioners.blocks import Jacobi
 from onesided.sparse.solvers.run import Run
 from onesided.sparse.solvers.space import root
-
-_PART_BYTES = 1 << 16
 
 Numbers = NDArray[np.float64]
 
@@ -68,14 +69,14 @@ class _Columns:
         self._x, self._r, self._p, self._q = (
             np.zeros((n, self._k), dtype) for _ in range(4))
         self._z = self._r if runs[0].M is None else np.zeros_like(self._r)
-        width = self._r.view(self._r.real.dtype).shape[1]
-        rows = max(1, _PART_BYTES // (8 * width))
-        #: Rows that stay in the cache; the factors of all columns in each of them; room for
-        #: products, and for those that are summed, in double precision.
-        self._parts = [slice(first, min(first + rows, n)) for first in range(0, n, rows)]
-        self._factors = np.zeros((min(rows, n), width), self._r.real.dtype)
-        self._room, self._wide = np.zeros_like(self._factors), np.zeros(self._factors.shape)
-        self._ones = np.ones(len(self._wide))
+        real = self._r.real.dtype
+        x, r, p, q, z = (each.view(real) for each in (self._x, self._r, self._p, self._q, self._z))
+        #: alpha, beta, and two kinds of sums, for each of the real numbers of a row.
+        self._numbers = alpha, beta, one, other = np.zeros((4, r.shape[1]))
+        self._pq, self._rr, self._rz = (
+            _step("dots", _dots, *each) for each in ((p, q, one), (r, r, one), (r, z, other)))
+        self._lowers = _step("lowers", _lowers, alpha, q, r, one)
+        self._advances = _step("advances", _advances, alpha, beta, x, p, z)
         self._sums = sums(runs[0].comm, 2 * self._k)
 
     def begin(self, going: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
@@ -85,27 +86,26 @@ class _Columns:
             self._x[:, j], self._r[:, j] = self._runs[j].x, self._runs[j].residual()
         self._precondition(going)
         self._p[:] = self._z
-        return self._products(self._share(self._r, self._r))
+        self._rr()
+        return self._products()
 
     def multiply(self) -> Numbers:
         """Collective. q = A p; (p, q) of each column."""
         self._runs[0].multiply(self._p, self._q)
-        return self._summed(self._share(self._p, self._q))
+        self._pq()
+        return self._summed(1)[0]
 
     def lower(self, alpha: Numbers, going: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
         """Collective. r -= alpha q, z = M r; (r, r) and (r, z) of each column."""
-        self._add(self._r, -alpha, self._q)
+        self._numbers[0] = self._of_row(alpha)
+        self._lowers()
         self._precondition(going)
-        return self._products(self._share(self._r, self._r))
+        return self._products()
 
     def advance(self, alpha: Numbers, beta: Numbers) -> None:
         """Local. x += alpha p, p = z + beta p."""
-        self._add(self._x, alpha, self._p)
-        factors, (p, z) = self._of_rows(beta), self._real(self._p, self._z)
-        for part in self._parts:
-            piece = p[part]
-            np.multiply(piece, factors[: len(piece)], out=piece)
-            piece += z[part]
+        self._numbers[:2] = self._of_row(alpha), self._of_row(beta)
+        self._advances()
 
     def ends(self, j: int) -> None:
         """Local. The run of a column has ended: x is its solution."""
@@ -121,42 +121,49 @@ class _Columns:
             for j in np.flatnonzero(going).tolist():
                 self._z[:, j] = run.precondition(np.ascontiguousarray(self._r[:, j]), out)
 
-    def _products(self, squares: Numbers) -> tuple[Numbers, Numbers]:
-        """Collective. The sums of this rank's shares of (r, r), and of (r, z)."""
+    def _products(self) -> tuple[Numbers, Numbers]:
+        """Collective. The sums of this rank's shares of (r, r), which are there, and of (r, z)."""
         if self._z is self._r:
-            found = self._summed(squares)
+            found = self._summed(1)[0]
             return found, found
-        found = self._summed(squares, self._share(self._r, self._z))
-        return found[: self._k], found[self._k :]
+        self._rz()
+        rr, rz = self._summed(2)
+        return rr, rz
 
-    def _summed(self, *own: Numbers) -> Numbers:
+    def _summed(self, count: int) -> Numbers:
+        """Collective. Of this rank's shares of one scalar product of each column, or of two."""
         if self._sums.request.state != "inactive":  # started around this solver, or dropped in it
             self._sums = sums(self._runs[0].comm, 2 * self._k)
-        return np.array(self._sums.of(*np.concatenate(own)))
+        own = self._numbers[2 : 2 + count].reshape(count, self._k, -1).sum(axis=2)
+        return np.array(self._sums.of(*own.ravel())).reshape(own.shape)
 
-    def _real(self, *blocks: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-        return tuple(block.view(block.real.dtype) for block in blocks)
+    def _of_row(self, factors: Numbers) -> Numbers:
+        """Local. A factor for each real number of a row."""
+        return np.repeat(factors, self._numbers.shape[1] // self._k)
 
-    def _of_rows(self, factors: Numbers) -> NDArray[Any]:
-        """Local. A factor for each real number of some rows."""
-        self._factors[:] = np.repeat(factors, self._factors.shape[1] // self._k)
-        return self._factors
 
-    def _share(self, x: NDArray[Any], y: NDArray[Any]) -> Numbers:
-        """Local. What this rank adds to the real part of (x, y) of each column."""
-        x, y = self._real(x, y)
-        total: Numbers = np.zeros(x.shape[1])
-        for part in self._parts:
-            both = self._wide[: part.stop - part.start]
-            np.multiply(x[part], y[part], out=both, dtype=np.float64)
-            total += self._ones[: len(both)] @ both
-        each: Numbers = total.reshape(self._k, -1).sum(axis=1)
-        return each
+def _step(name: str, reference: Callable[..., None], *places: NDArray[Any]) -> Callable[[], object]:
+    """Local. A function of sparse/core/vectors.c for these blocks; what it does in Python."""
+    block = places[-1] if name == "advances" else places[1]
+    if not compiled():
+        return lambda: reference(*places)
+    function = address_of(f"{name} {block.dtype.char}")
+    works = [Work(places, function, block.size, block.shape[1], 2 * block.nbytes)]
+    return partial(script(works, ()), ())
 
-    def _add(self, y: NDArray[Any], factors: Numbers, x: NDArray[Any]) -> None:
-        """Local. y += factors x, column by column."""
-        of_rows, (y, x) = self._of_rows(factors), self._real(y, x)
-        for part in self._parts:
-            piece = self._room[: part.stop - part.start]
-            np.multiply(x[part], of_rows[: len(piece)], out=piece)
-            y[part] += piece
+
+def _dots(x: NDArray[Any], y: NDArray[Any], found: Numbers) -> None:
+    np.einsum("ij,ij->j", x, y, out=found, dtype=np.float64)
+
+
+def _lowers(alpha: Numbers, q: NDArray[Any], r: NDArray[Any], found: Numbers) -> None:
+    r -= alpha.astype(r.dtype) * q
+    _dots(r, r, found)
+
+
+def _advances(
+    alpha: Numbers, beta: Numbers, x: NDArray[Any], p: NDArray[Any], z: NDArray[Any]
+) -> None:
+    x += alpha.astype(x.dtype) * p
+    p *= beta.astype(p.dtype)
+    p += z
