@@ -200,8 +200,9 @@ class ReverseHalo:
     ) -> None:  # fmt: skip
         """Collective. Initialize the request; its errors are agreed, a lack of memory, too."""
         self.pattern, self.k = pattern, k
-        self.ghosts: NDArray[Any] = np.zeros(shaped(len(pattern.ghosts), k), dtype)
-        self._add = IndexedSum(pattern.send_index, pattern.n_own, dtype)
+        with agreed(comm):
+            self.ghosts: NDArray[Any] = np.zeros(shaped(len(pattern.ghosts), k), dtype)
+            self._add = IndexedSum(pattern.send_index, pattern.n_own, dtype)
         self.request: Request = Alltoallw_init(
             comm,
             [self.ghosts, _boxes(pattern.recv_counts)],

@@ -185,9 +185,9 @@ class DistMatrix(Linear, Scoped):
         if k == 1:
             x, y = x.reshape(-1), y.reshape(-1)
         if self._transposed is None:
-            make = KERNELS[self.kernel_name].make
             with agreed(self.comm):
-                self._transposed = TransposedProduct(self._rows, make)
+                made = TransposedProduct(self._rows, KERNELS[self.kernel_name].make)
+            self._transposed = made
         halo = self._reverse_halos.get(k)
         if halo is None:
             halo = ReverseHalo(self.comm, self.pattern, self.dtype, k, **self._how)
@@ -199,8 +199,8 @@ class DistMatrix(Linear, Scoped):
         if k not in self._halos:
             self._halos[k] = Halo(self.comm, self.pattern, self.dtype, k, **self._how)
         with agreed(self.comm):
-            self._programs[k] = program(self.product, self._halos[k])
-        return self._programs[k]
+            made = program(self.product, self._halos[k])
+        return self._programs.setdefault(k, made)
 
     def as_linear_operator(self) -> Any:
         """Local. A ``scipy.sparse.linalg.LinearOperator`` of whole vectors, the same on every rank;

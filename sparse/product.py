@@ -65,11 +65,11 @@ class FusedProduct(Product):
         self._local: dict[tuple[int, ...], NDArray[Any]] = {}
 
     def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
-        halo.start(x)
         shape, n_own = (self.rows.n_cols, *x.shape[1:]), self.rows.n_own
         if shape not in self._local:
             self._local[shape] = np.empty(shape, self.rows.data.dtype)
         local = self._local[shape]
+        halo.start(x)
         local[:n_own] = x
         local[n_own:] = halo.finish()
         self.kernel(local, y)

@@ -65,18 +65,33 @@ def case_wrong_kernels_are_refused_on_every_rank(comm):
                "needs a library, which is not installed")
 
 
-@parameters(kernel=["auto", "sell"])
-def case_a_kernel_without_memory_on_one_rank(comm, kernel):
-    def make(csr):
-        if comm.rank == comm.size - 1:
+@parameters(kernel=["auto", "sell"], of=["kernel", "program", "TransposedProduct", "IndexedSum"])
+def case_a_kernel_without_memory_on_one_rank(comm, kernel, of):
+    """When the matrix is made, or at the first product of a kind; after which the next one works.
+    """
+    module = halo_module if of == "IndexedSum" else matrix_module
+    make, lacks = getattr(module, of, PlainKernel), [comm.rank == comm.size - 1]
+
+    def scarce(*given):
+        if lacks and lacks.pop():
             raise MemoryError("no room for a copy")
-        return PlainKernel(csr)
+        return make(*given)
 
     rows = sparse.eye_array(4, format="csr")
-    scipy_too = {} if compiled() else {"scipy": registry.Offer(make)}
-    with mock.patch.dict(registry.KERNELS, {"sell": registry.Offer(make), **scipy_too}):
-        raises(MemoryError, lambda: from_rows(comm, rows, method="p2p", kernel=kernel),
-               "no room for a copy")
+    if of == "kernel":
+        scipy_too = {} if compiled() else {"scipy": registry.Offer(scarce)}
+        with mock.patch.dict(registry.KERNELS, {"sell": registry.Offer(scarce), **scipy_too}):
+            raises(MemoryError, lambda: from_rows(comm, rows, method="p2p", kernel=kernel),
+                   "no room for a copy")
+        return
+    with (
+        from_rows(comm, rows, method="p2p", kernel=kernel if compiled() else "scipy") as matrix,
+        mock.patch.object(module, of, scarce),
+    ):
+        taken = matrix if of == "program" else matrix.T
+        x = np.ones((len(range(*taken.col_range)), 3))
+        raises(MemoryError, lambda: taken @ x, "no room for a copy")
+        assert np.all(taken @ x == (1 if of == "program" else comm.size))
 
 
 @parameters(method=lambda: list(methods()))
