@@ -60,7 +60,7 @@ def from_triplets(
     ...     A.nnz
     6
     """
-    with agreed(comm, f"from_triplets with shape={tuple(shape)}, dtype={dtype}"):
+    with agreed(comm, f"from_triplets with dtype={dtype}"):
         shape = operator.index(shape[0]), operator.index(shape[1])
         given = np.asarray(values)
         row, col = places(rows, cols, given.size if given.ndim == 1 else -1, shape)
@@ -231,7 +231,7 @@ def check_room(comm: MPI.Intracomm, shape: tuple[int, int]) -> None:
     hardly an entry.
     """
     share = -(-max(shape) // comm.size)
-    with agreed(comm):
+    with agreed(comm, f"a matrix of {shape[0]} rows and {shape[1]} columns"):
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if share * _BYTES_PER_ROW > memory:
             raise MemoryError(

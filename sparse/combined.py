@@ -39,8 +39,8 @@ def diags(
     >>> A.Free()
     """
     single = isinstance(offsets, int | np.integer)
-    places = [int(offsets)] if single else [int(offset) for offset in offsets]  # type: ignore
-    with agreed(comm, ("diags", places, shape, dtype)):
+    with agreed(comm, ("diags", offsets, shape, dtype)):
+        places = [int(offset) for offset in ([offsets] if single else offsets)]  # type: ignore
         given = [diagonals] if single else list(diagonals)
         if len(given) != len(places):
             raise ValueError(f"{len(given)} diagonals, {len(places)} offsets")

@@ -407,13 +407,14 @@ class LinearOperator(Linear):
         Raises the same error on every rank: ``ValueError`` where partitions do not fit the
         communicator, ``TypeError`` for a dtype that products do not have, or what is no function.
         """
-        kind = np.dtype(dtype)
-        with agreed(comm, ("LinearOperator", kind.str, multiply_adjoint is None)):
+        what = "LinearOperator", row_partition, col_partition, dtype, multiply_adjoint is None
+        with agreed(comm, what):
             for partition in (row_partition, col_partition):
                 partition.check_parts(comm.size)
             for function in (multiply, multiply_adjoint):
                 if function is not None and not callable(function):
                     raise TypeError(f"{function!r} cannot be called")
+            kind = np.dtype(dtype)
             self.dtype = common_dtype("dtype", kind, kind)
         self._functions = multiply, multiply_adjoint
         self._lay_out(comm, row_partition, col_partition)

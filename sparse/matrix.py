@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from mpi4py import MPI
@@ -105,8 +104,7 @@ class DistMatrix(Linear, Scoped):
                 rows = rows.copy()
                 rows.sum_duplicates()
         self.dtype = values_dtype(comm, rows.data, dtype)
-        starts = np.concatenate([row_partition.starts, col_partition.starts])
-        what = f"DistMatrix of partitions {crc32(starts.tobytes()):x}"
+        what = f"DistMatrix of partitions {row_partition!r}, {col_partition!r}"
         self.pattern, indices = HaloPattern.of(comm, rows.indices, col_partition, what)
         self._lay_out(comm, row_partition, col_partition)
         self.version = 0
@@ -241,9 +239,8 @@ class DistMatrix(Linear, Scoped):
 
     def astype(self, dtype: DTypeLike) -> DistMatrix:
         """Collective. A copy of another dtype; ``TypeError`` on every rank where it cannot be."""
-        kind = np.dtype(dtype)
-        with agreed(self.comm, f"astype({kind})"):
-            vector_dtype(self.dtype, kind)
+        with agreed(self.comm, f"astype({dtype})"):
+            kind = vector_dtype(self.dtype, np.dtype(dtype))
         return self._with(lambda data: data.astype(kind))
 
     def __mul__(self, factor: Any) -> DistMatrix:

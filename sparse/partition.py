@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,16 @@ class Partition:
     starts: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        starts = self.starts
+        starts = np.asarray(self.starts)
+        if starts.dtype.kind not in "iu":
+            raise TypeError(f"starts of parts are {starts.dtype}, not integers")
+        starts = starts.astype(np.int64, copy=False)
+        object.__setattr__(self, "starts", starts)
         if len(starts) < 2 or starts[0] != 0 or bool(np.any(np.diff(starts) < 0)):
             raise ValueError(f"starts of parts do not ascend from 0: {starts.tolist()}")
+
+    def __repr__(self) -> str:
+        return f"<Partition of {self.size} in {self.parts} parts, {crc32(self.starts.tobytes()):x}>"
 
     @classmethod
     def even(cls, size: int, parts: int) -> Partition:

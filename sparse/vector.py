@@ -39,7 +39,7 @@ class DistVector(NDArrayOperatorsMixin):
     def __init__(self, comm: MPI.Intracomm, partition: Partition, array: NDArray[Any]) -> None:
         """Collective. A rank without entries may pass an empty list. Raises ``ValueError`` on every
         rank where a block does not fit, or ranks have different numbers of vectors."""
-        with agreed(comm, "DistVector"):
+        with agreed(comm, ("DistVector", partition)):
             array = np.asarray(array)
             partition.check_parts(comm.size)
             start, stop = partition.range(comm.rank)
@@ -58,11 +58,11 @@ class DistVector(NDArrayOperatorsMixin):
         cls, comm: MPI.Intracomm, partition: Partition, dtype: DTypeLike = np.float64, k: int = 0
     ) -> Self:
         """Collective. Zeros; a block of k vectors where k is given."""
-        with agreed(comm, ("DistVector.zeros", k)):
+        with agreed(comm, ("DistVector.zeros", partition, k)):
             partition.check_parts(comm.size)
-        start, stop = partition.range(comm.rank)
-        shape = (stop - start, k) if k else (stop - start,)
-        return cls(comm, partition, np.zeros(shape, dtype))
+            start, stop = partition.range(comm.rank)
+            block = np.zeros((stop - start, k) if k else stop - start, dtype)
+        return cls(comm, partition, block)
 
     def like(self, array: NDArray[Any], partition: Partition | None = None) -> DistVector:
         """Local. A vector with another block, of the same partition unless another is given.
@@ -240,7 +240,7 @@ class DistVector(NDArrayOperatorsMixin):
         Raises the same error on every rank: ``ValueError`` where it does not fit the partition,
         ``TypeError`` for what are no numbers.
         """
-        with agreed(comm, ("DistVector.scatter", root)):
+        with agreed(comm, ("DistVector.scatter", partition, root)):
             partition.check_parts(comm.size)
             if not 0 <= root < comm.size:
                 raise ValueError(f"root {root} on {comm.size} ranks")

@@ -66,10 +66,19 @@ def test_owners_agree_with_ranges(lengths):
         assert start <= index < stop
 
 
+@pytest.mark.parametrize("kind", [list, "i4", "i8", "u8"])
 @pytest.mark.parametrize("starts", [[0], [1, 2], [0, 3, 2], [-1, 0]])
-def test_starts_that_are_no_partition_are_refused(starts):
+def test_starts_that_are_no_partition_are_refused(starts, kind):
+    def given(starts):
+        return starts if kind is list else np.array(starts).astype(kind)
+
     with pytest.raises(ValueError, match="ascend from 0"):
-        Partition(np.array(starts))
+        Partition(given(starts))
+    kept = Partition(given([0, 1 << 30, (1 << 30) + 2])).starts
+    assert kept.dtype == np.int64
+    assert (kept * 4).tolist() == [0, 1 << 32, (1 << 32) + 8]
+    with pytest.raises(TypeError, match="float64, not integers"):
+        Partition(np.array(starts, float))
 
 
 def test_sizes_that_cannot_be_partitioned_are_refused():

@@ -25,8 +25,8 @@ from errors import raises
 from scipy import sparse
 
 from onesided import sparse as ours
-from onesided.collectives import OnesidedError, RequestError, sums
-from onesided.sparse import DistMatrix, DistVector, Partition, from_rows, halo
+from onesided.collectives import MismatchError, OnesidedError, RequestError, sums
+from onesided.sparse import DistMatrix, DistVector, Partition, assembly, from_rows, halo
 from onesided.sparse.kernels.rows import compiled
 from onesided.sparse.solvers import iteration
 
@@ -1113,6 +1113,41 @@ def indices_of_other_kinds(cell, kind):
             raises((TypeError, OnesidedError), make, "not integers")
         else:
             cell.close(cell.kept(make()).local_rows().toarray(), np.eye(cell.n))
+
+
+@row("vector", "scattered", "zeros", "map", "map's columns")
+def partitions_that_differ(cell, of):
+    """One rank has another, by which it may own as many rows."""
+    comm = cell.comm
+    here = np.arange(comm.size)
+    ends = [Partition.from_lengths(cell.n * (here == p)) for p in (0, comm.size - 1)]
+    other = ends[np.array_equal(ends[0].starts, cell.rows.starts)]
+    part = other if comm.rank == comm.size - 1 else cell.rows
+    whole = np.ones(cell.n) if comm.rank == 0 else None
+    make = {
+        "vector": lambda: DistVector(comm, part, np.ones(part.lengths()[comm.rank])),
+        "scattered": lambda: DistVector.scatter(comm, whole, part),
+        "zeros": lambda: DistVector.zeros(comm, part),
+        "map": lambda: ours.LinearOperator(comm, part, cell.rows, np.copyto),
+        "map's columns": lambda: ours.LinearOperator(comm, cell.rows, part, np.copyto),
+    }[of]
+    if comm.size > 1:
+        raises(MismatchError, make, f"Partition of {cell.n} in {comm.size} parts")
+
+
+@row("shape", "astype", "map", "zeros", "diags")
+def nonsense_of_one_rank(cell, of):
+    """What cannot be converted is an error of all."""
+    wrong, comm = cell.comm.rank == cell.comm.size - 1, cell.comm
+    dtype = "nonsense" if wrong else cell.dtype.str
+    make = {
+        "shape": lambda: ours.from_triplets(comm, [], [], [], None if wrong else (2, 3)),
+        "astype": lambda: cell.A.astype(dtype),
+        "map": lambda: ours.LinearOperator(comm, cell.rows, cell.rows, np.copyto, dtype=dtype),
+        "zeros": lambda: DistVector.zeros(comm, cell.rows, dtype),
+        "diags": lambda: ours.diags(comm, [1], ["nonsense" if wrong else 0], shape=(4, 4)),
+    }[of]
+    raises((TypeError, ValueError), make)
 
 
 def mixes():
