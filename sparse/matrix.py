@@ -293,7 +293,7 @@ class DistMatrix(Linear, Scoped):
         """Collective. A B, A.T B, A.H B or conj(A) B, with B's rows brought, or results sent.
 
         Raises the same error on every rank: ``TypeError`` where B has no entries, ``ValueError``
-        where shapes do not fit, or for A.T B the partitions of the rows.
+        where shapes or orders do not fit, or for A.T B the partitions of the rows.
         """
         inner = self.row_partition if transposed else self.col_partition
         with self._together("the product of two matrices"):
@@ -308,6 +308,7 @@ class DistMatrix(Linear, Scoped):
                     f"A.T @ B needs the same partition of rows: {inner.starts.tolist()} and "
                     f"{other.row_partition.starts.tolist()}"
                 )
+            self._check_order("A @ B", other, transposed)
         b, pattern, a = other.local_rows(), self.pattern, self.local()
         if conjugated:
             a = a.conj(copy=False)
@@ -333,10 +334,20 @@ class DistMatrix(Linear, Scoped):
             self.check_square("P.H A P")
             if not np.array_equal(P.row_partition.starts, self.col_partition.starts):
                 raise ValueError(f"P.H A P with matrices of shapes {P.shape} and {self.shape}")
+            self._check_order("P.H A P", P, False)
         image = stored.product(self.comm, self.local(), self.pattern, P.local_rows(), False)
         left = P.local().conj(copy=False)
         rows = stored.transposed_product(self.comm, left, P.pattern, image)
         return self.derived(rows, P.col_partition, P.col_partition)
+
+    def _check_order(self, what: str, other: Linear, by_rows: bool) -> None:
+        """Local. ``ValueError`` where what meets in a product is known to be in two orders: rows
+        and columns of a square matrix, and rows of another one that has an ordering."""
+        owner = whose(other)
+        sides = (self, by_rows), (owner, owner is other)
+        known = [m.shape[0] == m.shape[1] or (rows and m.ordering) for m, rows in sides]
+        if all(known) and not same_ordering(self.ordering, owner.ordering):
+            raise ValueError(f"{what} of matrices whose rows are in different orders")
 
     def transposed_rows(self) -> sparse.csr_array:
         """Collective. This rank's rows of A.T, with global columns."""

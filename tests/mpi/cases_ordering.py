@@ -304,7 +304,14 @@ def case_what_is_made_of_a_matrix_keeps_its_order(comm, made):
          "A + A": lambda: A + A, "A @ A": lambda: A @ A, "T.copy": A.T.copy}[made]()
     if comm.size > 1:
         with from_scipy(comm, given, partition=A.row_partition, method="p2p") as plain:
-            agreed(comm, ValueError, lambda: A + plain, "different orders")
+            for join in (lambda: A + plain, lambda: A @ plain, lambda: plain @ A.T):
+                agreed(comm, ValueError, join, "different orders")
+            owners, narrow = np.arange(size) % comm.size, given if given is None else given[:, :3]
+            with from_scipy(comm, narrow, partition=owners, method="p2p") as P:
+                for join in (lambda: plain @ P, lambda: P.T @ plain, lambda: plain.galerkin(P)):
+                    agreed(comm, ValueError, join, "different orders")
+                (A @ P).Free()
+                A.galerkin(P).Free()
     A.Free()
     with file_of(comm, b"", "B.mtx") as path:
         write(B, path)
