@@ -525,6 +525,7 @@ class DistMatrix(Linear, Scoped):
                 raise ValueError(f"root {root} on {self.comm.size} ranks")
         return stored.gathered(self.comm, rows, root)
 
+    @np.errstate(all="ignore")  # of the caller; else one rank might raise alone
     def sum(self, axis: int | None = None) -> Any:
         """Collective. The sum of all entries, or this rank's block of the sums along an axis.
 
@@ -621,17 +622,19 @@ class DistMatrix(Linear, Scoped):
         came = Route(self.comm, self.row_partition.owners(wanted)).send(wanted)
         mine = np.zeros(self._n_rows, np.bool_)
         mine[came - self.row_range[0]] = True
-        ghosts = self.halo.update(mine.astype(self.dtype)) != 0
-        marked = np.concatenate([mine, ghosts])
+        marked = np.concatenate([mine, self.halo.update(mine.astype(self.dtype)) != 0])
+        if b is not None and columns:
+            known = np.concatenate([known, self.halo.update(known)])
         with agreed(self.comm):
             stored.diagonal_places(self._rows, self.row_range[0], mine)
             data = stored.without(self._rows, marked, value, columns)
-        if b is not None:
-            if columns:
-                both = np.concatenate([known, self.halo.update(known)])
-                right -= stored.lifted(self._rows, marked, both).astype(right.dtype)
-            right[mine] = value * known[mine]
+            if b is not None:
+                lost = stored.lifted(self._rows, marked, known) if columns else np.zeros(len(mine))
+                changed = right - lost.astype(right.dtype)
+                changed[mine] = value * known[: len(mine)][mine]
         self._replace(data)
+        if b is not None:
+            right[:] = changed
 
     def eliminate_zeros(self) -> DistMatrix:
         """Collective. This matrix without the places whose value is zero."""

@@ -45,6 +45,7 @@ def gathered(comm: MPI.Intracomm, rows: sparse.csr_array, root: int) -> sparse.c
     return sparse.csr_array(whole, shape=(len(per_row), rows.shape[1]))
 
 
+@np.errstate(all="ignore")  # of the caller; else one rank might raise alone
 def norm(comm: MPI.Intracomm, rows: Csr, pattern: HaloPattern, ord: Any) -> float:
     """Collective. "fro", 1, inf or "max", the same bits on every rank."""
     wide = np.result_type(rows.data, np.float64)  # in which no absolute value overflows too early

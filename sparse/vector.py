@@ -194,10 +194,12 @@ class DistVector(NDArrayOperatorsMixin):
             first = np.iinfo(kind).max if sign > 0 else np.iinfo(kind).min
         return of(of_all(self.comm, of(self.array, axis=0, initial=first)), axis=0)
 
+    @np.errstate(all="ignore")  # of the caller; else one rank might raise alone
     def sum(self) -> Any:
         """Collective. The sum of the entries; one number per vector."""
         return self._total(self.array.sum(axis=0))
 
+    @np.errstate(all="ignore")
     def norm(self, ord: float = 2) -> Any:
         """Collective. The 1-, 2- or infinity-norm; one number per vector.
 
@@ -212,8 +214,7 @@ class DistVector(NDArrayOperatorsMixin):
         if ord == 2:
             sizes = sizes if sizes.dtype.kind == "f" else sizes.astype(float)
             limits = np.finfo(sizes.dtype)
-            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                square = self._total(_columns_dot(sizes, sizes))
+            square = self._total(_columns_dot(sizes, sizes))
             if np.all((square > limits.tiny / limits.eps**2) & (square < np.inf)):
                 return np.sqrt(square)[()]
         largest = of_all(self.comm, sizes.max(axis=0, initial=0)).max(axis=0)
@@ -281,6 +282,7 @@ class DistVector(NDArrayOperatorsMixin):
         return self._block(other)
 
 
+@np.errstate(all="ignore")
 def _columns_dot(a: NDArray[Any], b: NDArray[Any]) -> Any:
     """Local. The dot product of two blocks, column by column where there are several."""
     return np.dot(a, b) if a.ndim == 1 else np.einsum("ij,ij->j", a, b)

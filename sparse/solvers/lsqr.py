@@ -69,6 +69,7 @@ def lsmr(
     return _least_squares("lsmr", A, b, x0, rules, damp, _lsmr)
 
 
+@np.errstate(all="ignore")  # of the caller; else one rank might raise alone
 def _least_squares(
     name: str, A: Linear, b: Any, x0: Any, rules: Rules, damp: float,
     method: Callable[[_Bidiagonal], None],
@@ -131,7 +132,7 @@ class _Bidiagonal:
         self._preimage = run.domain.vector()
         self.v = run.domain.vector()
         self.alpha, self.beta = 0.0, self._rows.norm(self._u)
-        self._squares = 0.0
+        self._norm = 0.0
 
     def begin(self) -> bool:
         """Collective. The first u and v; True where there is nothing to do."""
@@ -147,7 +148,7 @@ class _Bidiagonal:
         self.run.multiply(self.v, self._image)
         self._rows.extend(self._u, -alpha, self._image)
         self.beta = _normalize(self._rows, self._u)
-        self._squares += alpha**2 + self.beta**2
+        self._norm = math.hypot(self._norm, alpha, self.beta)
         self._next_v(self.beta)
 
     def ends(self, ends: bool, gradient: float, rest: float) -> bool:
@@ -161,7 +162,7 @@ class _Bidiagonal:
 
     def small(self, gradient: float, rest: float) -> bool:
         """Local. Whether a gradient is nothing, compared with norms of A and r."""
-        return gradient <= self.run.rules.rtol * math.sqrt(self._squares) * rest
+        return gradient <= self.run.rules.rtol * self._norm * rest
 
     def _next_v(self, beta: float) -> None:
         """Collective. v becomes A.H u - beta v, normalized."""
@@ -213,8 +214,8 @@ def _lsmr(at: _Bidiagonal) -> None:
             return
         c_bar, s_bar = inner / rho_bar, theta / rho_bar
         zeta, zeta_bar = c_bar * zeta_bar, -s_bar * zeta_bar
-        columns.extend(h_bar, -theta_bar * rho / (rho_old * rho_bar_old), h)
-        columns.add(run.x, zeta / (rho * rho_bar), h_bar)
+        columns.extend(h_bar, -(theta_bar / rho_old) * (rho / rho_bar_old), h)
+        columns.add(run.x, zeta / rho / rho_bar, h_bar)
         columns.extend(h, -theta / rho, at.v)
         beta_hat, beta_dd = c * beta_dd, -s * beta_dd
         theta_old = theta_tilde

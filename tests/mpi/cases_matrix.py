@@ -541,16 +541,18 @@ def case_bad_input_is_refused_on_every_rank(comm):
 # -- vectors -------------------------------------------------------------------------------------
 
 
-@parameters(value=[1e-200, 1e200, 0.0, np.nan, np.inf])
+@parameters(value=[1e-200, 1e200, 1e308, 0.0, np.nan, np.inf])
 def case_a_norm_is_as_large_as_its_vector(comm, value):
-    """It neither overflows nor underflows, and what is not finite of one rank is seen by all."""
+    """It neither overflows nor underflows, and what is not finite of one rank is seen by all; also
+    where NumPy raises errors."""
     partition = Partition.even(16, comm.size)
     x = DistVector(comm, partition, np.ones(len(range(*partition.range(comm.rank)))))
     if comm.rank == 0 or np.isfinite(value):
         x[...] = value
-    with np.errstate(all="ignore"):
-        norm = x.norm()
+    with np.errstate(all="raise"):
+        norm, others = x.norm(), [x.norm(1), x.sum(), x.dot(x), x.vdot(x)]
     factor = 4 if np.isfinite(value) else 1
+    assert np.all(np.isnan(others) if np.isnan(value) else np.array(others) >= 0)
     assert np.isclose(norm, factor * value, rtol=1e-14, atol=0, equal_nan=True), norm
 
 

@@ -11,7 +11,7 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from unittest import mock
 
 import h5py
@@ -655,6 +655,20 @@ def scaled(cell):
     with np.errstate(all="raise"):
         for scale in (cell.A.scale_rows, cell.A.scale_columns):
             raises(FloatingPointError, lambda scale=scale: scale(huge), "overflow")
+        if cell.n > 2:
+            b, fixed = np.ones_like(huge), [cell.n - 1]
+            lift = partial(cell.A.zero_rows, fixed, x=huge, b=b, columns=True)
+            raises(FloatingPointError, lift, "overflow")
+            assert np.all(b == 1)
+    C, small = cell.A.copy(), np.where(last, np.finfo(cell.dtype).tiny, 1).astype(cell.dtype)
+    C.scale_rows(small)
+    D = cell.A.copy()
+    D.set_values(np.full(len(D.values), np.finfo(cell.dtype).max))
+    with np.errstate(all="raise"):
+        assert np.isclose(C.norm(), np.linalg.norm(cell.whole.toarray()[:-1]), rtol=1e-6)
+        assert cell.n == 1 or np.isinf(D.sum())
+    C.Free()
+    D.Free()
     same = B
     B.T @ np.ones(len(f), cell.dtype)
     B *= 3
