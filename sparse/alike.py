@@ -127,8 +127,9 @@ def block(name: str, vector: Any, length: int, dtype: np.dtype[Any]) -> NDArray[
 
 
 def changed_block(name: str, vector: Any, length: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Local. This rank's block of a vector that is changed by numbers of this dtype."""
+    """Local. This rank's block of a vector that is changed by such numbers, any if it is empty."""
     given = vector.array if isinstance(vector, DistVector) else vector
+    given = given if length else np.empty(0, dtype)
     fits = isinstance(given, np.ndarray) and given.shape == (length,)
     if not fits or not given.flags.writeable:
         raise ValueError(f"{name} is no array of this rank's {length} entries to be written to")

@@ -101,9 +101,9 @@ class Ordering:
         """Collective. From this rank's block in the original order to that in the matrix's order.
 
         A DistVector gives one. ``out`` (of x's dtype, with the result's shape) is filled and
-        returned if given. Raises on every rank: ``ValueError`` where a shape or ``out`` does not
-        fit on one of them, ``MismatchError`` where dtypes or k differ, ``RequestError`` after
-        ``Free``.
+        returned if given. A rank without rows may pass an empty list; of different dtypes all
+        get the common one. Raises on every rank: ``ValueError`` where a shape, ``out`` or k does
+        not fit on one of them, ``RequestError`` after ``Free``.
         """
         return self._moved("forward", x, out)
 
@@ -121,29 +121,23 @@ class Ordering:
         return _moved_rows(self.comm, rows, self.partition, self.original, numbers)
 
     def _moved(self, way: str, x: Any, out: Any) -> Any:
-        vector = x if isinstance(x, DistVector) else None
-        x = np.asarray(x if vector is None else vector.array)
-        out = out.array if isinstance(out, DistVector) else out
+        given, out = (v.array if isinstance(v, DistVector) else v for v in (x, out))
         ends = self.original, self.partition
         source, target = ends if way == "forward" else ends[::-1]
-        rank = self.comm.rank
-        shape = (int(target.lengths()[rank]), *x.shape[1:])
-        with agreed(self.comm, f"Ordering.{way} of {x.dtype}, k={x.shape[1:]}"):
+        vector = DistVector(self.comm, source, given)
+        block = vector.array
+        with agreed(self.comm, f"Ordering.{way}"):
             if self._freed:
                 raise RequestError("the ordering has been freed")
-            if x.ndim not in (1, 2) or len(x) != source.lengths()[rank]:
-                raise ValueError(
-                    f"the vector has shape {x.shape}, rank {rank} has the "
-                    f"{source.lengths()[rank]} entries {source.range(rank)}"
-                )
+            shape = (int(target.lengths()[self.comm.rank]), *block.shape[1:])
             if out is None:
-                out = np.empty(shape, x.dtype)
-            elif out.shape != shape or out.dtype != x.dtype or not out.flags.writeable:
-                raise ValueError(f"out is not writeable, {shape}, {x.dtype}: {out.shape}")
-        halo = self._halo(way, x)
-        ghosts = halo.update(x.reshape(-1) if halo.k == 1 else x)
+                out = np.empty(shape, block.dtype)
+            elif out.shape != shape or out.dtype != block.dtype or not out.flags.writeable:
+                raise ValueError(f"out is not writeable, {shape}, {block.dtype}: {out.shape}")
+        halo = self._halo(way, block)
+        ghosts = halo.update(block.reshape(-1) if halo.k == 1 else block)
         out[halo.pattern.ghosts] = ghosts.reshape(out.shape)
-        return out if vector is None else vector.like(out, target)
+        return vector.like(out, target) if isinstance(x, DistVector) else out
 
     def _halo(self, way: str, x: NDArray[Any]) -> Halo:
         """Collective where it is the first of its kind. How such vectors move."""

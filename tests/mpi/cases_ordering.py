@@ -278,16 +278,17 @@ def case_bad_vectors_are_refused_on_every_rank(comm, seed):
     last = comm.rank == comm.size - 1
     x = np.zeros(stop - start)
     calls = [
-        (lambda: ordering.forward(np.zeros(stop - start + last)), ValueError, "the vector"),
-        (lambda: ordering.backward(np.zeros((stop - start, 1, 1))), ValueError, "the vector"),
+        (lambda: ordering.forward(np.zeros(stop - start + last)), ValueError, "the block"),
+        (lambda: ordering.backward(np.zeros((stop - start, 1, 1))), ValueError, "the block"),
         (lambda: ordering.forward(x, np.zeros(77 if last else stop - start)), ValueError, "77"),
     ]
     if comm.size > 1:
-        other = x.astype("f4") if last else x
-        calls.append((lambda: ordering.forward(other), MismatchError, "float32"))
+        other = x[:, None] if last else x
+        calls.append((lambda: ordering.forward(other), ValueError, "blocks of"))
     for call, kind, words in calls:
         agreed(comm, kind, call, words)
-    block = ordering.forward(np.arange(start, stop))
+    block = ordering.forward(np.arange(start, stop, dtype="f4" if last else "f8"))
+    assert block.dtype == ("f4" if comm.size == 1 else "f8")
     assert np.array_equal(block, 9 - np.arange(start, stop))
     ordering.Free()
     raises(RequestError, lambda: ordering.forward(x), "freed")

@@ -1023,7 +1023,7 @@ def null_spaces(cell, name):
     cell.close(found.x, exact, 300 * rtol)
 
 
-@row("vectors", "right-hand sides", "nullspace", "near_nullspace")
+@row("vectors", "right-hand sides", "nullspace", "near_nullspace", "ordering", "boundary values")
 def an_empty_list_for_no_rows(cell, what):
     """A rank without rows need not know how many vectors the others pass."""
 
@@ -1033,6 +1033,15 @@ def an_empty_list_for_no_rows(cell, what):
     b, whole = cell.vector(seed=7, k=3)
     if what == "vectors":
         cell.close(DistVector(cell.comm, cell.rows, mine(b)).array, whole)
+    elif what == "ordering":
+        owners = np.arange(*cell.rows.range(cell.comm.rank)) * 5 % cell.comm.size
+        order = cell.distributed(cell.whole, partition=owners).ordering
+        if order is not None:
+            cell.close(order.backward(mine(order.forward(mine(b)))), whole)
+    elif what == "boundary values":
+        right, x = b[:, 0].astype(cell.result), np.ones(len(b), "f4")
+        cell.A.zero_rows([0], 2, mine(x), mine(right), columns=True)
+        cell.close(right, np.append(2, whole[1:, 0] - cell.whole.toarray()[1:, 0]))
     elif what == "right-hand sides":
         for solver in (ours.cg, ours.gmres):
             found = solver(cell.A, mine(b), mine(b), rtol=1e-5)
