@@ -19,7 +19,7 @@ from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import Route, Triplets, balanced_rows, blocks_of, route, scattered
 from onesided.sparse.moving import lengths as share_of
 from onesided.sparse.ordering import How, partitioned
-from onesided.sparse.partition import Partition, index_dtype
+from onesided.sparse.partition import Partition, index_dtype, ranked
 from onesided.sparse.stored import summed
 
 _BYTES_PER_ROW = 40  # counters, row pointers and vectors that a rank needs for each of its rows
@@ -181,13 +181,15 @@ class Assembler:
         self._route = Route(comm, partition.owners(mine[0]))
         row, col = (self._route.send(part) for part in mine)
         start, stop = partition.range(comm.rank)
-        numbers = col.astype(np.int64) + (row.astype(np.int64) - start) * max(shape[1], 1)
+        columns, place = ranked(col)
+        width = max(len(columns), 1)  # times rows: a number of 64 bits, unlike that of all columns
+        numbers = place.astype(np.int64) + (row.astype(np.int64) - start) * width
         found, self._at = np.unique(numbers, return_inverse=True)
-        counts = np.bincount(found // max(shape[1], 1), minlength=stop - start)
+        counts = np.bincount(found // width, minlength=stop - start)
         kind = index_dtype(max(shape[1], len(found)))
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(kind)
         target = np.dtype(self._choices.dtype)
-        parts = np.zeros(len(found), target), (found % max(shape[1], 1)).astype(kind), indptr
+        parts = np.zeros(len(found), target), columns[found % width].astype(kind), indptr
         local = sparse.csr_array(parts, shape=(stop - start, shape[1]))
         self.matrix = from_blocks(comm, local, partition, self._choices)
 

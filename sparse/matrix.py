@@ -394,7 +394,7 @@ class DistMatrix(Linear, Scoped):
 
     def _by_number(self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]) -> DistMatrix:
         with agreed(self.comm, f"a matrix by {number!r}"):
-            kind = np.asarray(number).dtype
+            kind = np.asarray(float(number) if isinstance(number, int) else number).dtype
             if np.ndim(number) or kind.kind not in "biufc":
                 raise TypeError(
                     f"A * s and A / s take a number, not {type(number).__name__}; vectors and "
@@ -644,7 +644,8 @@ class DistMatrix(Linear, Scoped):
         return self.derived(rows, self.row_partition, self.col_partition)
 
     def _factors(self, factors: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        array = np.asarray(factors.array if isinstance(factors, DistVector) else factors)
+        given = factors.array if isinstance(factors, DistVector) else factors
+        array = np.asarray(float(given) if isinstance(given, int) else given)  # int64 is too short
         if array.shape != shape:
             raise ValueError(f"factors of shape {array.shape} where {shape} is needed")
         if not np.can_cast(array.dtype, self.dtype, casting="same_kind"):

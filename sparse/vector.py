@@ -147,7 +147,7 @@ class DistVector(NDArrayOperatorsMixin):
         if not np.can_cast(np.result_type(factor, block), dtype, "same_kind"):
             raise TypeError(f"{factor!r:.40} times {block.dtype} is added to a vector of {dtype}")
         simple = np.ndim(factor) == 0 and dtype == block.dtype and dtype.char in "fdFD"
-        simple = simple and mine.size > 0 and mine.flags.writeable
+        simple = simple and 0 < mine.size < 1 << 31 and mine.flags.writeable
         if simple and mine.flags.c_contiguous and block.flags.c_contiguous:
             from scipy.linalg.blas import get_blas_funcs  # slow to import
 

@@ -27,7 +27,7 @@ from onesided.sparse import stored
 from onesided.sparse.alike import columns, vector_dtype
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import everywhere, lengths
-from onesided.sparse.partition import Partition
+from onesided.sparse.partition import Partition, index_dtype
 from onesided.sparse.preconditioners.blocks import checked_diagonal, loops
 from onesided.sparse.preconditioners.preconditioner import OfOneKind
 
@@ -292,8 +292,8 @@ class _Level:
         """
         A, comm = self.A, self.A.comm
         how: dict[str, Any] = {"method": A.method, "kernel": A.kernel_name}
-        start = coarse.range(comm.rank)[0]
-        parts = tentative.data, tentative.indices + start, tentative.indptr
+        columns = tentative.indices.astype(index_dtype(coarse.size)) + coarse.range(comm.rank)[0]
+        parts = tentative.data, columns, tentative.indptr
         T = sparse.csr_array(parts, shape=(tentative.shape[0], coarse.size))
         local = A.local()
         row = np.repeat(np.arange(len(self._scale)), np.diff(local.indptr))

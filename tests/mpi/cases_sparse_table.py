@@ -285,6 +285,12 @@ def elements(cell):
         whole[node : node + 2, node : node + 2] += matrix
     made = assembler.assemble(np.broadcast_to(matrix, (len(nodes), 2, 2)))
     cell.same(made, sparse.csr_array(whole), "f8")
+    n = 1 << 62  # of as many columns the entries of some rows have no numbers of 64 bits
+    with mock.patch.object(assembly, "check_room"):
+        how = cell.how | {"kernel": "scipy"}  # others have room for x
+        far = ours.Assembler(cell.comm, [0, 3, 2], [n - 1, n - 1, 7], (4, n), **how)
+    made = cell.kept(far.assemble([1.0, 2.0, 3.0]))
+    assert (made.nnz, made.sum()) == (3, 6 * cell.comm.size)
 
 
 @row("csr", "coo", "dia")
@@ -671,8 +677,8 @@ def scaled(cell):
     D.Free()
     same = B
     B.T @ np.ones(len(f), cell.dtype)
-    B *= 3
-    B /= 4
+    B *= 3 * 2**66
+    B /= 2**68
     assert B is same
     cell.same(B, sparse.csr_array(1.5 * cell.whole.toarray() * whole))
     cell.same(B.T.copy(), sparse.csr_array(1.5 * cell.whole.toarray() * whole).T)
