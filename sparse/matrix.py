@@ -410,7 +410,7 @@ class DistMatrix(Linear, Scoped):
         with self._together(what):
             owner = whose(other)
             if not isinstance(owner, DistMatrix):
-                hint = "; A.shifted(s) is A + s I" if np.ndim(other) == 0 else ""
+                hint = "; A.shifted(s) is A + s I" if np.isscalar(other) else ""
                 raise TypeError(f"{what} takes a DistMatrix, not {type(other).__name__}{hint}")
             for name in ("row", "col"):
                 mine, theirs = (getattr(m, f"{name}_partition").starts for m in (self, other))
@@ -478,7 +478,7 @@ class DistMatrix(Linear, Scoped):
                 ):
                     raise ValueError("the rows have entries at other places than the matrix")
                 values = given.data
-            data = self._factors(values, self._rows.data.shape).copy()
+            data = self._factors(values, self._rows.data.shape)
         self._replace(data)
 
     def norm(self, ord: Any = "fro") -> float:

@@ -427,8 +427,7 @@ def metis_parts(
     starts, edges, vweights = (np.ascontiguousarray(each, np.int32) for each in arrays)
     adjacency = pymetis.CSRAdjacency(starts, edges)
     options = pymetis.Options(seed=_SEED)
-    halving = parts <= _FEW_PARTS
     _, found = pymetis.part_graph(
-        parts, adjacency, vweights=vweights, recursive=halving, options=options
+        parts, adjacency, vweights=vweights, recursive=parts <= _FEW_PARTS, options=options
     )
     return np.asarray(found, np.int32)

@@ -28,16 +28,6 @@ class Kernel(Protocol):
         """
 
 
-class SplitKernel(Kernel, Protocol):
-    """One that can tell the rows that need no ghosts from the others."""
-
-    def interior(self, x: NDArray[Any], y: NDArray[Any], /) -> None:
-        """Local. The rows of y that need none; x is what is owned."""
-
-    def boundary(self, x: NDArray[Any], ghosts: NDArray[Any], y: NDArray[Any], /) -> None:
-        """Local. The others."""
-
-
 class Product(ABC):
     """y = A x for the rows of this rank."""
 
@@ -76,7 +66,11 @@ class FusedProduct(Product):
 
 
 class SplitProduct(Product):
-    """The interior rows while the halo is under way, then the boundary rows. x is not copied."""
+    """The interior rows while the halo is under way, then the boundary rows. x is not copied.
+
+    The kernel has ``interior(x, y)``, of the rows that need no ghosts; x is what is owned. Of the
+    others: ``boundary(x, ghosts, y)``. Both are Local.
+    """
 
     def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
         halo.start(x)

@@ -118,8 +118,8 @@ static PyObject *solve(PyObject *Py_UNUSED(module), PyObject *args)
    Neighbors get the number of their root; then the others that of the first of their neighbors
    that has one. */
 #define AGGREGATE(name, integer)                                                                   \
-    static int64_t name(const integer *begin, const integer *to, const uint8_t *strong, int64_t n, \
-                        int64_t *label)                                                            \
+    static void name(const integer *begin, const integer *to, const uint8_t *strong, int64_t n,    \
+                     int64_t *label)                                                               \
     {                                                                                              \
         int64_t count = 0;                                                                         \
         for (int64_t i = 0; i < n; i++)                                                            \
@@ -143,13 +143,12 @@ static PyObject *solve(PyObject *Py_UNUSED(module), PyObject *args)
         for (int64_t i = 0; i < n; i++)                                                            \
             if (label[i] < 0)                                                                      \
                 label[i] = -2 - label[i];                                                          \
-        return count;                                                                              \
     }
 
 AGGREGATE(aggregate32, int32_t)
 AGGREGATE(aggregate64, int64_t)
 
-/* aggregate(indptr, indices, strong, label) -> how many there are
+/* aggregate(indptr, indices, strong, label): the labels become the numbers of aggregates
 
    A symmetric pattern; where `strong` is zero an entry does not count. */
 static PyObject *aggregate(PyObject *Py_UNUSED(module), PyObject *args)
@@ -157,22 +156,22 @@ static PyObject *aggregate(PyObject *Py_UNUSED(module), PyObject *args)
     Py_buffer begin, to, strong, label;
     if (!PyArg_ParseTuple(args, "y*y*y*w*", &begin, &to, &strong, &label))
         return NULL;
-    int64_t count = -1, n = label.len / 8, entries = strong.len;
+    int64_t n = label.len / 8, entries = strong.len;
     int wide = begin.itemsize == 8;
     if (begin.itemsize != to.itemsize || (begin.itemsize != 4 && !wide) ||
         begin.len / begin.itemsize != n + 1 || to.len / to.itemsize != entries) {
         PyErr_SetString(PyExc_ValueError, "arrays of other lengths expected");
     } else {
         Py_BEGIN_ALLOW_THREADS
-        count = wide ? aggregate64(begin.buf, to.buf, strong.buf, n, label.buf)
-                     : aggregate32(begin.buf, to.buf, strong.buf, n, label.buf);
+        wide ? aggregate64(begin.buf, to.buf, strong.buf, n, label.buf)
+             : aggregate32(begin.buf, to.buf, strong.buf, n, label.buf);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&begin);
     PyBuffer_Release(&to);
     PyBuffer_Release(&strong);
     PyBuffer_Release(&label);
-    return count < 0 ? NULL : PyLong_FromLongLong(count);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 static PyMethodDef functions[] = {

@@ -46,9 +46,8 @@ def power_iteration(
     run = Run("power_iteration", A, first, None, Rules(rtol, atol, maxiter, callback))
     run.x[:] = run.b
     value = _power(run)
-    vector: Any = run.x[:, None]
-    if isinstance(x0, DistVector):
-        vector = x0.like(vector, A.col_partition)
+    x: Any = run.x[:, None]
+    vector = x0.like(x, A.col_partition) if isinstance(x0, DistVector) else x
     last = run.residuals[-1:] or [math.nan]
     return Eigenpairs(
         np.array([value]), vector, run.reason == CONVERGED, run.iterations, np.array(last),
@@ -124,9 +123,7 @@ def lobpcg(
     blocks = _Blocks(run, block.astype(run.space.dtype), largest)
     blocks.iterate()
     run.hear()
-    vectors: Any = blocks.X
-    if isinstance(X, DistVector):
-        vectors = X.like(vectors, A.col_partition)
+    vectors: Any = X.like(blocks.X, A.col_partition) if isinstance(X, DistVector) else blocks.X
     converged = run.reason == CONVERGED
     values = np.asarray(blocks.values)
     return Eigenpairs(values, vectors, converged, blocks.iterations, blocks.norms, run.reason)

@@ -117,9 +117,7 @@ def _damped(A: Linear, b: Any, x0: Any, damp: float) -> tuple[Linear, Any]:
 
     how: dict[str, Any] = {"multiply_adjoint": multiply_adjoint, "dtype": A.dtype}
     made = LinearOperator(A.comm, rows, A.col_partition, multiply, **how)
-    if isinstance(b, DistVector):
-        right = b.like(right, rows)
-    return made, right
+    return made, b.like(right, rows) if isinstance(b, DistVector) else right
 
 
 class _Bidiagonal:

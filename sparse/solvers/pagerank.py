@@ -41,8 +41,7 @@ def pagerank(
     """
     if not isinstance(A, DistMatrix):
         raise TypeError(f"pagerank takes a DistMatrix, not {type(A).__name__}")
-    comm = A.comm
-    with agreed(comm, ("pagerank", damping)):
+    with agreed(A.comm, ("pagerank", damping)):
         if np.dtype(A.dtype).kind == "c" or np.iscomplexobj(x0):
             raise ValueError("pagerank needs a real matrix and a real x0; one is complex")
         if not 0 <= damping < 1:
@@ -52,9 +51,8 @@ def pagerank(
     run = Run("pagerank", A, first, None, Rules(rtol, atol, maxiter, callback))
     run.x[:] = run.b
     run.tolerance = max(rtol, atol, float(np.finfo(run.space.dtype).eps))  # of a sum of 1
-    with agreed(comm):
-        values = A.values
-        if not np.all(np.isfinite(values)) or np.any(values < 0):
+    with agreed(A.comm):
+        if not np.all(np.isfinite(A.values)) or np.any(A.values < 0):
             raise ValueError("a link has a value below zero, or that is no number")
     _iterate(run, damping)
     return run.solution(run.residuals[-1] if run.residuals else np.nan)

@@ -252,9 +252,7 @@ class Run:
             true = float(np.ldexp(true, -self._exponent))
         converged = self.reason.startswith(CONVERGED)
         reason = f"{LIMIT}: {self._advice()}" if self.reason == LIMIT else self.reason
-        return Solution(
-            self._wrapped, converged, self.iterations, history, reason, true, self.size
-        )
+        return Solution(self._wrapped, converged, self.iterations, history, reason, true, self.size)
 
     def _advice(self) -> str:
         """Local. What helps more than many iterations."""

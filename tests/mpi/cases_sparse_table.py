@@ -485,6 +485,7 @@ def a_map_without_entries(cell):
     cell.close(made @ x, cell.whole @ whole)
     cell.close(made.H @ x, cell.whole.conj().T @ whole)
     cell.close(made.T @ x, cell.whole.T @ whole)
+    raises(TypeError, lambda: cell.A + made, "takes a DistMatrix, not LinearOperator")
 
 
 # -- matrices of matrices ------------------------------------------------------------------------
