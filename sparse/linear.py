@@ -404,8 +404,8 @@ class LinearOperator(Linear):
         contiguous, (n,) or (n, k), of ``dtype`` or of a wider one, or of the complex one.
         ``multiply_adjoint(y, x)`` does the same for A.H y.
 
-        Raises the same error on every rank: ``ValueError`` where partitions do not fit the
-        communicator, ``TypeError`` for a dtype that products do not have, or what is no function.
+        Raises on all ranks ``ValueError`` where partitions do not fit, ``MismatchError`` where they
+        differ, ``TypeError`` for a dtype that products do not have, or what is no function.
         """
         what = "LinearOperator", row_partition, col_partition, dtype, multiply_adjoint is None
         with agreed(comm, what):

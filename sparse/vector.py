@@ -38,7 +38,8 @@ class DistVector(NDArrayOperatorsMixin):
 
     def __init__(self, comm: MPI.Intracomm, partition: Partition, array: NDArray[Any]) -> None:
         """Collective. A rank without entries may pass an empty list. Raises ``ValueError`` on every
-        rank where a block does not fit, or ranks have different numbers of vectors."""
+        rank where a block does not fit, or ranks have different numbers of vectors,
+        ``MismatchError`` where they have different partitions."""
         with agreed(comm, ("DistVector", partition)):
             array = np.asarray(array)
             partition.check_parts(comm.size)
