@@ -143,7 +143,8 @@ static inline double added(const double *sums)
     static void advances_##letter(void *width, Py_ssize_t count, char *const *at) \
     { \
         const Py_ssize_t k = (Py_ssize_t)width; \
-        const double *restrict alpha = (const double *)at[0], *restrict beta = (const double *)at[1]; \
+        const double *restrict alpha = (const double *)at[0]; \
+        const double *restrict beta = (const double *)at[1]; \
         T *restrict x = (T *)at[2], *restrict p = (T *)at[3]; \
         const T *restrict z = (const T *)at[4]; \
         for (Py_ssize_t i = 0; i < count; i += k) \

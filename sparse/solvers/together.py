@@ -93,7 +93,7 @@ class _Columns:
         """Collective. q = A p; (p, q) of each column."""
         self._runs[0].multiply(self._p, self._q)
         self._pq()
-        return self._summed(1)[0]
+        return self._summed(1).ravel()
 
     def lower(self, alpha: Numbers, going: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
         """Collective. r -= alpha q, z = M r; (r, r) and (r, z) of each column."""
@@ -123,12 +123,10 @@ class _Columns:
 
     def _products(self) -> tuple[Numbers, Numbers]:
         """Collective. The sums of this rank's shares of (r, r), which are there, and of (r, z)."""
-        if self._z is self._r:
-            found = self._summed(1)[0]
-            return found, found
-        self._rz()
-        rr, rz = self._summed(2)
-        return rr, rz
+        if self._z is not self._r:
+            self._rz()
+        found = self._summed(1 if self._z is self._r else 2)
+        return found[0], found[-1]
 
     def _summed(self, count: int) -> Numbers:
         """Collective. Of this rank's shares of one scalar product of each column, or of two."""
