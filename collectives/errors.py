@@ -8,23 +8,21 @@ waiting for that rank for ever: :func:`abort_on_exception` ends the whole job in
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Iterable
-from types import TracebackType
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from mpi4py import MPI
 
 #: Seconds that the launcher gets to forward the last words of a failing rank.
 MOMENT = 0.2
 
-_installed = False
-
-_forked = False
+_installed = _forked = False
 
 
 def _after_fork() -> None:
@@ -178,28 +176,25 @@ def abort_on_exception() -> None:
     if _installed:
         return
     _installed = True
-    before = sys.excepthook
 
-    def in_main(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
-        before(kind, error, trace)
-        _abort()
+    def aborting(hook: Callable[..., object]) -> Callable[..., None]:
+        def hook_and_abort(*given: Any) -> None:
+            try:
+                hook(*given)
+            finally:
+                if getattr(given[0], "exc_type", None) is not SystemExit:  # that ends a thread
+                    _abort()
 
-    def in_thread(args: threading.ExceptHookArgs) -> None:
-        if args.exc_type is SystemExit:
-            return
-        traceback.print_exception(args.exc_type, args.exc_value, args.exc_traceback)
-        _abort()
+        return hook_and_abort
 
-    sys.excepthook = in_main
-    threading.excepthook = in_thread
+    sys.excepthook, threading.excepthook = aborting(sys.excepthook), aborting(threading.excepthook)
 
 
 def _abort() -> None:
     """Local. End the job, a moment later: launchers drop what they have not yet passed on."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # it is closed, or its disk is full
+            stream.flush()
     time.sleep(MOMENT)
     if MPI.Is_initialized() and not MPI.Is_finalized():
         MPI.COMM_WORLD.Abort(1)

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+import types
 
 import numpy as np
 from mpi4py import MPI
@@ -21,17 +22,27 @@ def fail(fault):
         sys.exit(3)
     if fault.startswith("SIG"):
         os.kill(os.getpid(), signal.Signals[fault])
-    if fault == "thread":
+    if fault == "closed stdout":
+        sys.stdout.close()
+    if fault in ("thread", "closed stdout", "foreign hook"):
         threading.Thread(target=fail, args=("exception",)).start()
         time.sleep(30)
     if fault == "pause":
         time.sleep(1)
 
 
+def foreign(args):
+    """The program's own hook, which goes wrong."""
+    print("the program has heard of", args.exc_value, file=sys.stderr, flush=True)
+    raise LookupError
+
+
 def main():
     fault, place, method = sys.argv[1:4]
     comm = MPI.COMM_WORLD
     victim = comm.rank == comm.size - 1
+    if fault == "foreign hook":
+        threading.excepthook = foreign
     if fault != "exception of mpi4py":
         abort_on_exception()
     send = np.full(2 * comm.size, comm.rank)
@@ -58,8 +69,11 @@ def main():
 
 
 def stuck(method):
-    """Rank 0 does not start the third round: the watchdogs must say who waits for whom."""
+    """Rank 0 does not start the third round: the watchdogs must say who waits for whom, also where
+    standard error is no file, as on rank 1."""
     comm = MPI.COMM_WORLD
+    if comm.rank == 1:
+        sys.stderr = types.SimpleNamespace(write=sys.stderr.write, flush=sys.stderr.flush)
     request = Alltoallv_init(comm, np.zeros(comm.size), None, method=method)
     for turn in range(3):
         if turn == 2 and comm.rank == 0:
