@@ -14,28 +14,33 @@
 * In partitioned sends a partition must not change from its mark until the round is complete, and
   the receive buffer is poisoned at the beginning of a round.
 * A watchdog prints the stacks and the state of all requests of this rank when nothing has moved
-  for ``ONESIDED_DEBUG_SECONDS`` (30); every rank has one.
+  for ``ONESIDED_DEBUG_SECONDS`` (30; 0: never); every rank has one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import sys
 import threading
 import weakref
 import zlib
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from onesided.collectives import profiling
 from onesided.collectives.agreement import agree
-from onesided.collectives.errors import RequestError
+from onesided.collectives.errors import PatternError, RequestError
 
 #: Environment variable that asks for debugging, the same on all ranks.
 VARIABLE = "ONESIDED_DEBUG"
+
+#: And the one that says after how many seconds the watchdog speaks; 0: never.
+SECONDS = "ONESIDED_DEBUG_SECONDS"
 
 
 def enabled() -> bool:
@@ -43,21 +48,39 @@ def enabled() -> bool:
     return os.environ.get(VARIABLE, "0").strip().lower() not in ("", "0", "false", "no")
 
 
+def seconds() -> float:
+    """Local. After which the watchdog speaks; 0 without debugging. Raises :class:`PatternError`,
+    so ranks call it where they agree."""
+    given = os.environ.get(SECONDS, "").strip() or "30"
+    try:
+        return max(0.0, min(float(given), threading.TIMEOUT_MAX)) if enabled() else 0.0
+    except ValueError:
+        raise PatternError(f"{SECONDS} is a number of seconds, not {given!r}") from None
+
+
 def poison(dtype: np.dtype[Any]) -> NDArray[Any]:
     """Local. What is written where nobody may read: an element of the bytes 0xFF, of no axes."""
     return np.frombuffer(b"\xff" * dtype.itemsize, dtype).reshape(())
 
 
-def observe(request: Any) -> bool:
-    """Local. Let the watchdog tell of a request that is not collective; false without debugging."""
-    if enabled():
-        _Watchdog.start()
-        _Watchdog.requests.add(request)
+_moves, _watched = 0, False
+
+
+def observe() -> bool:
+    """Local. Let the watchdog, one thread per process, tell of requests; false without
+    debugging."""
+    global _watched
+    wait = seconds()
+    if wait > 0 and not _watched:
+        threading.Thread(target=_look, args=(wait,), name="onesided-watchdog", daemon=True).start()
+        _watched = True
     return enabled()
 
 
 def moved() -> None:
-    _Watchdog.moves += 1
+    """Local. Something has: the watchdog is quiet."""
+    global _moves
+    _moves += 1
 
 
 class Watch:
@@ -67,8 +90,7 @@ class Watch:
         """Local. ``request``: a :class:`~.request.Request`, which calls this around every verb."""
         self._of = weakref.ref(request)
         self._sum: int | None = None
-        _Watchdog.start()
-        _Watchdog.requests.add(request)
+        observe()
         self._sends, self._recvs, dtype = request.transport.watched()
         self._poison = poison(dtype)
 
@@ -77,13 +99,13 @@ class Watch:
         self._compare()
         self.give_up(rounds)
         self._sum = self._checksum()
-        _Watchdog.moves += 1
+        moved()
 
     def before_open(self) -> None:
         """Collective for strictly ordered methods, else local."""
         self._compare()
         self._sum = None
-        _Watchdog.moves += 1
+        moved()
 
     def give_up(self, rounds: int) -> None:
         """Local. Before the round after ``rounds`` others is granted; later it does nothing."""
@@ -95,7 +117,7 @@ class Watch:
 
     def after_wait(self) -> None:
         """Local. Raises :class:`RequestError` where the send buffer has changed."""
-        _Watchdog.moves += 1
+        moved()
         if self._sum is not None and self._checksum() != self._sum:
             raise RequestError(
                 f"the send buffer was changed while the request was active: {self._of()!r}"
@@ -103,11 +125,8 @@ class Watch:
 
     def stop(self) -> None:
         """Local. The request is being freed."""
-        request = self._of()
-        if request is not None:
-            _Watchdog.requests.discard(request)
         self._sends, self._recvs = [], []
-        _Watchdog.moves += 1
+        moved()
 
     def _compare(self) -> None:
         request = self._of()
@@ -123,41 +142,28 @@ class Watch:
         return total
 
 
-class _Watchdog:
-    """One thread per process that notices when nothing moves."""
+def _look(wait: float) -> None:
+    reported, patience = -1, threading.Event()
+    while True:
+        before = _moves
+        patience.wait(wait)
+        if _moves == before != reported and profiling.known():
+            reported = before
+            _report(wait)
 
-    requests: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
-    moves = 0
-    _thread: threading.Thread | None = None
 
-    @classmethod
-    def start(cls) -> None:
-        if cls._thread is None:
-            seconds = float(os.environ.get("ONESIDED_DEBUG_SECONDS", "30"))
-            cls._thread = threading.Thread(
-                target=cls._run, args=(seconds,), name="onesided-watchdog", daemon=True
-            )
-            cls._thread.start()
-
-    @classmethod
-    def _run(cls, seconds: float) -> None:
-        reported, patience = -1, threading.Event()
-        while True:
-            before = cls.moves
-            patience.wait(seconds)
-            if cls.moves == before != reported and cls.requests:
-                reported = before
-                cls._report(seconds)
-
-    @classmethod
-    def _report(cls, seconds: float) -> None:
-        rank = MPI.COMM_WORLD.rank if not MPI.Is_finalized() else -1
-        lines = [f"onesided: rank {rank}: nothing has moved for {seconds:g} s"]
-        for request in list(cls.requests):
-            try:
-                lacks = f"; waits for {request.waiting_for()}" if request.active else ""
-            except Exception:  # it is being freed by another thread
-                lacks = ""
-            lines.append(f"onesided: rank {rank}: {request!r}{lacks}")
-        print("\n".join(lines), file=sys.stderr, flush=True)
-        faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+def _report(wait: float) -> None:
+    rank = MPI.COMM_WORLD.rank if not MPI.Is_finalized() else -1
+    lines = [f"onesided: rank {rank}: nothing has moved for {wait:g} s"]
+    for request in profiling.known():
+        try:
+            lacks = f"; waits for {request.waiting_for()}" if request.active else ""
+        except Exception:  # it is being freed by another thread
+            lacks = ""
+        lines.append(f"onesided: rank {rank}: {request!r}{lacks}")
+    for stream in (sys.stderr, sys.__stderr__):  # the first may be no file of the system's
+        with contextlib.suppress(Exception):
+            print("\n".join(lines), file=stream, flush=True)
+            lines.clear()
+            faulthandler.dump_traceback(stream, all_threads=True)
+            break

@@ -73,6 +73,7 @@ def initialize(
         read = call.read(context, *buffers)
         said += f" {call.words(read)}"
         said += f" {debug.VARIABLE}=1" * debug.enabled()  # it compares in Start, collectively
+        debug.seconds()
         numbers = call.numbers(read)
     except Exception as problem:
         error = problem

@@ -35,7 +35,6 @@ from onesided.collectives.program import profile_rounds
 #: The environment variable, and its values that mean "no".
 VARIABLE, NO = "ONESIDED_PROFILE", ("", "0", "false", "no")
 
-
 #: What one rank has of a row: how often, bytes, and seconds.
 Counts = Counter[str]
 
@@ -46,8 +45,7 @@ COLUMNS = {
 }  # fmt: skip
 
 _live: weakref.WeakSet[Any] = weakref.WeakSet()
-_ended: dict[tuple[str, str], Counts] = {}  # of requests that have been freed
-_depth = 0
+_running: list[Profile] = []  # those that are being made
 
 
 def know(request: Any) -> None:
@@ -55,48 +53,38 @@ def know(request: Any) -> None:
     _live.add(request)
 
 
+def known() -> list[Any]:
+    """Local. All requests of this rank that have been made to their end, and not been freed."""
+    live: Any = _live  # its references, copied in one piece: other threads make and free requests
+    requests = [request for each in live.data.copy() if (request := each()) is not None]
+    return [request for request in requests if request._made]
+
+
 def forget(request: Any) -> None:
-    """Local. The request ends: its numbers stay."""
+    """Local. The request ends: its numbers stay in the profiles that are being made."""
     if request in _live:
         _live.discard(request)
-        if _depth:
-            kind, counts = _of(request)
-            _ended.setdefault(kind, Counter()).update(counts)
+        for each in list(_running):
+            each._add(request)
 
 
-def _of(request: Any) -> tuple[tuple[str, str], Counts]:
-    """The row of a request, and what it adds to it."""
-    what, sent = request.described()
-    rounds = int(request.rounds)
+def _numbers(request: Any) -> Counts:
+    """What a request has counted from its beginning on."""
     numbers: dict[str, Any] = {
-        "requests": 1, "rounds": rounds, "nbytes": rounds * sent, "in_start": request.in_start,
+        "rounds": int(request.rounds), "in_start": request.in_start,
         "in_wait": request.in_wait, "waiting": request.waiting, "by_core": int(request.helped),
         "by_python": request.helped_by_python, "by_others": request.driven,
     }  # fmt: skip
-    return (what, str(request.label)), Counter(numbers)
-
-
-def _now() -> dict[tuple[str, str], Counts]:
-    """Local. All rows of this rank, as they are now."""
-    rows = {kind: counts.copy() for kind, counts in _ended.items()}
-    for request in list(_live):
-        kind, counts = _of(request)
-        rows.setdefault(kind, Counter()).update(counts)
-    return rows
-
-
-def _switch(step: int) -> None:
-    global _depth
-    _depth += step
-    profile_rounds(_depth > 0)
+    return Counter(numbers)
 
 
 class Profile:
     """The table of a profile; ``rows`` is empty until it has been made.
 
-    A row is a dictionary: ``what``, ``label``, ``ranks`` that have it, for each of requests,
-    rounds, bytes and times the ``max`` over ranks and its ``ratio`` to the smallest, and how often
-    rounds were helped, on all ranks together.
+    A row is a dictionary: ``what``, ``label``, how many ``ranks`` have it, and the most
+    ``requests`` of a rank; for each of ``rounds``, ``nbytes``, ``in_start``, ``in_wait`` and
+    ``waiting`` the ``max`` over ranks and its ``ratio`` to the smallest; and ``helped``, how often
+    rounds were, on all ranks together, by ``core``, ``python`` and ``others``.
 
     Examples
     --------
@@ -108,6 +96,8 @@ class Profile:
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
+        self._mine: dict[tuple[str, str], Counts] = {}
+        self._before: weakref.WeakKeyDictionary[Any, Counts] = weakref.WeakKeyDictionary()
 
     def __str__(self) -> str:
         head = f"{'what':34} {'label':14} {'requests':>8}"
@@ -129,9 +119,33 @@ class Profile:
         """Local. The rows as JSON."""
         return json.dumps(self.rows, indent=1)
 
-    def gather(self, comm: MPI.Intracomm, mine: dict[tuple[str, str], Counts]) -> None:
-        """Collective. Put the rows of all ranks together, of requests that had rounds."""
-        everyone = comm.allgather({kind: each for kind, each in mine.items() if each["rounds"]})
+    def _begin(self) -> None:
+        """Local. What requests have counted up to now is none of this profile's."""
+        for request in known():
+            self._before[request] = _numbers(request)
+        _running.append(self)
+        profile_rounds(True)
+
+    def _add(self, request: Any) -> None:
+        """Local. Add what a request has counted since then to its row."""
+        (what, sent), counts = request.described(), _numbers(request)
+        counts.subtract(self._before.get(request, Counter()))
+        counts.update({"requests": 1, "nbytes": counts["rounds"] * sent})
+        self._mine.setdefault((what, str(request.label)), Counter()).update(counts)
+
+    def _end(self) -> None:
+        """Local. Add what the requests that are left have counted; from now on nothing is added."""
+        if self in _running:
+            _running.remove(self)
+        profile_rounds(bool(_running))
+        for request in known():
+            self._add(request)
+
+    def gather(self, comm: MPI.Intracomm) -> None:
+        """Collective. Put the rows of all ranks together, of requests that had rounds, or waited
+        for one that had begun before."""
+        everyone = comm.allgather({kind: each for kind, each in self._mine.items()
+                                   if each["rounds"] or each["in_wait"]})
         kinds = sorted({kind for rank in everyone for kind in rank})
         self.rows = [_joined(kind, [rank[kind] for rank in everyone if kind in rank])
                      for kind in kinds]
@@ -157,7 +171,9 @@ def _short(value: float) -> str:
 
 @contextlib.contextmanager
 def profile(comm: MPI.Intracomm) -> Iterator[Profile]:
-    """Collective. Profile the rounds that end in the block, of requests made before or in it.
+    """Collective. Profile the rounds that start in the block, of requests made before or in it.
+
+    Times are those spent in the block, also on rounds that have started before it.
 
     Parameters
     ----------
@@ -179,18 +195,13 @@ def profile(comm: MPI.Intracomm) -> Iterator[Profile]:
     1
     >>> request.Free()
     """
-    made, before = Profile(), _now()
-    _switch(1)
+    made = Profile()
+    made._begin()
     try:
         yield made
-        after = _now()
-        for kind, counts in before.items():
-            if kind in after:
-                after[kind].subtract(counts)
-                after[kind]["requests"] += counts["requests"]
     finally:
-        _switch(-1)
-    made.gather(comm, after)
+        made._end()
+    made.gather(comm)
 
 
 def wanted() -> bool:
@@ -202,19 +213,21 @@ def tell() -> None:
     """Collective over ``MPI.COMM_WORLD``, before MPI ends: the table, or the file, by rank 0, if
     there were any rounds."""
     where = os.environ.get(VARIABLE, "").strip()
-    made = Profile()
-    made.gather(MPI.COMM_WORLD, _now())
-    if made.rows and MPI.COMM_WORLD.rank == 0:
+    _whole._end()
+    _whole.gather(MPI.COMM_WORLD)
+    if _whole.rows and MPI.COMM_WORLD.rank == 0:
         try:
             if where.endswith(".json"):
                 with open(where, "w", encoding="utf-8") as file:
-                    file.write(made.as_json() + "\n")
+                    file.write(_whole.as_json() + "\n")
             else:
-                print(made, file=sys.stderr, flush=True)
+                print(_whole, file=sys.stderr, flush=True)
         except Exception as error:  # the other ranks go on to what they end together
             with contextlib.suppress(Exception):
                 print(f"onesided: no profile was written: {error}", file=sys.stderr, flush=True)
 
 
+#: The one that the environment asks for.
+_whole = Profile()
 if wanted():
-    _switch(1)
+    _whole._begin()

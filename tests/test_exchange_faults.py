@@ -10,12 +10,14 @@ import servers
 
 PROGRAM = mpi_harness.TESTS / "programs" / "exchange_faults.py"
 full = pytest.mark.full
-FAULTS = ["exception", "exception of mpi4py", "memory", "exit", "SIGKILL", "SIGSEGV", "thread"]
+TOLD = ["exception", "exception of mpi4py", "thread", "closed stdout", "foreign hook"]
+FAULTS = [*TOLD, "memory", "exit", "SIGKILL", "SIGSEGV"]
 PLACES = ["before init", "before start", "between", "after wait"]
 METHODS = ["rma-fence", "rma-notify", "rma-pscw", "rma-lock-paper", "p2p"]
 #: mpi4py's without abort_on_exception: the clean-up at exit must not wait for the others.
 SHORT = [("exception", "between", "p2p"), ("exception", "before start", "rma-fence"),
-         ("thread", "between", "rma-notify"), ("exit", "before init", "rma-notify"),
+         ("thread", "between", "rma-notify"), ("closed stdout", "between", "p2p"),
+         ("foreign hook", "after wait", "p2p"), ("exit", "before init", "rma-notify"),
          ("exception of mpi4py", "after wait", "rma-notify"),
          ("SIGKILL", "between", "rma-notify")]  # fmt: skip
 ALL = itertools.product(FAULTS, PLACES, METHODS)
@@ -28,17 +30,23 @@ def ends_badly(fault, place, method="rma-notify", ranks=3):
     return outcome
 
 
-def test_a_good_run():
-    outcome = servers.run(PROGRAM, 3, "none", "nowhere", "rma-notify", timeout=30)
+@pytest.mark.parametrize("seconds", ["", "inf", "0", "-1"])
+def test_a_good_run(seconds):
+    """Watched for ever, or by nobody, where seconds are given."""
+    env = {"ONESIDED_DEBUG": "1" * bool(seconds), "ONESIDED_DEBUG_SECONDS": seconds}
+    run = mpi_harness.run if seconds else servers.run
+    outcome = run(PROGRAM, 3, "pause", "between", "rma-notify", env=env, timeout=30)
     assert outcome.kind == "pass", outcome.report()
     assert outcome.stdout.count("is through") == 3
+    assert "nothing has moved" not in outcome.stderr
 
 
 @pytest.mark.parametrize(("fault", "place", "method"), [
     *SHORT, *(pytest.param(*each, marks=full) for each in ALL if each not in SHORT)])
 def test_a_rank_that_goes_wrong_ends_the_job(fault, place, method):
-    told = "only here" in ends_badly(fault, place, method).stderr
-    assert told == (fault in ("exception", "exception of mpi4py", "thread"))
+    said = ends_badly(fault, place, method).stderr
+    assert ("only here" in said) == (fault in TOLD)
+    assert ("the program has heard of" in said) == (fault == "foreign hook")
 
 
 @full

@@ -139,7 +139,7 @@ class HaloExchange(Persistent):
         answers = [tuple(each[turn % len(each)] for each in levels) for turn in range(ghosts.turns)]
         load(self, ghosts.plans, [a if len(a) > 1 else a[0] for a in answers])
         ghosts.resources.belong_to(self)
-        debug.observe(self)
+        debug.observe()
         self._made = True
         self.setup_time = time.perf_counter() - began
 
@@ -159,6 +159,10 @@ class HaloExchange(Persistent):
         late = {parcel.peer for parcel in self._ghosts.into
                 if stands and stands[parcel.chain][0] < stands[parcel.chain][1]}
         return "data from " + (", ".join(f"rank {peer}" for peer in sorted(late)) or "nobody")
+
+    def described(self) -> tuple[str, int]:
+        parts = [part for parcel in self._ghosts.out for part in parcel.level(0)]
+        return self.noun, sum(part.nbytes for part in parts)
 
     def __repr__(self) -> str:
         return f"<halo of {len(self.faces)} faces: {self.state}, {self.rounds} starts>"

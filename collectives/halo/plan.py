@@ -233,6 +233,7 @@ class Ghosts:
         back = combine is not None
         with agreed(context.comm):
             self.hints = Hints.of(info)
+            debug.seconds()
             self.fields = read_fields(fields, faces_of)
         levels = [len(each.levels) for each in self.fields]
         ranks_per_node = self.hints.ranks_per_node

@@ -150,8 +150,7 @@ class Counter:
 
     def unmarked(self) -> list[int]:
         """The partitions that are not ready."""
-        found: list[int] = np.flatnonzero(self._flags == 0).tolist()
-        return found
+        return [partition for partition, ready in enumerate(self._flag) if not ready]
 
 
 def compiled_counter(grouping: Grouping) -> CompiledCounter | None:

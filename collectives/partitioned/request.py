@@ -85,7 +85,7 @@ class PartitionedRequest(Persistent):
         self._failures = matching.failures
         self._error: BaseException | None = None
         self._everywhere = progress.may_call_from_any_thread()
-        self._watched = debug.observe(self)
+        self._watched = debug.observe()
         nowhere = self.peer == MPI.PROC_NULL
         self._position = None if nowhere else matching.post(self.parameters, self.peer)
         self._failure: Exception | None = None  # of which the peer hears
@@ -132,6 +132,10 @@ class PartitionedRequest(Persistent):
     def late(self) -> bool:
         """Local. Whether the peer waits for something that this side has still to do."""
         return bool(self._state == ACTIVE and not self._done and self._owes())
+
+    def described(self) -> tuple[str, int]:
+        sends = self.parameters.side == SENDER
+        return f"{'Psend' if sends else 'Precv'} by {self.method}", sends * self.memory.size
 
     def __repr__(self) -> str:
         side = "send to" if self.parameters.side == SENDER else "receive from"
@@ -193,10 +197,9 @@ class PartitionedRequest(Persistent):
         where it was freed before."""
         if self._state == FREED:
             return None
-        given_up = self._state == ACTIVE and self._counter.close()
-        if self._state == ACTIVE and not given_up:
+        broken = self._state == BROKEN or (self._state == ACTIVE and self._counter.close())
+        if self._state == ACTIVE and not broken:
             self._refuse("freed")
-        broken = given_up or self._state == BROKEN
         self._retire()
         return broken
 
@@ -211,8 +214,7 @@ class PartitionedRequest(Persistent):
         """Local. Give back what was made for rounds; ``broken``: one of them is under way."""
         progress.delist(self)
         self._unload()
-        end = self._end
-        self._end = self._end_owes = None
+        end, self._end, self._end_owes = self._end, None, None
         if end is not None:
             end.close(broken)
         self._forget(broken and end is not None)
@@ -282,12 +284,11 @@ class PartitionedRequest(Persistent):
 
     def _begin(self) -> bool:
         """The round begins, if the peer is known; the caller holds the guard, and may call MPI."""
-        rounds = self.rounds
-        if self._opened != rounds:
+        if self._opened != self.rounds:
             self._open_round()
         if self._end is None and not self._meet():
             return False
-        self._begun = rounds
+        self._begun = self.rounds
         self._end.begin()
         return True
 
@@ -603,8 +604,7 @@ class PartitionedReceive(PartitionedRequest):
     # -- inside ----------------------------------------------------------------------------------
 
     def _step(self) -> bool:
-        done: bool = self._end.advance()
-        return done
+        return bool(self._end.advance())
 
     def _owes(self) -> bool:
         return self._begun != self.rounds or (self._end_owes is not None and self._end_owes())

@@ -9,7 +9,7 @@ from errors import agreed
 from subjects import make
 from table import EXCHANGES, ROWS, Length, cells, strict
 
-from onesided.collectives import MismatchError, RequestError
+from onesided.collectives import MismatchError, PatternError, RequestError
 
 LENGTHS = (Length(0, 3), Length(1 << 15, 1))
 SENDERS = [row for row in EXCHANGES if row not in ("Bcast", "Alltoallv of nothing")]
@@ -65,9 +65,15 @@ def case_different_orders_become_an_error(comm, cell, options):
 
 
 @ranks(at_least=2)
-@parameters(cell=cells("", rows=ROWS, lengths=LENGTHS))
-def case_debugging_on_some_ranks(comm, cell, options, monkeypatch):
-    """It compares in Start, so it is refused before there is a request."""
-    if comm.rank == 0:
+@parameters(cell=cells("", rows=ROWS, lengths=LENGTHS), seconds=["5", "abc"])
+def case_debugging_on_some_ranks(comm, cell, options, monkeypatch, seconds):
+    """It compares in Start, so it is refused before there is a request; and so are seconds that
+    are none."""
+    error, words = MismatchError, "ONESIDED_DEBUG=1"
+    if seconds != "5":
+        error, words = PatternError, "ONESIDED_DEBUG_SECONDS is a number of seconds"
+    if comm.rank == 0 and seconds == "5":
         monkeypatch.delenv("ONESIDED_DEBUG")
-    agreed(comm, MismatchError, lambda: make(comm, cell, options), "ONESIDED_DEBUG=1")
+    elif comm.rank == 0:
+        monkeypatch.setenv("ONESIDED_DEBUG_SECONDS", seconds)
+    agreed(comm, error, lambda: make(comm, cell, options), words)
