@@ -39,6 +39,7 @@ from onesided.collectives.steps import (
     Plan,
     Step,
     _core,
+    broken,
     lowered,
 )
 
@@ -301,7 +302,7 @@ class PythonRounds(Hooks):
                 self._reserve(1)
 
     def _fill_chunk(self) -> None:
-        if self._unready > 1:
+        if self._unready > 1 and self._state == ACTIVE:
             self._unready -= 1
             return
         self._refuse_inside()
@@ -595,11 +596,6 @@ else:
     CreditCells = PythonCredit
 
 
-def fold_exists(operation: int, kind: int) -> bool:
-    """Local. Whether the compiled core has this reduction."""
-    return COMPILED and _core.fold_exists(operation, kind)
-
-
 def interpreter() -> str:
     """Local. Which interpreter runs rounds, and why, in words.
 
@@ -612,6 +608,8 @@ def interpreter() -> str:
         return "compiled"
     if _core is not None:
         return f"Python ({VARIABLE}=python)"
+    if broken:
+        return f"Python (the compiled core cannot be loaded: {broken})"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "Python (the compiled one relies on the global interpreter lock)"
     return "Python (the package was installed without a compiler)"

@@ -517,8 +517,7 @@ class Request(Persistent):
             raise self._unexpected(chunk)
         try:
             self._written[chunk] = 1
-            send = self._send_chunk if self._sends else self.transport.send_chunk
-            sent = send(self._slot, chunk)
+            sent = self._sends and self._send_chunk(self._slot, chunk)
             self._fill_chunk()
             if sent:
                 progress.drive(self._probe, self)
@@ -607,8 +606,8 @@ class Request(Persistent):
             credit.grant()
 
     def _misuse(self, verb: str) -> RequestError:
-        credit = self.transport.credit
-        if self._state == INACTIVE and credit is not None and credit.busy:
+        credit = self.transport.credit if self._state == INACTIVE else None
+        if credit is not None and credit.busy:
             words = "while one into the same memory is active"
             return RequestError(f"{self!r} cannot be {verb}, {words}")
         return super()._misuse(verb)

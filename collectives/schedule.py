@@ -99,7 +99,6 @@ class Route:
     """How one block goes: stored into ``targets``, or Put from ``chunks``; by slot."""
 
     block: Block
-    path: str
     targets: list[NDArray[Any]] = field(default_factory=list)
     chunks: list[Chunk] = field(default_factory=list)
     puts: list[list[Put]] = field(default_factory=list)
@@ -362,7 +361,7 @@ class OneSided(ExchangeTransport):
 
     def _route(self, delivery: Delivery, block: Block, path: str, advert: Advert) -> Route:
         peer, source = block.peer, self.operation.source(block)
-        route = Route(block, path)
+        route = Route(block)
         if path in STAGED:  # packed in this rank's form of the block
             strides = row_strides(block.shape, source.itemsize)
             advert = Advert(CONTROL, advert.offsets, block.shape, strides)

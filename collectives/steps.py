@@ -23,15 +23,20 @@ grows. Who executes chains, and when, says :mod:`.program`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+#: Why the compiled core cannot be loaded, where one was compiled.
+broken = ""
+
 try:
     from onesided.collectives import _core as _core
-except ImportError:  # no compiler was present
+except ImportError as error:
     _core = None  # type: ignore[assignment]
+    broken = str(error) if find_spec("onesided.collectives._core") else ""
 
 COPY, BOX, GATHER, RAISE, AWAIT, CALL, REDUCE = range(7)
 

@@ -66,16 +66,34 @@ def test_a_rank_has_one_thread_unless_the_user_says_otherwise(given, threads):
     assert outcome.stdout.count(f"threads {threads}") == 2, outcome.report()
 
 
-@pytest.mark.parametrize(
-    ("core", "words"), [("", interpreter()), ("python", "Python (ONESIDED_CORE=python)")]
-)
+#: Python finds a compiled core that is no library.
+UNLOADABLE = """
+import importlib.util, sys
+class Finder:
+    @staticmethod
+    def find_spec(name, *more):
+        if name == "onesided.collectives._core":
+            return importlib.util.spec_from_file_location(name, {!r})
+sys.meta_path.insert(0, Finder)
+"""
+
+
+@pytest.mark.parametrize(("core", "words"), [
+    ("", interpreter()), ("python", "Python (ONESIDED_CORE=python)"),
+    ("broken", "Python (the compiled core cannot be loaded: {}: file too short)")])
 def test_doctor_tells_who_runs_rounds(core, words, tmp_path):
-    if core and not COMPILED:
+    if core == "python" and not COMPILED:
         pytest.skip("there is no compiled core: nothing can be chosen")
-    path = tmp_path / "doctor.json"
+    path, run, env = tmp_path / "doctor.json", servers.run, {}
+    if core == "broken":
+        library = tmp_path / "_core.abi3.so"
+        library.touch()
+        (tmp_path / "sitecustomize.py").write_text(UNLOADABLE.format(str(library)))
+        words, run, env = words.format(library), mpi_harness.run, {"PYTHONPATH": str(tmp_path)}
+    elif core:
+        env = {"ONESIDED_CORE": core}
     arguments = ["doctor", "--comm", "p2p", "--json", str(path)]
-    env = {"ONESIDED_CORE": core} if core else {}
-    outcome = servers.run("-m onesided.apps", 1, *arguments, env=env)
+    outcome = run("-m onesided.apps", 1, *arguments, env=env)
     assert outcome.kind == "pass", outcome.report()
     assert re.search(rf"rounds are run by +{re.escape(words)}\n", outcome.stdout), outcome.report()
     assert json.loads(path.read_text())["machine"]["interpreters"] == [words]

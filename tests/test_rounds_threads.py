@@ -107,16 +107,18 @@ def test_a_step_cannot_free_its_request():
     request.Wait()
 
 
+@pytest.mark.parametrize("chunks", [1, 2])
 @pytest.mark.parametrize("verb", ["Wait", "Test"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_round_that_another_thread_has_opened_is_not_complete(kind, verb):
-    """The one that was waited for is, by another thread, before this one has the lock."""
+def test_a_round_that_another_thread_has_opened_is_not_complete(kind, verb, chunks):
+    """The one that was waited for is, by another thread, before this one has the lock. One that
+    another thread has freed takes no chunk."""
 
     class Overtaken(stand_in(kind)):
         def _other(self):
             self._hooked = 0
             self.Wait()
-            self._open(1)
+            self._open(chunks)
             return True
 
         _before_wait = _before_test = _other
@@ -130,9 +132,14 @@ def test_a_round_that_another_thread_has_opened_is_not_complete(kind, verb):
     request._hooked = 1
     with pytest.raises(RequestError, match="not ready"):
         getattr(request, verb)()
-    assert (request._state, request._unready) == (program.ACTIVE, 1)
-    request._fill_chunk()
+    assert (request._state, request._unready) == (program.ACTIVE, chunks)
+    for _ in range(chunks):
+        request._fill_chunk()
     request.Wait()
+    request._open(chunks)
+    request._retire()
+    with pytest.raises(RequestError, match="told that a chunk is ready"):
+        request._fill_chunk()
 
 
 @pytest.mark.parametrize("verb", ["Start", "Wait", "Test"])

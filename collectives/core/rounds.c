@@ -921,7 +921,7 @@ static PyObject *open_round(Rounds *self, PyObject *chunks)
 /* One chunk less is missing; after the last one the round goes on as one that was started. */
 static PyObject *fill_chunk(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
-    if (self->unready > 1) {
+    if (self->unready > 1 && self->state == ACTIVE) {
         self->unready--;
         Py_RETURN_NONE;
     }

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from onesided.collectives.buffers import free_types, simple
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.pattern import flat_bytes
-from onesided.collectives.program import COMPILED, fold_exists
-from onesided.collectives.steps import Step, address, call, copy, reduce
+from onesided.collectives.program import COMPILED
+from onesided.collectives.steps import Step, _core, address, call, copy, reduce
 
 Bytes = NDArray[np.uint8]
 
@@ -158,7 +158,7 @@ class Fold:
                 f"{self.name} does not take {element}; it takes {' and '.join(takes)}"
             )
         self._loop = (number, element.number)
-        self.quick = fold_exists(*self._loop) if COMPILED else self._ufunc is not None
+        self.quick = _core.fold_exists(*self._loop) if COMPILED else self._ufunc is not None
 
     def __str__(self) -> str:
         order = "" if self.commutes else " (not commutative)"

@@ -333,15 +333,23 @@ def case_free_ends_the_wait_of_another_thread(comm, method):
 
 
 @ranks(at_least=2)
-@parameters(method=ordinary, nodes=["", "1"])
-def case_free_waits_for_a_thread_that_sends_a_chunk(comm, method, nodes):
-    """What it sends is not given back before; then there is no round any more."""
+@parameters(method=ordinary, nodes=["", "1"], place=["before", "inside"])
+def case_free_waits_for_a_thread_that_sends_a_chunk(comm, method, nodes, place):
+    """What it sends is not given back before; then there is no round any more. A thread that is
+    about to send it hears that."""
     if nodes and method not in ("p2p", "rma-notify"):
         skip("windows whose epochs stay open cannot be freed")
     moved = exchange(comm, method, info={"ranks_per_node": nodes} if nodes else None)
     moved.round(0)
     request, raised, inside = moved.request, [], threading.Event()
     send_chunk, release, sent = request.transport.send_chunk, request.resources.release, []
+
+    class Overtaken(bytearray):
+        def __setitem__(self, *given):
+            inside.set()
+            while request.state != "freed":
+                time.sleep(0.001)
+            super().__setitem__(*given)
 
     def slow(*given):
         inside.set()
@@ -359,11 +367,14 @@ def case_free_waits_for_a_thread_that_sends_a_chunk(comm, method, nodes):
     moved.fill(1)
     request.Release()
     comm.Barrier()
-    sends = request.direct and request.transport.sends_chunks()
+    sends = request.direct and (place == "before" or request.transport.sends_chunks())
     opened = comm.rank == 0 and sends and request.Open()
     thread = threading.Thread(target=fill)
-    if opened:
+    if opened and place == "before":
+        request._written = Overtaken(request._written)
+    elif opened:
         request.transport.send_chunk, request.resources.release = slow, released
+    if opened:
         thread.start()
         assert inside.wait(20)
     elif comm.rank:
