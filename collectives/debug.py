@@ -161,7 +161,7 @@ def _report(wait: float) -> None:
         except Exception:  # it is being freed by another thread
             lacks = ""
         lines.append(f"onesided: rank {rank}: {request!r}{lacks}")
-    for stream in (sys.stderr, sys.__stderr__):  # the first may be no file of the system's
+    for stream in (sys.stderr, sys.__stderr__ or sys.stderr):  # the first may be no file
         with contextlib.suppress(Exception):
             print("\n".join(lines), file=stream, flush=True)
             lines.clear()
