@@ -548,7 +548,8 @@ def _phantom(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 def _learned(
     call: str, theirs: dict[int, Words], send: Side, sources: Sequence[int], keys: Sequence[int]
 ) -> Side:
-    """The receive side as the senders have told it: packed in the order of the sources."""
+    """The receive side as the senders have told it, in the order of the sources. What nobody sends
+    has room only where all blocks are of one size."""
     edges = {(peer, key): sent for peer, words in theirs.items() for key, sent in
              words.sent().items()}
     found = [(peer, edges[peer, key]) for peer, key in zip(sources, keys, strict=True)
@@ -562,12 +563,14 @@ def _learned(
     counts = [edges[edge].elements[0] if edge in edges else 0
               for edge in zip(sources, keys, strict=True)]
     real = [(n, peer) for n, peer in zip(counts, sources, strict=True) if peer >= 0]
-    for count, peer in real:
-        if count != real[0][0] and not call.endswith("v"):
-            raise PatternError(
-                f"rank {real[0][1]} sends {real[0][0]} elements, rank {peer} {count}; {call} "
-                "gathers as many from each"
-            )
+    if real and not call.endswith("v"):
+        (one, first), counts = real[0], [real[0][0]] * len(counts)
+        for count, peer in real:
+            if count != one:
+                raise PatternError(
+                    f"rank {first} sends {one} elements, rank {peer} {count}; {call} gathers as "
+                    "many from each"
+                )
     starts = [0, *accumulate(counts)]
     blocks = blocks_of_counts(counts, starts[:-1], sources, keys)
     return Side(None, (starts[-1],), dtype, blocks, None, slots=True)

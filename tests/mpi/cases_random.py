@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from onesided.collectives import (
     Neighbor_allgather_init,
+    Neighbor_alltoall_init,
     Neighbor_alltoallv_init,
     UnsupportedError,
 )
@@ -37,32 +38,36 @@ def examine(comm, strategy, body, examples):
     return seen
 
 
-@parameters(method=names, periodic=[True, False])
-def case_cartesian_neighbors(comm, method, periodic):
+@parameters(method=names, periods=["both", "none", "one"], memory=["given", "own"])
+def case_cartesian_neighbors(comm, method, periods, memory):
     """Both neighbors may be one rank, or this one: extents 2 and 1; beyond an end is nobody, whose
-    blocks stay."""
+    blocks stay, and have no room only where each block has a count of its own, to be learned."""
     dims = [2, comm.size // 2] if comm.size % 2 == 0 else [1, comm.size]
-    grid = comm.Create_cart(dims, [periodic] * 2)
+    grid = comm.Create_cart(dims, [periods != "none", periods == "both"])
     send = np.repeat(10.0 * grid.rank + np.arange(4), 3)
-    recv, gathered = np.full(12, -1.0), np.full(4, -1.0)
+    own, requests = memory == "own", []
     try:
-        requests = [Neighbor_alltoallv_init(grid, send, recv, method=method),
-                    Neighbor_allgather_init(grid, send[:1], gathered, method=method)]
+        for init, sent in ((Neighbor_alltoallv_init, send), (Neighbor_alltoall_init, send),
+                           (Neighbor_allgather_init, send[:3])):  # fmt: skip
+            recv = None if own else np.full(12, -1.0)
+            requests.append(init(grid, sent, recv, method=method))
     except UnsupportedError as error:  # agreed; only where MPI itself is wrong
         skip_if_known(error, method)
-    for _ in range(2):
-        for request in requests:
-            request.Start()
-            request.Wait()
-    for request in requests:
-        request.Free()
+    wanted = []
     for axis in range(2):
         below, above = grid.Shift(axis, 1)
-        low, high = 2 * axis, 2 * axis + 1
-        for slot, neighbor, theirs in ((low, below, high), (high, above, low)):
-            want = -1.0 if neighbor == MPI.PROC_NULL else 10.0 * neighbor + theirs
-            assert np.all(recv[3 * slot : 3 * slot + 3] == want), (slot, recv)
-            assert gathered[slot] == (-1.0 if neighbor == MPI.PROC_NULL else 10.0 * neighbor)
+        wanted += [(below, 2 * axis + 1), (above, 2 * axis)]
+    for turn, request in enumerate(requests * 2):
+        request.Start()
+        got = request.Wait().reshape(-1, 3)
+        theirs = [-1.0 if peer == MPI.PROC_NULL else 10.0 * peer + place * (turn % 3 < 2)
+                  for peer, place in wanted]  # fmt: skip
+        if own and turn % 3 == 0:
+            theirs = [each for each in theirs if each >= 0]
+        for place, each in enumerate(theirs):
+            assert (own and each < 0) or np.all(got[place] == each), (place, got)
+    for request in requests:
+        request.Free()
     grid.Free()
 
 
