@@ -9,6 +9,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from onesided.collectives.agreement import LARGEST
 from onesided.collectives.errors import PatternError, likely
 from onesided.collectives.trees import LARGEST_FIRST, orders
 
@@ -113,15 +114,14 @@ def _truth(key: str, value: str) -> bool:
     return word in YES
 
 
-def _number(most: int | None = None) -> Callable[[str, str], int]:
+def _number(most: int = LARGEST) -> Callable[[str, str], int]:
     def read(key: str, value: str) -> int:
         try:
             number = int(value)
         except ValueError:
             number = 0
-        if number < 1 or (most is not None and number > most):
-            upper = "" if most is None else f" and at most {most}"
-            raise PatternError(f"info key {key!r} is {value!r}, not a number of at least 1{upper}")
+        if not 1 <= number <= most:
+            raise PatternError(f"info key {key!r} is {value!r}, not a number from 1 to {most}")
         return number
 
     return read
