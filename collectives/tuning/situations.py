@@ -3,7 +3,7 @@
 A situation is named by words that are the key of what is known of it. Whatever a decision could
 depend on is in them, or in what :func:`~.decisions.machine` says: the call, the bytes and messages
 of the busiest ranks, where data are received, nodes and whether they are emulated, cores, who
-executes rounds. All of it is the same on all
+executes rounds, and who makes progress. All of it is the same on all
 ranks, as is the order in which candidates are tried.
 """
 
@@ -82,13 +82,15 @@ def _place(
     about where the ranks run; the largest of each of the numbers; whether trials would tell the
     truth: not where rounds are watched."""
     cores = len(usable_cores())
-    mine = [len(operation.node.ranks), -cores, int(COMPILED), -int(COMPILED), debug.enabled()]
+    mine = [len(operation.node.ranks), -cores, int(COMPILED), -int(COMPILED), debug.enabled(),
+            operation.hints.progress == MANUAL]  # fmt: skip
     largest_of = largest(operation.context.comm, error, what, [*mine, *numbers])
-    each, fewest, compiled, interpreted, watched = largest_of[:5]
+    each, fewest, compiled, interpreted, watched, manual = largest_of[:6]
     nodes = "emulated" if operation.hints.ranks_per_node is not None else "to a node"
     rounds = "compiled" if interpreted == -1 else "both kinds of" if compiled else "Python's"
+    rounds = "manual progress, " * manual + rounds
     words = f"{operation.ranks} ranks, {each} {nodes}, {-fewest} cores, {rounds} rounds"
-    return words, largest_of[5:], not watched
+    return words, largest_of[6:], not watched
 
 
 # -- exchanges -----------------------------------------------------------------------------------

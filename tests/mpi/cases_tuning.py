@@ -233,13 +233,14 @@ def case_situations_are_told_apart(comm):
         exchange(comm, 32, recvbuf=memory)
         free(memory)
         exchange(comm, 32, info={"slots": "1"})
+        exchange(comm, 32, info={"progress": "manual"})
         with Bcast_init(comm, np.ones(100), method="auto"):
             pass
         send = np.zeros((comm.size, 32))
         boxes = [(slice(rank, rank + 1),) for rank in range(comm.size)]
         Alltoallw_init(comm, [send, boxes], [(send.shape, float), boxes]).Free()
         Alltoall_init(comm, send, None).Free()
-        expected = 7
+        expected = 8
         if comm.size > 1:  # as if there were several nodes
             exchange(comm, 32, info={"ranks_per_node": "1"})
             expected += 1
@@ -248,7 +249,8 @@ def case_situations_are_told_apart(comm):
             assert len(known) == expected, known
             assert sum("broadcast" in name for name in known) == 1
             assert sum("by boxes" in name for name in known) == 1
-            assert sum("emulated" in name for name in known) == expected - 7
+            assert sum("emulated" in name for name in known) == expected - 8
+            assert sum("manual progress" in name for name in known) == 1
             assert all(" cores, " in name and " rounds; " in name for name in known)
 
 
