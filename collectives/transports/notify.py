@@ -55,7 +55,6 @@ class Stored(OneSided):
         exchange = self.operation
         self._near_by = [d for d in self.deliveries if d.shared]
         self._direct = [d for d in self._near_by if d.direct]
-        self._awaited = [self.credits[d.peer] for d in self._direct]
         self._granted = self._grants()
         if self._granted:
             self.credit = Credit()
@@ -107,8 +106,8 @@ class Stored(OneSided):
 
     def may_open(self, rounds: int) -> bool:
         number = rounds + 1 if self.credit is None else self.credit.number + 1
-        for credit in self._awaited:
-            if credit[0] < number:
+        for delivery in self._direct:
+            if self.credits[delivery.peer][0] < number:
                 return False
         fence()
         return True
