@@ -76,7 +76,7 @@ def read_rows(rows: Any, send: Side) -> NDArray[np.int64]:
     given = np.asarray(rows)
     if given.size and given.dtype.kind not in "iu":
         raise PatternError(f"rows has entries of type {given.dtype}, not integers")
-    numbers = np.ascontiguousarray(given, np.int64)
+    numbers = np.array(given, np.int64)
     if numbers.shape != send.shape[:1]:
         raise PatternError(f"rows is of shape {numbers.shape}, the send array of {send.shape}")
     whole = all(block.shape[1:] == send.shape[1:] for block in send.blocks)
@@ -177,8 +177,9 @@ def _in_order(kind: MPI.Datatype) -> bool:
 class Layout:
     """Blocks of types with holes as one MPI type, which packs and unpacks all of them at once."""
 
-    def __init__(self, where: int, pieces: Sequence[Piece], nbytes: int) -> None:
-        """Local. ``where``: the address from which the pieces are counted."""
+    def __init__(self, flat: Any, pieces: Sequence[Piece], nbytes: int) -> None:
+        """Local. ``flat``: the data, which stay where they are; None for pieces at addresses."""
+        self._flat, where = flat, 0 if flat is None else address(flat)
         if nbytes > np.iinfo(np.int32).max and MPI.VERSION < 4:
             raise UnsupportedError(
                 f"{nbytes} bytes of types with holes; this MPI packs {np.iinfo(np.int32).max}"
@@ -295,8 +296,7 @@ class Spec:
         side = Side(None, (at,), dtype, blocks, self.given, native=self.native)
         if not used:
             return side
-        where = 0 if self.flat is None else address(self.flat)
-        layout = Layout(where, [self.pieces[i] for i in used], at * dtype.itemsize)
+        layout = Layout(self.flat, [self.pieces[i] for i in used], at * dtype.itemsize)
         if self.role == "recv":
             return replace(side, after=layout.unpack)
         array = np.empty(at, dtype)
@@ -448,12 +448,12 @@ def typed(spec: Any, blocks: int, role: str) -> Spec:
     numbers = _integers(1 if counts is None else counts, blocks, f"{role}counts")
     starts = _integers(0 if displs is None else displs, blocks, f"{role}displs")
     pieces = [
-        Piece(n, at, kind_of(kind, role) if n else Kind(_BYTE, 1, 1, (0, 1)))
+        Piece(n, at, kind_of(kind if n else MPI.BYTE, role))
         for n, at, kind in zip(numbers, starts, kinds, strict=True)
     ]
     _check_bytes(pieces, flat, role)
-    codes = [MPI.Datatype.fromcode(k) if isinstance(k, str) else k for k in kinds]
-    return Spec(flat, pieces, data, role, [data, numbers, starts, codes])
+    native = [data, numbers, starts, [piece.kind.given for piece in pieces]]
+    return Spec(flat, pieces, data, role, native)
 
 
 def _spec(

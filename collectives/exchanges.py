@@ -360,11 +360,13 @@ def Alltoallw_init(
     """
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> Sides:
+        nonlocal chunks, rows  # which the caller may change before the next reading
         _, ranks, keys = _everyone(context)
         sides = _typed_sides(sendbuf, recvbuf, ((ranks, keys), (ranks, keys)))
-        sides.cuts = read_cuts(chunks, sides.send.blocks, len(sides.send.shape))
+        sides.cuts = cuts = read_cuts(chunks, sides.send.blocks, len(sides.send.shape))
+        chunks = None if cuts is None else (cuts.axis, cuts.stops)
         if rows is not None:
-            sides.rows = buffers.read_rows(rows, sides.send)
+            sides.rows = rows = buffers.read_rows(rows, sides.send)
         return sides
 
     return _initialize("Alltoallw", comm, sendbuf, recvbuf, method, info, read=read)
@@ -375,7 +377,7 @@ def Neighbor_alltoall_init(
 ) -> Request:
     """Collective. A persistent ``MPI_Neighbor_alltoall``: a block of one size for every neighbor.
 
-    ``comm`` as in :func:`Neighbor_alltoallv_init`; ``recvbuf`` may be None.
+    ``comm`` as in :func:`Neighbor_alltoallv_init`; ``recvbuf`` may be None: open ends have room.
 
     Examples
     --------

@@ -9,6 +9,7 @@ import pytest
 from cases import parameters, ranks
 from errors import agreed, raises
 from exchange_data import names
+from mpi4py import MPI
 
 from onesided.collectives import (
     Alltoallv_init,
@@ -23,11 +24,17 @@ from onesided.collectives import (
 def case_buffers_of_other_kinds(comm, method):
     size = comm.size
     send = array.array("i", [comm.rank * 10 + p for p in range(size)])
-    recv = bytearray(4 * size)
-    with Alltoallv_init(comm, send, [recv, [1] * size, None, "i"], method=method) as request:
-        request.Start()
-        assert request.Wait() is recv
-        assert list(memoryview(recv).cast("i")) == [p * 10 + comm.rank for p in range(size)]
+    apart = MPI.INT.Create_resized(0, 8).Commit()
+    for step, kind in ((1, "i"), (2, apart)):
+        recv = bytearray(4 * size * step)
+        with Alltoallv_init(comm, send, [recv, [1] * size, None, kind], method=method) as request:
+            request.Start()
+            raises(BufferError, lambda recv=recv: recv.append(0))
+            assert request.Wait() is recv
+            found = list(memoryview(recv).cast("i"))[::step]
+            assert found == [p * 10 + comm.rank for p in range(size)]
+            raises(BufferError, lambda recv=recv: recv.append(0))
+    apart.Free()
     record = np.dtype([("a", "i4"), ("b", "f8")])
     data = np.zeros(2 * size, record)
     data["a"], data["b"] = comm.rank, np.arange(2 * size)
