@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.lib.format import drop_metadata
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import largest, swapped, told
@@ -303,22 +304,25 @@ class Exchange(Operation):
 
     def to_itself(self, arrays: Sequence[NDArray[Any]]) -> list[Chain]:
         """Local. By slot, the steps of the blocks that this rank sends to itself."""
-        steps: list[Chain] = [[] for _ in arrays]
         pairs = zip(self.blocks_to(self.rank), self.blocks_from(self.rank), strict=True)
-        for out, into in pairs:
-            for turn, array in enumerate(arrays):
-                source = self.source(out)
-                if source.dtype != array.dtype:  # the same bytes, described in another way
-                    if not source.flags.c_contiguous:
-                        apart, source = source, np.empty(source.shape, source.dtype)
-                        steps[turn].append(copy(source, apart))
-                    source = source.view(array.dtype)
-                steps[turn] += [copy(*each) for each in copies_between(array[into.box], source)]
-        return steps
+        known = [(self.source(out), into.box) for out, into in pairs]
+        return [[step for source, box in known for step in _copied(array[box], source)]
+                for array in arrays]
 
     def parts(self, block: Block) -> list[tuple[slice, ...]]:
         """The parts of the send array that are the chunks of a block."""
         return [block.box] if self.cuts is None else self.cuts.parts(block.box)
+
+
+def _copied(target: NDArray[Any], source: NDArray[Any]) -> Chain:
+    """Local. The steps that copy a block; the bytes may be described in another way."""
+    steps: Chain = []
+    if source.dtype != target.dtype:
+        if not source.flags.c_contiguous:
+            apart, source = source, np.empty(source.shape, source.dtype)
+            steps.append(copy(source, apart))
+        source = source.view(target.dtype)
+    return steps + [copy(*each) for each in copies_between(target, source)]
 
 
 def _by_peer(blocks: Sequence[Block]) -> dict[int, list[Block]]:
@@ -364,12 +368,11 @@ class Outlets:
         exchange, rank = self.operation, self.operation.rank
         for out, into in zip(exchange.blocks_to(rank), exchange.blocks_from(rank), strict=True):
             for slot, array in enumerate(arrays):
-                if out.shape == into.shape:
-                    self.into(out, slot, array[into.box])
-                else:
-                    self.in_send_array(out, slot)
-                    pairs = copies_between(array[into.box], exchange.source(out))
-                    self.copies[slot] += [copy(*pair) for pair in pairs]
+                source, target = exchange.source(out), array[into.box]
+                alike = source.shape == target.shape and source.dtype == target.dtype
+                self.into(out, slot, target if alike else source)
+                if not alike:
+                    self.copies[slot] += _copied(target, source)
 
 
 class ExchangeTransport(Transport):
@@ -505,8 +508,8 @@ def _described(side: Side) -> list[tuple[Any, ...]]:
 
 
 def _elements(side: Side, block: Block) -> tuple[int, np.dtype[Any]]:
-    """How many elements a block is, and of what."""
-    dtype = side.dtype if block.element is None else block.element
+    """How many elements a block is, and of what; not what the program has noted at the dtype."""
+    dtype = drop_metadata(side.dtype if block.element is None else block.element)
     return block.size * side.dtype.itemsize // dtype.itemsize, dtype
 
 
@@ -563,14 +566,14 @@ def _learned(
     counts = [edges[edge].elements[0] if edge in edges else 0
               for edge in zip(sources, keys, strict=True)]
     real = [(n, peer) for n, peer in zip(counts, sources, strict=True) if peer >= 0]
+    for count, peer in [] if call.endswith("v") else real:
+        if count != real[0][0]:
+            raise PatternError(
+                f"rank {real[0][1]} sends {real[0][0]} elements, rank {peer} {count}; {call} "
+                "gathers as many from each"
+            )
     if real and not call.endswith("v"):
-        (one, first), counts = real[0], [real[0][0]] * len(counts)
-        for count, peer in real:
-            if count != one:
-                raise PatternError(
-                    f"rank {first} sends {one} elements, rank {peer} {count}; {call} gathers as "
-                    "many from each"
-                )
+        counts = [real[0][0]] * len(sources)
     starts = [0, *accumulate(counts)]
     blocks = blocks_of_counts(counts, starts[:-1], sources, keys)
     return Side(None, (starts[-1],), dtype, blocks, None, slots=True)

@@ -7,6 +7,7 @@ everything behind the initialization functions knows one form only.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,10 +43,7 @@ class Block:
 
     @property
     def size(self) -> int:
-        size = 1
-        for extent in self.shape:
-            size *= extent
-        return size
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)

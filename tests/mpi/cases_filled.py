@@ -133,6 +133,38 @@ def case_alternating_with_different_neighbors(comm, method, options):
     free(memory)
 
 
+@parameters(method=MOST, apart=["types", "misaligned", "of one byte"])
+def case_what_one_side_describes_in_another_way(comm, method, apart, options):
+    """Boxes on one side, and on the other a type for every block, or places that suit no element:
+    the bytes are the same, to oneself, too."""
+    size, rank, n = comm.size, comm.rank, 6
+    codes = ["b", "B"] if apart == "of one byte" else ["d", "i"] if apart == "types" else ["d"]
+    codes = [codes[source % len(codes)] for source in range(size)]
+    send = np.zeros((size, n), codes[rank])
+    widths = [n * np.dtype(code).itemsize for code in codes]
+    displs = np.cumsum([apart == "misaligned", *widths[:-1]]).tolist()
+    recv = np.zeros(displs[-1] + widths[-1], np.uint8)
+    with Alltoallw_init(
+        comm, [send, [(slice(p, p + 1),) for p in range(size)]],
+        [recv, [n] * size, displs, codes], method=method, info=info_of(options),
+    ) as request:  # fmt: skip
+        for turn in range(3):
+            data = (turn + rank + np.arange(size * n).reshape(size, n)).astype(send.dtype)
+            if request.Open():
+                for _, part, array in request.outlets[0]:
+                    assert array.dtype == send.dtype
+                    array[...] = data[part]
+                request.Ready(0)
+            else:
+                send[...] = data
+                request.Start()
+            request.Wait()
+            for source, code in enumerate(codes):
+                got = recv[displs[source] :][: widths[source]].view(code)
+                assert np.all(got == turn + source + n * rank + np.arange(n)), (source, got)
+            request.Release()
+
+
 @parameters(method=names)
 def case_misuse(comm, method):
     exchange = Turn(comm, method, cuts=2)

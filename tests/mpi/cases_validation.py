@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from unittest import mock
 
 import numpy as np
@@ -114,6 +115,15 @@ def wrong_arrays(size):
     }
 
 
+def wrong_types(size):
+    return {
+        "no type": ([np.zeros(size), [1] * size, [0] * size, [None] * size], "no MPI type"),
+        "unknown type code": ([np.zeros(size), [1] * size, [0] * size, ["zz"] * size], "zz"),
+        "null type": ([np.zeros(size), [MPI.DATATYPE_NULL] * size], "DATATYPE_NULL"),
+        "too few types": ([np.zeros(size), [1] * size, [0] * size, []], "0 "),
+    }
+
+
 def wrong_broadcasts(size):
     good = np.zeros(6)
     return {
@@ -143,8 +153,9 @@ def by_boxes(role):
 
 BUFFERS = {
     "receives": (wrong_receives, lambda comm, spec, method: start(comm, recv=spec, method=method)),
-    "sends boxes": (wrong_boxes, by_boxes(0)),
-    "receives boxes": (lambda size: wrong_boxes(size) | wrong_arrays(size), by_boxes(1)),
+    "sends boxes": (lambda size: wrong_boxes(size) | wrong_types(size), by_boxes(0)),
+    "receives boxes": (
+        lambda size: wrong_boxes(size) | wrong_types(size) | wrong_arrays(size), by_boxes(1)),
     "broadcast": (wrong_broadcasts, lambda comm, spec, method: cast(
         comm, spec, "auto" if method == "auto" else "rma-binomial")),
 }
@@ -191,13 +202,27 @@ def case_send_and_receive_overlap(comm):
         request.Wait()
 
 
-def case_a_rank_with_nothing_gives_none(comm):
-    """As sendbuf and as recvbuf, with counts of zero."""
+@parameters(method=["p2p", "mpi", "mpi-persistent", "auto"])
+def case_a_rank_with_nothing_gives_none(comm, method):
+    """As sendbuf and as recvbuf, with counts of zero; and any types."""
     none, counts = comm.rank == comm.size - 1, [0] * comm.size
     given = [None if none else np.zeros(0), counts]
-    with Alltoallv_init(comm, given, list(given), method="p2p") as request:
+    kinds = [None, "zz", MPI.DATATYPE_NULL, "d"] * comm.size
+    typed = [np.zeros(1), counts, counts, kinds[: comm.size] if none else ["d"] * comm.size]
+    for init, spec in ((Alltoallv_init, given), (Alltoallw_init, typed)):
+        with init(comm, spec, list(spec), method=method) as request:
+            request.Start()
+            request.Wait()
+
+
+@parameters(method=["p2p", "rma-notify", "auto"], form=["f8", "f8, i4"])
+def case_a_dtype_with_words_of_the_program(comm, method, form):
+    """They stay with the rank whose they are, and need not be known to another process."""
+    size, last = comm.size, comm.rank == comm.size - 1
+    kind = np.dtype(form, metadata={"lock": threading.Lock()}) if last else np.dtype(form)
+    with Alltoallv_init(comm, np.ones(2 * size, kind), None, method=method) as request:
         request.Start()
-        request.Wait()
+        assert np.all(request.Wait() == np.ones(2 * size, form))
 
 
 @ranks(at_least=2)
@@ -226,6 +251,7 @@ def case_info_values(comm):
         (start, {"expected_iterations": "many"}), (start, {"effort": "much"}),
         (cast, {"child_order": "alphabetic"}), (cast, {"segment_bytes": "0"}),
         (cast, {"segment_bytes": "many"}), (cast, {"ranks_per_node": "-2"}),
+        (start, {"ranks_per_node": "1" + 20 * "0"}), (cast, {"segment_bytes": "1" + 20 * "0"}),
     ]:
         for mine in (info, on(comm, comm.size - 1, info, {})):
             refused(comm, PatternError, lambda init=init, mine=mine: init(comm, info=mine),
