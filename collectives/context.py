@@ -23,7 +23,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from mpi4py import MPI
@@ -130,9 +130,7 @@ class Attachment:
     _keyval = MPI.KEYVAL_INVALID
     _lock = threading.Lock()
     mailbox: Any = None
-
-    def __init__(self) -> None:
-        self.context: Context | None = None
+    context: Context | None = None
 
     @classmethod
     def of(cls, comm: MPI.Comm) -> Attachment:
@@ -220,10 +218,7 @@ class Context:
         """Collective on the first call for a communicator, local afterwards."""
         attachment = Attachment.of(comm)
         if attachment.context is None:
-            try:
-                attachment.context = cls(cast(MPI.Intracomm, comm))
-            except MPI.Exception as error:
-                raise refusal(error) from error
+            attachment.context = acquired(cls, comm)
         return attachment.context
 
     def requests(self) -> list[Any]:
@@ -250,7 +245,7 @@ class Context:
         """Collective on the first call. Another duplicate, for MPI's own blocking collectives: here
         they would be matched with calls of this package, where another rank is in one."""
         if self._blocking is None:
-            self._blocking = self.comm.Dup()
+            self._blocking = acquired(self.comm.Dup)
         return self._blocking
 
     def next_tag(self) -> int:
@@ -302,21 +297,27 @@ class Context:
         """Collective. Free what is left, last things first; the context is of no use afterwards."""
         if Context._all.pop(self.number, None) is None:
             return
-        self.drop_shared()
-        for request in self.requests():
-            request.retire()
-        while self.live:
-            next(reversed(self.live)).release()
-        if self.torn:  # messages may still come into its memory
-            Context._torn.append(self)
-            if self.arena is not None:
-                self._lost += [region.own() for region in self.arena.regions.values()]
+        with contextlib.ExitStack() as end:  # all of it from the last one on, whatever fails
+            end.callback(self._free)
+            end.callback(self.detach)
+            end.callback(self._close_arena)
+            for resources in self.live:
+                end.callback(resources.release)
+            self.drop_shared()
+            for request in self.requests():
+                request.retire()
+
+    def _close_arena(self) -> None:
         if self.arena is not None:
+            if self.torn:  # messages may still come into its memory
+                self._lost += [region.own() for region in self.arena.regions.values()]
             self.arena.close()
-        self.detach()
+
+    def _free(self) -> None:
         nodes = [node for node in self._nodes.values() if not node.alone]
         self._nodes.clear()
-        if self.torn:  # those of the next communicator with this one's number would match them
+        if self.torn:  # messages to the next communicator with this one's number would match them
+            Context._torn.append(self)
             return
         for node in nodes:
             node.comm.Free()
@@ -349,7 +350,7 @@ class Node:
         self.alone = len(self.ranks) == size
         self.comm: Any = context.comm  # of Comm only an Intracomm can allocate shared memory
         if not self.alone:
-            self.comm = context.comm.Split(int(firsts[rank]), rank)
+            self.comm = acquired(context.comm.Split, int(firsts[rank]), rank)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -388,7 +389,7 @@ def _known_firsts(group: MPI.Group) -> NDArray[np.int32] | None:
 def _found_firsts(comm: MPI.Intracomm, group: MPI.Group) -> NDArray[np.int32]:
     """Collective. The lowest rank of every rank's node, as MPI tells."""
     global _known
-    shared: Any = comm.Split_type(MPI.COMM_TYPE_SHARED, key=comm.rank)
+    shared: Any = acquired(comm.Split_type, MPI.COMM_TYPE_SHARED, comm.rank)
     first = np.array([comm.rank], np.int32)
     shared.Bcast(first)
     shared.Free()
@@ -401,19 +402,22 @@ def _found_firsts(comm: MPI.Intracomm, group: MPI.Group) -> NDArray[np.int32]:
     return firsts
 
 
-def refusal(error: MPI.Exception) -> OnesidedError:
-    """The clear form of MPI's refusal to make a communicator or a window."""
-    words = str(error)
-    if "Too many communicators" in words or "context" in words.lower():
-        return ResourceError(
-            "MPI cannot make another communicator or window (MPICH has about 2,046 of both "
-            f"together); free requests that are no longer needed: {error.Get_error_string()}"
-        )
-    library = MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\x00 ")
-    return class_of(error)(
-        f"{library} cannot make the windows that this method needs "
-        f"({error.Get_error_string()}); use p2p or mpi-persistent"
-    )
+def acquired(make: Callable[..., Any], *given: Any) -> Any:
+    """Collective. The window or communicator that ``make`` makes; MPI's refusal in a clear form."""
+    try:
+        return make(*given)
+    except MPI.Exception as error:
+        words = error.Get_error_string()
+        if "Too many communicators" in str(error) or "context" in str(error).lower():
+            raise ResourceError(
+                "MPI cannot make another communicator or window (MPICH has about 2,046 of both "
+                f"together); free requests that are no longer needed: {words}"
+            ) from error
+        library = MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\x00 ")
+        raise class_of(error)(
+            f"{library} cannot make the windows that this method needs ({words}); use p2p or "
+            "mpi-persistent"
+        ) from error
 
 
 def _communicator_freed(comm: MPI.Intracomm, attachment: Attachment) -> None:

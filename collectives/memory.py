@@ -27,8 +27,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed, words_of_all
 from onesided.collectives.buffers import read_form
-from onesided.collectives.context import Context, Node, Resources, refusal
+from onesided.collectives.context import Context, Node, Resources, acquired
 from onesided.collectives.errors import (
+    OnesidedError,
     PatternError,
     RequestError,
     ResourceError,
@@ -159,13 +160,12 @@ class Region:
         comm = self.context.comm
         error: Exception | None = None
         try:
-            self.wide = MPI.Win.Create(self.segment(self.node.comm.rank), 1, MPI.INFO_NULL, comm)
+            memory = self.segment(self.node.comm.rank)
+            self.wide = acquired(MPI.Win.Create, memory, 1, MPI.INFO_NULL, comm)
             self.wide.Lock_all(MPI.MODE_NOCHECK)
             if self.wide.model != MPI.WIN_UNIFIED:  # loads, stores and Puts must see one memory
                 raise UnsupportedError("this MPI has no unified memory model for windows; use p2p")
-        except MPI.Exception as problem:
-            error = refusal(problem)
-        except UnsupportedError as problem:
+        except (MPI.Exception, OnesidedError) as problem:
             error = problem
         try:
             agree(comm, error, "window of shared memory")

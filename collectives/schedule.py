@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import swapped
 from onesided.collectives.arena import ControlMemory, Share, cell_of
-from onesided.collectives.context import Resources, refusal
+from onesided.collectives.context import Resources, acquired
 from onesided.collectives.exchange import (
     Exchange,
     ExchangeTransport,
@@ -40,13 +40,13 @@ from onesided.collectives.exchange import (
 )
 from onesided.collectives.memory import ALIGNMENT, aligned, region_with_key
 from onesided.collectives.pattern import (
-    LARGEST_PIECE,
     Block,
     Chunk,
     Cuts,
     as_bytes,
     chunks_of,
     flat_bytes,
+    pieces,
     row_strides,
     whole,
 )
@@ -286,10 +286,8 @@ class OneSided(ExchangeTransport):
             self.windows[DATA] = self._create(None if array is None else as_bytes(array))
 
     def _create(self, memory: Any) -> MPI.Win:
-        try:
-            window = MPI.Win.Create(memory, 1, MPI.INFO_NULL, self.operation.context.comm)
-        except MPI.Exception as error:
-            raise refusal(error) from error
+        comm = self.operation.context.comm
+        window: MPI.Win = acquired(MPI.Win.Create, memory, 1, MPI.INFO_NULL, comm)
         self.resources.on_release(window.Free, in_step=True)
         return window
 
@@ -495,13 +493,11 @@ def _puts_of(window: MPI.Win, peer: int, chunks: list[Chunk], offset: int) -> li
     """Local. The chunks of a block, to be Put one after the other from ``offset``, in bytes."""
     puts = []
     for chunk in chunks:
-        data = as_bytes(chunk.array)
         parts: list[tuple[Any, Any]] = []
-        for start in range(0, len(data), LARGEST_PIECE):
-            part = data[start : start + LARGEST_PIECE]
-            parts.append(([part, len(part), MPI.BYTE], [offset + start, len(part), MPI.BYTE]))
+        for part in pieces(chunk.array):
+            parts.append(([part, part.size, MPI.BYTE], [offset, part.size, MPI.BYTE]))
+            offset += part.size
         puts.append(Put(window, peer, parts, [] if chunk.pack is None else [copy(*chunk.pack)]))
-        offset += len(data)
     return puts
 
 

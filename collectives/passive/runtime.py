@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.buffers import as_number
-from onesided.collectives.context import Context, Resources, refusal
+from onesided.collectives.context import Context, Resources, acquired
 from onesided.collectives.errors import (
     OnesidedError,
     PatternError,
@@ -113,10 +113,7 @@ class OneSidedBroadcast:
 
     def _open(self, context: Context, order: str, waiter: float, flush: float) -> None:
         """Collective. The private communicator, the side windows, and the thread."""
-        try:
-            comm: MPI.Intracomm = context.comm.Dup()
-        except MPI.Exception as error:
-            raise refusal(error) from error
+        comm: MPI.Intracomm = acquired(context.comm.Dup)
         self._resources.on_release(comm.Free)
         side = SideWindows(comm, self._resources)
         self._comm = comm

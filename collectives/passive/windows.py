@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.buffers import as_number, as_vector
-from onesided.collectives.context import Resources, refusal
+from onesided.collectives.context import Resources, acquired
 from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
 
 #: Most bytes of a Put: an MPI-3 takes fewer than 2^31.
@@ -377,10 +377,7 @@ class SideWindows:
 
 def _locked(comm: MPI.Intracomm, words: int, resources: Resources) -> MPI.Win:
     """Collective. A window of zeros under ``Lock_all``, for as long as the resources live."""
-    try:
-        window = MPI.Win.Allocate(WORD * words, WORD, comm=comm)
-    except MPI.Exception as error:
-        raise refusal(error) from error
+    window: MPI.Win = acquired(MPI.Win.Allocate, WORD * words, WORD, MPI.INFO_NULL, comm)
     resources.on_release(window.Free)
     window.Lock_all(MPI.MODE_NOCHECK)
     resources.on_release(window.Unlock_all)

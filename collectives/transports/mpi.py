@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.buffers import Side
-from onesided.collectives.context import Resources
+from onesided.collectives.context import Resources, acquired
 from onesided.collectives.errors import UnsupportedError
 from onesided.collectives.exchange import Exchange, ExchangeTransport
 from onesided.collectives.pattern import INT_MAX, Block
@@ -74,17 +74,14 @@ class Persistent(_OwnCalls):
         self._comm: MPI.Comm = operation.context.comm
         if not all([self._initialize(calls) for calls in self._calls]):
             self._handles = []
-            self._comm = operation.context.comm.Dup()
+            self._comm = acquired(operation.context.comm.Dup)
             resources.on_release(self._comm.Free, in_step=True)
 
     def _initialize(self, calls: Sequence[Call]) -> bool:
         handles: list[MPI.Prequest] = []
         for name, arguments in calls:
-            start = getattr(self._comm, f"{name}_init", None)
-            if start is None:
-                return False
             try:
-                handles.append(start(*arguments))
+                handles.append(getattr(self._comm, f"{name}_init")(*arguments))
             except NotImplementedError:
                 return False
             self.resources.on_release(handles[-1].Free, in_step=True)
@@ -179,11 +176,11 @@ def _argument(
 ) -> Any:
     """One side as mpi4py takes it; None where this rank has none, which is not the root."""
     side = (exchange.send, exchange.recv)[role]
-    alone = form in (EVEN, VECTOR) and exchange.root not in (None, exchange.rank)
-    if alone:
+    if form in (EVEN, VECTOR) and exchange.root not in (None, exchange.rank):
         return None
     if side.native is not None:
-        return held(side.native, resources)
+        vector = form == TYPED and isinstance(side.native, list) and len(side.native) == 3
+        return (_each_typed if vector else held)(side.native, resources)
     if array is None:
         array = np.empty(side.shape, side.dtype)
     if form == TYPED:
@@ -194,32 +191,36 @@ def _argument(
         counts = [0 if block is None else block.size for block in places]
         displs = [0 if block is None else block.box[0].start for block in places]
         return [array, counts, displs, kind]
-    found = [(i, block) for i, block in enumerate(places) if block is not None]
-    if form == ONE:
-        found = [(0, block) for _, block in found[:1]] or [
-            (0, block) for block in side.blocks[:1]]
-    count, start = 0, 0
-    if found:
-        place, block = found[0]
-        count, start = block.size, block.box[0].start - place * block.size
-    return [array, count, start, kind]
+    for place, block in enumerate(places):
+        if block is not None:
+            before = place * block.size if form == EVEN else 0
+            return [array, block.size, block.box[0].start - before, kind]
+    return [array, 0, 0, kind]
 
 
 def held(native: Any, resources: Resources) -> Any:
     """The caller's own arguments; types live as long as the request."""
-    if not isinstance(native, list):
+    if isinstance(native, list):
+        return [held(part, resources) for part in native]
+    if not isinstance(native, MPI.Datatype) or native.is_predefined:
         return native
+    kind = native.Dup()
+    resources.on_release(kind.Free)
+    return kind
 
-    def kept(part: Any) -> Any:
-        if isinstance(part, list) and part and isinstance(part[0], MPI.Datatype):
-            return [kept(kind) for kind in part]
-        if not isinstance(part, MPI.Datatype) or part.is_predefined:
-            return part
-        kind = part.Dup()
-        resources.on_release(kind.Free)
-        return kind
 
-    return [kept(part) for part in native]
+def _each_typed(native: Any, resources: Resources) -> list[Any]:
+    """The same with a type for every block, in which its displacement is: in bytes it may be more
+    than fits beside the counts."""
+    data, (counts, displs), kind = native
+    types = []
+    for count, displ in zip(counts, displs, strict=True):
+        made = MPI.BYTE
+        if count:
+            made = MPI.Datatype.Create_struct([count], [displ * kind.extent], [kind]).Commit()
+            resources.on_release(made.Free)
+        types.append(made)
+    return [data, [int(count > 0) for count in counts], [0] * len(types), types]
 
 
 def _refuse_swapped_neighbors(exchange: Exchange) -> None:
@@ -302,11 +303,9 @@ def _repeated(kind: MPI.Datatype, count: int, stride: int) -> MPI.Datatype:
         return kind.Create_hvector(count, 1, stride)
     pieces, rest = divmod(count, INT_MAX)
     piece = kind.Create_hvector(INT_MAX, 1, stride)
-    parts = [piece.Create_hvector(pieces, 1, INT_MAX * stride)]
-    if rest:
-        parts.append(kind.Create_hvector(rest, 1, stride))
-    offsets = [0, pieces * INT_MAX * stride][: len(parts)]
-    whole = MPI.Datatype.Create_struct([1] * len(parts), offsets, parts)
+    longer = piece.Create_hvector(pieces, 1, INT_MAX * stride)
+    parts = [longer, kind.Create_hvector(rest, 1, stride)]
+    whole = MPI.Datatype.Create_struct([1, 1], [0, pieces * INT_MAX * stride], parts)
     for part in (piece, *parts):
         part.Free()
     return whole

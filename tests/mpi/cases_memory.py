@@ -150,6 +150,7 @@ def case_more_windows_than_mpich_has(comm, method):
             held.append(Vector(comm, table, method))
     except ResourceError as error:
         assert "free requests" in str(error)
+        raises(ResourceError, lambda: Vector(comm, table, "mpi"), "free requests")
     assert (len(held) == 2100) == (method != "rma-lock-paper"), len(held)
     assert len(held) > 500
     for exchange in held[::97]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 from halo_data import World, same
 from kinds import KINDS, Kind, array, datatype, element, values
 from mpi4py import MPI
@@ -29,16 +30,16 @@ from onesided.collectives import (
     Testall,
     Waitall,
     empty,
+    exchange,
     free,
     pattern,
-    schedule,
 )
 from onesided.collectives.context import Context
 from onesided.collectives.halo import plan
 from onesided.collectives.testing import sources, targets
+from onesided.collectives.transports import mpi
 
 GUARD, SCRIBBLE, EMPTY = 77, 99, 88  # what lies in gaps, in sent data after Wait, where data come
-LARGEST = pattern.LARGEST_PIECE
 #: Keys of info that the options of a job say.
 SAID = ("ranks_per_node", "progress")
 
@@ -97,16 +98,17 @@ class Buffer:
 
 
 @contextlib.contextmanager
-def in_pieces(wanted: bool, nbytes: int) -> Iterator[None]:
-    """Data of so many bytes take several calls of MPI."""
+def in_pieces(cell: Cell, nbytes: int) -> Iterator[None]:
+    """Data of so many bytes take several calls of MPI, where the cell wants it, or are more than
+    its counts can say; what cannot be done about that before MPI 4.0 is refused."""
+    wanted, able = "pieces" in cell.layout, MPI.VERSION >= 4 or "lltoallv" in cell.row
     piece = max(64, nbytes // 3 // 64 * 64)
-    for module in (pattern, schedule) if wanted else ():
-        module.LARGEST_PIECE = piece
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        if wanted:
+            patch.setattr(pattern, "LARGEST_PIECE", piece)
+        for module in (exchange, mpi) if wanted and able else ():
+            patch.setattr(module, "INT_MAX", piece // 8)
         yield
-    finally:
-        for module in (pattern, schedule):
-            module.LARGEST_PIECE = LARGEST
 
 
 class Subject:
@@ -174,7 +176,7 @@ class Subject:
         try:
             if self.like:
                 return self.beside.request.like(*buffers)
-            with in_pieces("pieces" in self.cell.layout, self.count * self.dtype.itemsize):
+            with in_pieces(self.cell, self.count * self.dtype.itemsize):
                 return init(comm or self.comm, *buffers, *rest, **options)
         except (OnesidedError, MemoryError):  # on all ranks
             self.give_back()

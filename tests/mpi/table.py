@@ -83,7 +83,7 @@ MEMORY = ["none", "slot", "plain", "odd", "window", "mixed", "root"]
 #: "some": on every other rank only.
 #: "in pieces": no call of MPI takes the data of a block at once, as beyond a gibibyte.
 LAYOUTS = ["usual", "holes", "in place", "holes in place", "holes on some", "in place on some",
-           "in pieces", "holes in pieces"]  # fmt: skip
+           "in pieces", "holes in pieces", "holes on some in pieces"]  # fmt: skip
 #: Emulated nodes of so many ranks, and two nodes whose ranks do not follow each other.
 IN_TURN = "in turn"
 NODES = ["", "1", "2", IN_TURN]
