@@ -181,19 +181,26 @@ def case_an_interrupt_in_free(comm, method, nodes):
 
 
 @ranks(at_least=2)
-@parameters(nodes=["", "1"])
-def case_what_cannot_be_given_back(comm, nodes):
-    """What else there is is given back all the same: others wait for it."""
-    moved = exchange(comm, "rma-notify", info={"ranks_per_node": nodes} if nodes else None)
-    moved.round(0)
-    arena, resources = Context.of(comm).arena, moved.request.resources
+@parameters(nodes=["", "1"], by=["Free", "close"])
+def case_what_cannot_be_given_back(comm, nodes, by):
+    """What else there is is given back all the same: others wait for it. ``close``: of all that a
+    communicator has, as at the end."""
+    within, info = comm.Dup(), {"ranks_per_node": nodes} if nodes else None
+    both = [exchange(within, "rma-notify", info=info) for _ in range(1 if by == "Free" else 2)]
+    for moved in both:
+        moved.round(0)
+    context, resources = Context.of(within), moved.request.resources
+    give_back = moved.request.Free if by == "Free" else context.close
     if comm.rank == 0:
         resources.on_release(once(bool))
-        raises(Boom, moved.request.Free)
+        raises(Boom, give_back)
     else:
-        moved.request.Free()
+        give_back()
     assert not resources._closing
-    assert not arena._taken
+    assert not context.live
+    assert not context.arena._taken
+    assert by == "Free" or context.comm == MPI.COMM_NULL
+    within.Free()
     again = exchange(comm, "rma-notify")
     again.round(1)
     again.free()
