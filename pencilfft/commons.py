@@ -36,8 +36,8 @@ class Piece:
         try:
             self._share = Arena.of(context).claim(nbytes, "window memory")[0]
         except ResourceError as error:  # on all ranks
-            warn_of_plain_memory(comm, error)
             with agreed(context.comm, "plain memory"):
+                warn_of_plain_memory(comm, error)  # a warning may have been made an error
                 self._memory = np.empty(nbytes, np.uint8)
         else:
             share = self._share

@@ -65,6 +65,7 @@ class PencilGeometry:
                 f"axis {self.axis} is split over {self.parts(self.axis)} ranks, but a pencil is "
                 f"whole along it (grid {self.grid})"
             )
+        object.__setattr__(self, "axis", self.axis % len(self.shape))
 
     def parts(self, axis: int) -> int:
         """Local. Over how many ranks an array axis is split."""
@@ -108,8 +109,9 @@ class PencilGeometry:
 
     def resized(self, axis: int, length: int) -> PencilGeometry:
         """Local. The pencil of an array with another global length along ``axis``."""
-        shape = tuple(length if i == axis else n for i, n in enumerate(self.shape))
-        return replace(self, shape=shape)
+        shape = list(self.shape)
+        shape[axis] = length
+        return replace(self, shape=tuple(shape))
 
 
 def block_of(pencil: Any) -> tuple[slice, ...]:

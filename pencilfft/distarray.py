@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Number
+from numbers import Integral
 from operator import index
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.decomposition import (
     PencilGeometry,
@@ -22,7 +23,7 @@ from onesided.pencilfft.decomposition import (
     on_nodes,
 )
 from onesided.pencilfft.io import npy
-from onesided.pencilfft.io.filebase import FileBase
+from onesided.pencilfft.io.filebase import FileBase, receive, room_for, send
 from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.netcdf import NCFile
 from onesided.pencilfft.io.selection import Selection
@@ -91,7 +92,7 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         pencil = None if len(shape) - rank < 2 else _pencil(shape[rank:], subcomm, alignment)
         local = shape if pencil is None else shape[:rank] + pencil.subshape
         self = np.ndarray.__new__(cls, local, dtype, buffer, 0, strides)
-        if buffer is None and isinstance(val, Number):
+        if buffer is None and val is not None:
             np.ndarray.fill(self, val)
         self._p0, self._rank = pencil, rank
         return self
@@ -147,6 +148,10 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         wrapped = array.view(type(self))
         wrapped.__array_finalize__(self)
         return array if wrapped._p0 is None and self._p0 is not None else wrapped
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Local. What is pickled comes back as a plain ndarray: nobody's block."""
+        return self.v.__reduce_ex__(protocol)
 
     def __getitem__(self, index: Any) -> Any:
         entries = index if isinstance(index, tuple) else (index,)
@@ -257,12 +262,14 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         with prepared(pencil.comm, call) as each:
             if out is not None:
                 _check_target(self, out)
+                each.finds(self.global_shape, self.dtype)
                 if axis is not None and axis % self.dimensions != out.alignment:
                     raise PatternError(f"axis is {axis}, but out is whole along {out.alignment}")
             elif axis is None:
                 raise PatternError("redistribute() needs an axis or an array to write to")
             else:
                 target = pencil.pencil(axis)
+                each.finds(self.global_shape, self.dtype, pencil.axis)
                 each.over = pencil.subcomm[target.axis]
         if out is not None:
             return _redistributed(self, out)
@@ -294,14 +301,21 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
             if not 0 <= root < comm.size:
                 raise PatternError(f"root {root} is no rank of {comm.size}")
         agree(comm, what=f"get({selection.name}, root={root})")
-        cut = selection.cut(self.local_slice())
-        piece = None if cut is None else (cut[1], np.ascontiguousarray(self.v[cut[0]]))
-        pieces = comm.gather(piece, root)
-        if pieces is None:
+        cut, link = selection.cut(self.local_slice()), Context.of(comm).comm
+        boxes = comm.gather(None if cut is None else cut[1], root)
+        with agreed(comm):
+            piece = None if cut is None else np.ascontiguousarray(self.v[cut[0]])
+            if boxes is not None:
+                part = np.empty(selection.result, self.dtype)
+                room = room_for(boxes, root, self.dtype)
+        if boxes is None:
+            if piece is not None:
+                send(link, piece, root)
             return None
-        part = np.empty(selection.result, self.dtype)
-        for there, values in filter(None, pieces):
-            part[there] = values.reshape(part[there].shape)
+        for rank, box in enumerate(boxes):
+            if box is not None:
+                data = piece if rank == root else receive(link, room, box, rank)
+                part[box] = np.reshape(data, part[box].shape)
         return part
 
     def write(
@@ -364,8 +378,9 @@ def redistribute(
     >>> bool((redistribute(rows, columns) == 1).all())
     True
     """
-    with prepared(source.comm, "redistribute"):
+    with prepared(source.comm, "redistribute") as each:
         _check_target(source, target)
+        each.finds(source.global_shape, source.dtype, method, info=info)
     return _redistributed(source, target, method, info)
 
 
@@ -447,7 +462,7 @@ def ifftshift(u: DistArray, axes: int | Sequence[int] | None = None) -> DistArra
 
 def _shifted(u: DistArray, axes: Any, back: bool) -> DistArray:
     comm, ndim = u.comm, u.dimensions
-    with prepared(comm, ("fftshift", axes, back)):
+    with prepared(comm, ("fftshift", axes, back, u.global_shape, u.dtype)):
         chosen = list(range(ndim) if axes is None else axes if np.iterable(axes) else [axes])
         if not all(-ndim <= index(axis) < ndim for axis in chosen):
             raise PatternError(f"axes {axes!r} are not among the {ndim} of the array")

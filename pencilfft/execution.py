@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from onesided.collectives import Sums
 from onesided.collectives.agreement import agree, from_root, largest
+from onesided.collectives.context import Resources
 from onesided.collectives.errors import PatternError, RequestError
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.engine import Engine
@@ -20,15 +21,15 @@ from onesided.pencilfft.planner import Choice
 
 
 def give_back(
-    comm: MPI.Intracomm, engine: Engine, sums: Sums | None, flight: Flight | None
+    held: Resources, engine: Engine, sums: Sums | None, flight: Flight | None
 ) -> None:
     """Collective. Complete the transform that is under way, where it is not broken on any rank;
-    free the engine of a plan, and the sums by which its ranks agree.
+    free the engine of a plan, the sums by which its ranks agree, and what has held their context.
 
     What cannot be given up, as a peer that was interrupted will not come, stays until MPI's end.
     """
     broken = flight is not None and flight.broken is not None
-    if largest(comm, None, "free a plan", [int(broken)])[0]:
+    if largest(held.context.comm, None, "free a plan", [int(broken)])[0]:
         if flight is not None and not broken:
             flight.break_off(RequestError("another rank was interrupted"))
     elif flight is not None:
@@ -37,6 +38,7 @@ def give_back(
     if sums is not None:
         with contextlib.suppress(RequestError):
             sums.request.Free()
+    held.release()
 
 
 class Execution:
@@ -52,6 +54,8 @@ class Execution:
         """Collective. Errors are agreed."""
         self._commons = Commons.of(comm)
         self._comm = self._commons.context.comm
+        # the communicator may be freed before the plan
+        self._held = Resources(self._commons.context)
         #: What was decided, and what carries it out.
         self.choice, self.engine = choice, engine
         #: Whether data travel between ranks.
@@ -144,7 +148,8 @@ class Execution:
 
     def _sum(self, flight: Flight) -> bool:
         """Collective. Whether any rank has an error; that of this one is in the flight."""
-        sums, said = self._sums, (flight.error is not None, flight.fields)
+        sums, factor = self._sums, flight.scale ^ flight.usual  # 0 but where a call has its own
+        said = flight.error is not None, 4 * flight.fields + factor
         if sums is None:
             return said[0]
         if said != self._said:
@@ -157,7 +162,7 @@ class Execution:
             sums.finish()
         failed, total, squares = sums.total.tolist()
         if total * total != squares * self._comm.size and not failed:
-            flight.error = PatternError("ranks have different numbers of fields")
+            flight.error = PatternError("ranks have different numbers of fields, or factors")
             return True
         return bool(failed)
 
@@ -180,7 +185,9 @@ class Execution:
 
     def free(self) -> None:
         """Collective. Give everything back; a second call does nothing. RequestError on every rank
-        while a transform is under way on any, and none was broken off."""
+        while a transform is under way on any, and none was broken off. Local after MPI's end."""
+        if MPI.Is_finalized():
+            self.alive = False
         if self.alive:
             flight = self.flight
             begun, broken = flight is not None, flight is not None and flight.broken is not None
@@ -188,12 +195,12 @@ class Execution:
             if any_begun and not any_broken:
                 raise RequestError("a plan cannot be destroyed while a transform is under way")
             self.alive = False
-            give_back(self._comm, self.engine, self._sums, self.flight)
             self._commons.collect()
+            give_back(self._held, self.engine, self._sums, self.flight)
 
     def __del__(self) -> None:
         if getattr(self, "alive", False):
-            what = self._comm, self.engine, self._sums, self.flight
+            what = self._held, self.engine, self._sums, self.flight
             self._commons.drop(self._number, partial(give_back, *what))
             warnings.warn(
                 "a plan was dropped without destroy(); its memory and communicators wait for the "

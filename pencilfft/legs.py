@@ -117,14 +117,15 @@ class Flight:
 
     __slots__ = (
         "_ends", "_leg", "_legs", "_lock", "_result", "broken", "error", "fields", "layouts",
-        "scale", "source", "target",
+        "scale", "source", "target", "usual",
     )  # fmt: skip
 
     #: Those that were begun and are not complete: any wait of this process goes on with them, as
     #: other ranks may wait for another one first.
     under_way: ClassVar[dict[Flight, None]] = {}
 
-    def __init__(self, engine: Any, forward: bool) -> None:
+    def __init__(self, engine: Any, forward: bool, usual: int = 0) -> None:
+        self.usual = usual  # the power of the factor in calls that do not say another
         self._legs: list[Leg] = engine.legs(forward)
         self._ends: tuple[Any, Any] | None = None
         if engine.ends is not None:

@@ -110,9 +110,10 @@ class Subcomm(Communicators):
             raise UnsupportedError(f"comm is a {type(comm).__name__}, not an intracommunicator")
         with agreed(comm, "Subcomm"):
             grid = _grid(comm, dims)
-        agree(comm, what=f"Subcomm of {grid}")
+        given = dims is None and comm.Get_topology() == MPI.CART
+        agree(comm, what=f"Subcomm of {grid}{', which is there' * given}")
         cartesian: Any = comm
-        if dims is not None or comm.Get_topology() != MPI.CART:
+        if not given:
             cartesian = comm.Create_cart(grid, reorder=reorder)
         parts: list[MPI.Comm] = []
         for axis, size in enumerate(grid):

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.collectives.hints import Hints
+from onesided.collectives.registry import wanted
 from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.decomposition import block_of, choose_grid, on_nodes
 from onesided.pencilfft.engine import Engine
@@ -191,6 +192,7 @@ class PFFT:
                 _effort(effort, planner_effort), order, threads, in_place or overwrite_input,
             )  # fmt: skip
             settings = Settings.of(shape, axes, dtype, *words)
+            wanted(method)  # also where nothing is exchanged
             hints = Hints.of(info)
             sizes = _sizes(whole.size, settings, grid, slab, given)
             if collapse:
@@ -199,7 +201,7 @@ class PFFT:
                 groups = settings.collapsed(sizes or (1,) * len(settings.shape))
                 settings = Settings.of(shape, groups, dtype, *words)
             selection = Selection(settings.backend, settings.effort, wisdom, settings.threads)
-            name = f"{settings.describe()} on grid {sizes or grid!r} by {method}"
+            name = f"{settings.describe()} on grid {sizes or grid!r} by {method} with {hints}"
             name += ", in one memory" if in_place else ""
         except Exception as problem:
             error = problem
@@ -393,7 +395,7 @@ class PFFT:
     @property
     def nbytes(self) -> int:
         """Bytes of memory that this rank has for the plan, beside arrays of the caller's and the
-        plan's own."""
+        plan's own, and what kernels need for themselves."""
         return self._engine.nbytes
 
     def explain(self) -> str:
@@ -425,7 +427,7 @@ class PFFT:
         self._execution.free()
         self._arrays.forget()
         self._transfer = ()
-        if self._given is not None:
+        if self._given is not None and not MPI.Is_finalized():
             self._given.destroy()
 
     def __enter__(self) -> Self:

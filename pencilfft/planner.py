@@ -137,8 +137,9 @@ class Planner:
         nodes."""
         library = MPI.Get_library_version().split("\n")[0].strip(" \0")
         nodes = Context.of(self._comm).node()
+        method = overruled().get(EXCHANGE, AUTO) if self._method == AUTO else self._method
         return (
-            f"{self._settings.describe(lengths=False)} on grid {sizes or AUTO} by {self._method} "
+            f"{self._settings.describe(lengths=False)} on grid {sizes or AUTO} by {method} "
             f"with {self._hints}; {library}; ranks per node {nodes.counts}"
         )
 

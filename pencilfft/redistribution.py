@@ -6,7 +6,7 @@ earlier one that did the same.
 
 *When they are freed.* Freeing is collective, dropping a transfer is not. A redistribution without
 users is freed by a later call that makes a new one, once there are too many: what is idle on
-every rank, least recently used first, as agreed by all ranks. All are freed with their
+every rank, the oldest first, as agreed by all ranks. All are freed with their
 communicator, and what is left before Finalize. One that an interrupt has left in its middle, on any
 rank, is given up by the next call (:class:`prepared`).
 """
@@ -158,7 +158,7 @@ class Redistributions:
 
     def __init__(self, comm: MPI.Comm) -> None:
         self._comm = comm
-        self._known: dict[Key, Redistribution] = {}  # least recently used first
+        self._known: dict[Key, Redistribution] = {}  # the oldest first
         self._bytes: dict[Key, int] = {}
 
     @classmethod
@@ -239,6 +239,10 @@ class prepared(agreed):
         super().__init__(comm, what)
         #: The communicator, or the one of its parts that this rank is in.
         self.over = comm
+
+    def finds(self, *words: object, info: Mapping[str, str] | None = None) -> None:
+        """Local. What redistribution is wanted, on all ranks alike: some may have it already."""
+        self._what = self._what, *words, sorted((info or {}).items())
 
     def __exit__(
         self,
@@ -420,7 +424,7 @@ def transpose(
     >>> bool((columns == 1).all())
     True
     """
-    with prepared(comm, "transpose"):
+    with prepared(comm, "transpose") as each:
         for array in (source, target):
             if not isinstance(array, np.ndarray):
                 raise PatternError(f"transpose() of a {type(array).__name__}, not a NumPy array")
@@ -440,5 +444,6 @@ def transpose(
             comm, whole, source.dtype, source.shape, axes[0], target.shape, axes[1],
             method=method, info=info,
         )  # fmt: skip
+        each.finds(transfer.shape, transfer.dtype, transfer._axes, method, info=info)
     transfer.forward(source, target)
     transfer.destroy()

@@ -89,6 +89,9 @@ class Settings:
         overwrite_input: Any,
     ) -> Settings:
         """Local. Check the arguments of a plan."""
+        padding, overwrite_input = (
+            bool(each) if isinstance(each, np.bool_) else each for each in (padding, overwrite_input)
+        )
         lengths = _lengths("shape", shape)
         kind = np.dtype(dtype)
         if kind.char not in "fdgFDG" or not kind.isnative:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
 from onesided.collectives.steps import address
+from onesided.pencilfft.decomposition import block_of
 from onesided.pencilfft.distarray import DistArray
 from onesided.pencilfft.legs import Flight
 from onesided.pencilfft.settings import Settings
@@ -189,7 +190,7 @@ class Transform:
         self.input, self.output = sides
         self._arrays, self._execution, self._scale = arrays, execution, scale
         self._overwrites, self._real_axis = settings.overwrite_input, settings.real_axis
-        self._flight = Flight(execution.engine, name == "forward")
+        self._flight = Flight(execution.engine, name == "forward", scale)
         # the last other pencil of the same blocks as input and output
         self._alike: dict[Side, Any] = dict.fromkeys(sides)
         self._fewer = bool(settings.batch) and len(settings.shape) > 1
@@ -412,8 +413,8 @@ class Transform:
             return None
         pencil = getattr(array, "_p0", None)
         if pencil is not None and pencil is not side.pencil and pencil is not self._alike[side]:
-            here, wanted = pencil.local_slice(), side.pencil.local_slice()
-            alike = here == wanted and pencil.shape == side.pencil.shape
+            here, wanted = block_of(pencil), side.pencil.local_slice()
+            alike = here == wanted and tuple(pencil.shape) == side.pencil.shape
             if array.shape == shape and not alike:
                 raise PatternError(
                     f"the array belongs to another plan: it is the block {here} of "

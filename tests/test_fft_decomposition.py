@@ -54,6 +54,9 @@ def test_chunks_are_whole_blocks_and_long_enough(lengths, nbytes, least):
 
 def test_pencils_that_do_not_fit_are_refused():
     first = PencilGeometry((4, 4, 4), (2, 2, 1), (0, 0, 0), (0, 1, 2), 2)
+    assert first == PencilGeometry((4, 4, 4), (2, 2, 1), (0, 0, 0), (0, 1, 2), -1)
+    assert first.pencil(-2) == first.pencil(1)
+    assert first.resized(-1, 5) == first.resized(2, 5)
     with pytest.raises(PatternError, match="axis 0 is split over 2 ranks"):
         PencilGeometry((4, 4, 4), (2, 2, 1), (0, 0, 0), (0, 1, 2), 0)
     with pytest.raises(PatternError, match="no single transpose"):

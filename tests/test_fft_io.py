@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import sys
 import xml.etree.ElementTree as ET
@@ -203,6 +204,10 @@ def test_xdmf_of_a_uniform_mesh(folder):
         }
         assert fields["u"].get("Dimensions") == "4 5 6"
         assert fields["v1"].get("Dimensions") == "3 4 5 6"
+    os.makedirs(f"{folder}/links")
+    os.symlink(f"{folder}/u&v.h5", f"{folder}/links/w.h5")
+    generate_xdmf(f"{folder}/links/w.h5")  # beside which it lies
+    assert parsed(f"{folder}/links/w.xdmf")[0][3]["u"].text == "w.h5:/u/3D/0"
     _, lengths, geometry, fields = parsed(sorted(names)[1])[0]
     assert (lengths, geometry) == ((4, 1, 6), ["0.0 14.0 100.0", "0.5 1.0 2.0"])
     assert fields["u"].text == "u&v.h5:/u/2D/slice_4_slice/0"

@@ -7,15 +7,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
+from math import prod
 from typing import Any, Self
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import OnesidedError, PatternError
+from onesided.pencilfft.io.selection import Box
 
 MODES = ("r", "r+", "a", "w")
+CALL_BYTES = 1 << 30  # that one call of the system, or of MPI, moves at most
 
 
 class FileError(OnesidedError, OSError):
@@ -172,3 +176,32 @@ def at_root(comm: MPI.Comm, call: Callable[[], Any]) -> Any:
             error = found
     agree(comm, error)
     return comm.bcast(result)
+
+
+def room_for(boxes: Sequence[Box | None], root: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Local. Memory for the largest of the boxes of other ranks than ``root``."""
+    return np.empty(max((_count(b) for r, b in enumerate(boxes) if r != root), default=0), dtype)
+
+
+def send(comm: MPI.Comm, data: NDArray[Any], rank: int) -> None:
+    """Local. Send a box to a rank that calls :func:`receive`."""
+    for part in _parts(np.ascontiguousarray(data).reshape(-1)):
+        comm.Send(part, rank)
+
+
+def receive(comm: MPI.Comm, room: NDArray[Any], box: Box, rank: int) -> NDArray[Any]:
+    """Local. What a rank sends of a box, in the first bytes of ``room``."""
+    data = room[: _count(box)]
+    for part in _parts(data):
+        comm.Recv(part, rank, 0)
+    return data.reshape([span.stop - span.start for span in box])
+
+
+def _count(box: Box | None) -> int:
+    return 0 if box is None else prod(span.stop - span.start for span in box)
+
+
+def _parts(data: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """What one call of MPI moves at a time: Open MPI 5.0 counts its bytes in 32 bits."""
+    words = data.view(np.uint8)
+    return (words[at : at + CALL_BYTES] for at in range(0, len(words), CALL_BYTES))

@@ -199,7 +199,7 @@ class HDF5File(FileBase):
         with agreed(comm):
             self._require_writable()
             snapshot = Snapshot.of(comm, step_number(step), fields, as_scalar, self.domain)
-        agree(comm, what=("a write", self.filename, snapshot.forms))
+        agree(comm, what=("a write", self.filename, snapshot.forms, self._ranks_per_node))
         store, afresh = self._store, self._mode == "w"
         try:
             prefix = at_root(comm, lambda: self._begin(snapshot))

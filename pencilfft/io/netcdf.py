@@ -16,7 +16,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,12 @@ from onesided.pencilfft.io.filebase import (
     check_array,
     is_everyones,
     naming,
+    receive,
+    room_for,
+    send,
 )
 from onesided.pencilfft.io.nodefiles import Piece
-from onesided.pencilfft.io.selection import Box, Selection
+from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, step_number
 
 TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
@@ -189,11 +191,10 @@ class NCFile(FileBase):
         boxes, error, room = comm.gather(piece.box), None, np.empty(0, piece.dtype)
         with agreed(comm):
             if boxes is not None:
-                others = [box for rank, box in enumerate(boxes) if rank != comm.rank]
-                room = np.empty(max((_count(box) for box in others), default=0), piece.dtype)
+                room = room_for(boxes, comm.rank, piece.dtype)
         if boxes is None:
             if piece.data is not None:
-                link.Send(_bytes(piece.data), 0)
+                send(link, piece.data, 0)
         else:
             name, index = place
             for rank, box in enumerate(boxes):
@@ -201,9 +202,7 @@ class NCFile(FileBase):
                     continue
                 data = piece.data
                 if rank != comm.rank:
-                    data = room[: _count(box)]
-                    link.Recv(_bytes(data), rank, 0)
-                    data = data.reshape([part.stop - part.start for part in box])
+                    data = receive(link, room, box, rank)
                 try:
                     if error is None:
                         with naming(self.filename):
@@ -282,7 +281,7 @@ def _index(file: Any, step: int) -> tuple[int, bool]:
     """Local. Where a step lies along ``time``, and whether it is new: then at the end, in the place
     of one that was not completed, and its time is missing until it is complete."""
     times = file.variables[TIME]
-    steps = np.ma.filled(times[:], np.nan)
+    steps = np.ma.filled(np.ma.asarray(times[:], float), np.nan)
     places = np.flatnonzero(steps == step)
     index = int(places[0]) if len(places) else len(steps) - int(np.isnan(steps[-1:]).sum())
     if not len(places):
@@ -302,14 +301,6 @@ def _mark(field: Any, index: int, incomplete: bool) -> None:
         field.setncattr(INCOMPLETE, np.array(sorted(places), np.int32))
     elif INCOMPLETE in field.ncattrs():
         field.delncattr(INCOMPLETE)
-
-
-def _count(box: Box | None) -> int:
-    return 0 if box is None else prod(part.stop - part.start for part in box)
-
-
-def _bytes(data: Any) -> Any:
-    return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
 
 
 def _library() -> Any:

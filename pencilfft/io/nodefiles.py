@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Context
-from onesided.pencilfft.io.filebase import naming
+from onesided.pencilfft.io.filebase import CALL_BYTES, naming
 from onesided.pencilfft.io.quietfile import to_disk, written
 from onesided.pencilfft.io.selection import Box
 from onesided.pencilfft.io.store import Source, Store
@@ -30,7 +30,6 @@ Sources = list[list[Source]]
 #: By piece what a rank has of it; and where it lies: the first byte of a dataset, and its box.
 Boxes = Sequence[Box | None]
 Place = tuple[int, Box] | None
-CALL_BYTES = 1 << 30  # that one call of the system writes at most
 ROW_BYTES = 1 << 12  # of the rows of a rank, in a dataset of several, at least
 
 

@@ -103,7 +103,7 @@ def generate_xdmf(
             name = f"{base}.xdmf"
             if name in written:
                 name = f"{base}_{fields[0].name}.xdmf"
-            _write(name, _document(os.path.basename(store.main), fields))
+            _write(name, _document(os.path.basename(h5filename), fields))
             written.append(name)
     return written
 

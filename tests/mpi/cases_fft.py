@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
 import time
+import warnings
 from functools import partial
 
 import numpy as np
@@ -186,15 +189,19 @@ def case_distarray(comm, view, tensor):
             assert sum(blocks) == np.prod(array.global_shape)
     axes = 2 + tensor // 2
     square = DistArray((4 * comm.size, 4, 4)[:axes], [0, 1, 1][:axes])
-    for turned in (square.T, square.swapaxes(0, 1), np.moveaxis(square, 0, -1), square.T.copy()):
+    for val in (1, np.True_, np.array(1.0)):
+        assert np.all(DistArray(square.global_shape, [0, 1, 1][:axes], val, np.dtype("f4")) == 1)
+    for turned in (square.T, square.swapaxes(0, 1), np.moveaxis(square, 0, -1), square.T.copy(),
+                   pickle.loads(pickle.dumps(square))):
         assert type(turned) is np.ndarray
     for same in (square.view(), square + 1, 1 - square, -square, square.copy("F"), abs(square)):
         assert same.pencil is square.pencil
 
 
-@parameters(method=["rma-notify", "rma-fence", "p2p"])
-def case_a_destroyed_plan_leaves_nothing(comm, method):
-    """Of its own, while arrays and plan live on; and nothing at all with the communicator."""
+@parameters(method=["rma-notify", "rma-fence", "p2p"], last=["communicator", "plan", "dropped"])
+def case_a_destroyed_plan_leaves_nothing(comm, method, last):
+    """Of its own, while arrays and plan live on; and nothing at all with the communicator, which
+    may be freed before a plan."""
     before = list(Context._all)
     own = comm.Dup()
     left = []
@@ -207,7 +214,14 @@ def case_a_destroyed_plan_leaves_nothing(comm, method):
         assert not any(arena._taken for arena in arenas if arena is not None)
     assert left[0] == left[2]
     assert spectrum.shape == plan.shape()
+    plans = [PFFT(own, (6, 7, 8), method=method) for _ in range(2 * (last != "communicator"))]
+    if last == "dropped":
+        with warnings.catch_warnings(action="ignore"):
+            del plans[0]
+            gc.collect()
     own.Free()
+    for plan in plans:
+        plan.destroy()
     del arenas
     assert list(Context._all) == before
 

@@ -50,6 +50,9 @@ def case_calls_without_arrays(comm, dtype):
     theirs, ours = both(comm, dtype=dtype)
     u = whole(ours.shape(False), dtype, comm.rank)
     with ours:
+        array = import_module("mpi4py_fft").newDistArray(theirs, False)
+        array[...] = u
+        close(ours.forward(array), theirs.forward(array))
         found, expected = ours.forward(u), theirs.forward(u)
         close(found, expected)
         assert found.flags.c_contiguous
@@ -359,9 +362,10 @@ def case_pairs_that_do_not_fit(comm):
 
 
 @parameters(effort=["FFTW_ESTIMATE", "FFTW_MEASURE", "FFTW_PATIENT"],
-            overwrite=["FFTW_DESTROY_INPUT", False])
+            overwrite=["FFTW_DESTROY_INPUT", False, np.False_])
 def case_words_for_fftw(comm, effort, overwrite):
     words = {"planner_effort": effort, "overwrite_input": overwrite, "threads": 2}
+    words |= {"in_place": np.False_, "padding": np.False_}
     with PFFT(comm, (6, 5, 4), backend="pyfftw", wisdom=False, **words) as plan:
         u = whole(plan.shape(False), "d", comm.rank)
         kept = u.copy()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import warnings
 from contextlib import contextmanager
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,10 +17,20 @@ from onesided.collectives import (
     MismatchError,
     PatternError,
     RequestError,
+    ResourceError,
     UnsupportedError,
+    memory,
     sums,
 )
-from onesided.pencilfft import PFFT, DistArray, Subcomm, newDistArray, transpose
+from onesided.pencilfft import (
+    PFFT,
+    DistArray,
+    Subcomm,
+    commons,
+    newDistArray,
+    redistribute,
+    transpose,
+)
 from onesided.pencilfft.redistribution import Redistributions
 
 METHOD = "rma-notify"
@@ -81,19 +93,26 @@ def failing(leg, here, pause=0.0):
 @parameters(mistake=list(WRONG))
 def case_wrong_plans(comm, mistake):
     options, kind, words = WRONG[mistake]
-    if mistake == "method" and comm.size == 1:
-        return  # nothing is exchanged, and no method asked for
     arguments = {"shape": (8, 8, 8), **options}
     text = same_error(comm, lambda: PFFT(comm, **arguments), kind)
     assert words in text, text
 
 
 @ranks(at_least=2)
-@parameters(mistake=["shape", "grid", "wrong shape", "array", "dims", "out", "axis", "no axis"])
+@parameters(mistake=[
+    "shape", "grid", "wrong shape", "array", "dims", "out", "axis", "no axis", "hints",
+    "given dims", "method", "info", "dtype", "dtype of one", "plain dtype", "plain method"])
 def case_ranks_that_disagree(comm, mistake):
+    """Also where some know a redistribution from an earlier call."""
     last = comm.rank == comm.size - 1
     grids = Subcomm(comm, [0, 1]), Subcomm(comm, [1, 0])
     u, v = (DistArray((8, 8), grid) for grid in grids)
+    lines = comm.Create_cart([comm.size], reorder=False)
+    other = {"method": "p2p"} if last else {}
+    redistribute(u, v)
+    u.redistribute(0)
+    transpose(comm, u.v, v.v, (1, 0))
+    x, y = (DistArray((8, 8), grid, dtype="f" if last else "d") for grid in grids)
     call, kind = {
         "shape": (lambda: PFFT(comm, (8, 8, 9 if last else 8)), MismatchError),
         "grid": (lambda: PFFT(comm, (8, 8, 8), grid=(1, -1) if last else (-1,)), MismatchError),
@@ -103,10 +122,30 @@ def case_ranks_that_disagree(comm, mistake):
         "out": (lambda: u.redistribute(out=np.zeros((8, 8)) if last else v), PatternError),
         "axis": (lambda: u.redistribute(0 if last else 1), MismatchError),
         "no axis": (lambda: u.redistribute(**({} if last else {"out": v})), PatternError),
+        "hints": (lambda: PFFT(comm, (8, 8, 8), info={"slots": "1"} if last else {}),
+                  MismatchError),
+        "given dims": (lambda: Subcomm(lines, [comm.size] if last else None), MismatchError),
+        "method": (lambda: redistribute(u, v, **other), MismatchError),
+        "info": (lambda: redistribute(u, v, info={"slots": "1"} if last else None), MismatchError),
+        "dtype": (lambda: redistribute(x, y), MismatchError),
+        "dtype of one": (lambda: x.redistribute(0), MismatchError),
+        "plain dtype": (lambda: transpose(comm, x.v, y.v, (1, 0)), MismatchError),
+        "plain method": (lambda: transpose(comm, u.v, v.v, (1, 0), **other), MismatchError),
     }[mistake]
     assert f"rank {comm.size - 1}" in same_error(comm, call, kind)
+    lines.Free()
     for grid in grids:
         grid.destroy()
+
+
+@ranks(at_least=2)
+def case_a_warning_that_is_an_error_is_every_ranks(comm):
+    """Rank 0 alone warns of plain memory."""
+    refuses = mock.Mock(**{"of.return_value.claim.side_effect": ResourceError("no memory is left")})
+    with mock.patch.object(commons, "Arena", refuses), mock.patch.object(memory, "_warned", False):
+        with warnings.catch_warnings(action="error", category=RuntimeWarning):
+            text = same_error(comm, lambda: PFFT(comm, (8, 8, 8), method=METHOD), RuntimeWarning)
+    assert "no memory is left" in text
 
 
 @parameters(shape=[(6, 8, 10), (1, 8, 10)])
@@ -131,6 +170,10 @@ def case_wrong_arrays(comm, shape):
             given = arrays if comm.rank == late else (u, u_hat)
             text = same_error(comm, lambda given=given: plan.forward(*given), PatternError)
             assert all(word in text for word in words) or late, text
+        if late:
+            text = same_error(
+                comm, lambda: plan.forward(u, u_hat, normalize=comm.rank != late), PatternError)
+            assert "factors" in text
         u[...] = 1.0
         plan.forward(u, u_hat)
         total = comm.allreduce(complex(u_hat.v.sum()))

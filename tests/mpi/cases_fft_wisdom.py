@@ -13,7 +13,7 @@ import pytest
 from cases import parameters
 from io_data import same_error
 
-from onesided.collectives import UnsupportedError
+from onesided.collectives import UnsupportedError, registry
 from onesided.collectives.tuning.race import Race
 from onesided.pencilfft import PFFT, engine, legs, newDistArray, planner
 from onesided.pencilfft.kernels import selection
@@ -80,6 +80,18 @@ def case_a_plan_is_measured_once(comm):
             works(comm, second)
         choices = comm.allgather(choice)
         assert all(each == choice for each in choices)
+
+
+def case_a_method_of_the_environment_is_another_plan(comm):
+    """It counts where wisdom knows better, and teaches nothing of plans without it."""
+    with measured(comm) as (path, choice):
+        for method in [name for name in ("p2p", "rma-fence") if name != choice.method]:
+            with mock.patch.dict(os.environ, {registry.VARIABLE: f"exchange={method}"}):
+                with plan_of(comm, path) as plan:
+                    assert plan.choice.method == method or comm.size == 1
+        comm.Barrier()
+        with unused(planner, "seconds_of"), plan_of(comm, path) as again:
+            assert again.choice == choice
 
 
 def case_other_arguments_are_measured_anew(comm):

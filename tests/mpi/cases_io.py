@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -24,7 +25,7 @@ from mpi4py import MPI
 from onesided.collectives import MismatchError, PatternError
 from onesided.collectives.context import Context
 from onesided.pencilfft import PFFT, DistArray, NCFile, newDistArray
-from onesided.pencilfft.io import loading, nodefiles
+from onesided.pencilfft.io import filebase, loading, nodefiles
 from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileError
 from onesided.pencilfft.io.hdf5 import HDF5File
@@ -450,12 +451,13 @@ def case_random(comm, turn, seed):
 # NetCDF
 
 
-@parameters(dtype=["f4", ">f8", "i4"], kind=[((), (5, 6, 7)), ((2, 2), (3, 4))])
-def case_netcdf_round_trip(comm, dtype, kind):
+@parameters(dtype=["f4", ">f8", "i4"], kind=[((), (5, 6, 7)), ((2, 2), (3, 4))],
+            most=[filebase.CALL_BYTES, 13])
+def case_netcdf_round_trip(comm, dtype, kind, most):
     need("netCDF4")
     components, shape = kind
     wholes = [values(components + shape, dtype, seed) for seed in range(3)]
-    with shared_folder(comm) as folder:
+    with shared_folder(comm) as folder, mock.patch.object(filebase, "CALL_BYTES", most):
         for step, whole in zip((0, 10, 10), wholes, strict=True):  # the last one replaces
             block = Blocks.part_of(comm, whole, len(components), axis=0)
             mine = comm.isend("the caller's own", 0, 0)

@@ -373,6 +373,8 @@ def case_ranks_that_disagree(comm):
         text = same_error(comm, lambda: write(block, path, "u", step), MismatchError)
         assert "u/3D/2" in text
         assert "u/3D/3" in text
+        file = HDF5File(path, ranks_per_node=1 + (comm.rank == 1))
+        same_error(comm, lambda: file.write(2, {"u": [block]}), MismatchError)
         step = int(comm.rank == 1)
         same_error(comm, lambda: read(block, path, "u", step), MismatchError)
         elsewhere = Blocks.new(comm.Split(comm.rank % 2), SHAPE)

@@ -45,6 +45,7 @@ from onesided.collectives import (  # noqa: E402
     RequestError,
     node_memory,
 )
+from onesided.pencilfft import PFFT, Subcomm, newDistArray  # noqa: E402
 
 LATE = 6  # seconds, longer than a rank tries to complete its rounds before it looks for others
 CHANGED = ("active", "late", "broken")  # states in which arrays may have been written again
@@ -106,6 +107,9 @@ def main(state, end):
     comm = MPI.COMM_WORLD
     if end == "by hand":
         node_memory._made = no_files
+    plans = [PFFT(over, (4, 5, 6), effort="estimate") for over in (comm, Subcomm(comm, (0, 0, 1)))]
+    for plan in plans:
+        plan.forward(newDistArray(plan, False))
     job = Job(comm.size)
     lengths = (Length(0, 3), Length(1 << 17, 1))
     for cell in cells("", lengths=lengths)(job):
@@ -130,6 +134,8 @@ def main(state, end):
             Alltoallv_init(comm, np.zeros(1), None, method=cell.method)
         for subject in subjects:
             refused(subject)
+        for plan in plans:
+            plan.destroy()
 
 
 if __name__ == "__main__":
