@@ -90,7 +90,8 @@ class Settings:
     ) -> Settings:
         """Local. Check the arguments of a plan."""
         padding, overwrite_input = (
-            bool(each) if isinstance(each, np.bool_) else each for each in (padding, overwrite_input)
+            bool(each) if isinstance(each, np.bool_) else each
+            for each in (padding, overwrite_input)
         )
         lengths = _lengths("shape", shape)
         kind = np.dtype(dtype)

@@ -362,10 +362,10 @@ def case_pairs_that_do_not_fit(comm):
 
 
 @parameters(effort=["FFTW_ESTIMATE", "FFTW_MEASURE", "FFTW_PATIENT"],
-            overwrite=["FFTW_DESTROY_INPUT", False, np.False_])
+            overwrite=["FFTW_DESTROY_INPUT", False])
 def case_words_for_fftw(comm, effort, overwrite):
     words = {"planner_effort": effort, "overwrite_input": overwrite, "threads": 2}
-    words |= {"in_place": np.False_, "padding": np.False_}
+    words |= {"in_place": np.bool_(False), "padding": np.bool_(False)}
     with PFFT(comm, (6, 5, 4), backend="pyfftw", wisdom=False, **words) as plan:
         u = whole(plan.shape(False), "d", comm.rank)
         kept = u.copy()
