@@ -23,7 +23,6 @@ from onesided.pencilfft.pencil import Pencil, Subcomm
 from onesided.pencilfft.plan import PFFT
 from onesided.pencilfft.redistribution import Transfer, transpose
 from onesided.pencilfft.transform import Transform
-from onesided.pencilfft.workspace import Transpose
 
 __all__ = [
     "PFFT",
@@ -36,7 +35,6 @@ __all__ = [
     "Subcomm",
     "Transfer",
     "Transform",
-    "Transpose",
     "block",
     "consolidate",
     "export_wisdom",

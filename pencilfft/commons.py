@@ -120,6 +120,8 @@ class Commons:
         self._all.pop(self.context.number, None)
         here = Resources(self.context)  # what is freed below must not close the context under us
         try:
+            if self.context.orphaned:
+                self.collect()
             self._dropped.clear()
             while self._made:
                 self._made.popitem()[1].destroy()

@@ -70,7 +70,21 @@ def read_field(
     grid: Grid, field: NDArray[Any], filename: Any, name: str = "field", step: int = 0
 ) -> None:
     """Collective. Fill what ranks own of a field from an :class:`HDF5File`, or from the file of
-    this name, whoever has written it; the example is that of :func:`write_field`.
+    this name, whoever has written it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> from onesided.collectives import Grid
+    >>> with Grid(comm, (4, 4)) as grid:
+    ...     u = grid.empty()
+    ...     u[grid.owned] = 3.0
+    ...     write_field(grid, u, f"{folder}/grid.h5")
+    ...     u[grid.owned] = 0.0
+    ...     read_field(grid, u, f"{folder}/grid.h5")
+    ...     bool((u[grid.owned] == 3).all())
+    True
     """
     own = _Owned.of(grid, field)
     file = filename if isinstance(filename, HDF5File) else HDF5File(filename, mode="r")

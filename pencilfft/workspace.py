@@ -56,11 +56,6 @@ class Transpose:
     :meth:`open` that returned true and :meth:`wait`, with :meth:`ready` after every chunk.
     "staged": to ``send``, followed by :meth:`start` and :meth:`wait`. On both routes the block
     that a rank keeps is written where it is read next; it is no part of the exchange.
-
-    Examples
-    --------
-    >>> plan = PFFT(comm, (8, 8, 8), grid=(1, comm.size), method="p2p")
-    >>> plan.destroy()  # plans make them, one for each change of the whole axis
     """
 
     def __init__(

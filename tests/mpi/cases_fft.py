@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import time
 from functools import partial
@@ -196,7 +197,7 @@ def case_distarray(comm, view, tensor):
         assert same.pencil is square.pencil
 
 
-@parameters(method=["rma-notify", "rma-fence", "p2p"], last=["communicator", "plan"])
+@parameters(method=["rma-notify", "rma-fence", "p2p"], last=["communicator", "plan", "dropped"])
 def case_a_destroyed_plan_leaves_nothing(comm, method, last):
     """Of its own, while arrays and plan live on; and nothing at all with the communicator, which
     may be freed before a plan."""
@@ -213,6 +214,10 @@ def case_a_destroyed_plan_leaves_nothing(comm, method, last):
     assert left[0] == left[2]
     assert spectrum.shape == plan.shape()
     plans = [PFFT(own, (6, 7, 8), method=method) for _ in range(2 * (last != "communicator"))]
+    if last == "dropped":
+        with pytest.warns(ResourceWarning, match="without destroy"):
+            plans.clear()
+            gc.collect()
     own.Free()
     for plan in plans:
         plan.destroy()
