@@ -2,8 +2,8 @@
 
 Rank 0 decides for all. Whoever is ready to close tells rank 0; whoever fails tells everybody, but
 only rank 0 where another failure is the reason, of which all have heard. When every rank has told
-something, rank 0 tells everybody the decision: all close if that is what each told first. So it is
-the same on all ranks, and an end takes two messages for every rank, a failure two more.
+something, rank 0 tells everybody the decision: all close if none has told a failure by then. So it
+is the same on all ranks, and an end takes two messages for every rank, a failure two more.
 
 Notices are short messages, not one-sided operations: they leave without the help of a rank that
 may be gone. Looking for them is also what drives MPI: a probe moves one-sided operations of other
@@ -19,7 +19,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-#: What a rank tells: that it closes, that it has failed; and what rank 0 decides.
+from onesided.collectives.context import interrupts_later
+
+#: What a rank tells: that it closes, that it has failed, which counts; and what rank 0 decides.
 CLOSING, FAILED, ALL_CLOSE, NOT_ALL = 1, 2, 3, 4
 #: The rank that decides.
 DECIDES = 0
@@ -48,7 +50,7 @@ class Notices:
         self._notice: NDArray[np.uint8] = np.zeros(LENGTH, np.uint8)
         self._unread: list[object] = []  # something, while there is one in it
         self._told: list[int] = []  # kinds, in the order in which they were told
-        self._first: dict[int, int] = {}  # where it is decided: by rank, what it told first
+        self._heard: set[int] = set()  # where it is decided: the ranks that have told something
         self._decision = 0
         self._ended = False
         self.failed: dict[int, str] = {}  # by rank: the words of its failure
@@ -56,7 +58,7 @@ class Notices:
     def tell(self, kind: int, words: str = "") -> None:
         """Local. Tell :data:`CLOSING` or :data:`FAILED`; once more of a kind is not told."""
         rank, size = self._comm.rank, self._comm.size
-        with self._lock:
+        with interrupts_later(), self._lock:
             if kind in self._told or self._ended:
                 return
             self._told.append(kind)
@@ -69,7 +71,6 @@ class Notices:
                 self._send((other for other in range(size) if other != rank), kind, rank, words)
                 if rank == DECIDES:
                     self._decision = NOT_ALL  # which the others take from the notice
-            self._decide()
 
     def _send(
         self, targets: Iterable[int], kind: int, rank: int = 0, words: str = ""
@@ -77,36 +78,35 @@ class Notices:
         notice = np.zeros(LENGTH, np.uint8)
         notice[0] = kind
         notice[RANK] = np.array([rank], np.int64).view(np.uint8)
-        text = np.frombuffer(words.encode()[: LENGTH - WORDS.start], np.uint8)
+        text = np.frombuffer(words.encode(errors="replace")[: LENGTH - WORDS.start], np.uint8)
         notice[WORDS][: text.size] = text
         for target in targets:
             self._sends.append(self._comm.Isend(notice, target, TAG))
             self._sent[target] += 1
 
     def _decide(self) -> None:
-        """On the rank that decides, with the lock: tell all, once everything is known."""
-        comm = self._comm
-        if comm.rank != DECIDES or self._decision or self._ended or not self._told:
+        """On the rank that decides, when all that came is read: tell all what is known of all."""
+        others = [rank for rank in range(self._comm.size) if rank != DECIDES]
+        if self._comm.rank != DECIDES or len(self._heard) < len(others):
             return
-        if len(self._first) < comm.size - 1:
-            return
-        others = [rank for rank in range(comm.size) if rank != DECIDES]
-        if FAILED in self._first.values():
-            failed, words = next(iter(self.failed.items()))
-            self._decision = NOT_ALL
-            self._send(others, NOT_ALL, failed, words)
-        else:  # what this rank told first was no failure: that would have been the decision
-            self._decision = ALL_CLOSE
-            self._send(others, ALL_CLOSE)
+        with interrupts_later(), self._lock:
+            if self._decision or self._ended:
+                return
+            # this rank has told no failure: that would have been the decision
+            self._decision = NOT_ALL if self.failed else ALL_CLOSE
+            self._send(others, self._decision, *next(iter(self.failed.items()), ()))
 
     def listen(self) -> bool:
         """Local. Drive MPI, and take what has come; true where something has."""
         probe, status = self._comm.Iprobe, self._status
-        come = False
+        come = there = False
         for _ in range(PROBES):
-            if self._unread or probe(MPI.ANY_SOURCE, TAG, status):
+            there = bool(self._unread) or probe(MPI.ANY_SOURCE, TAG, status)
+            if there:
                 self._take(status.source)
                 come = True
+        if self._told and not there and not self._decision:
+            self._decide()
         return come
 
     def _take(self, source: int) -> None:
@@ -125,21 +125,17 @@ class Notices:
                 words = bytes(notice[WORDS]).rstrip(b"\0").decode(errors="replace")
                 self.failed.setdefault(int(notice[RANK].view(np.int64)[0]), words)
             if self._comm.rank == DECIDES:
-                self._first.setdefault(source, kind)
-                self._decide()
-            elif kind in (ALL_CLOSE, NOT_ALL) and not self._decision:
-                self._decision = kind
-            elif source == DECIDES and kind == FAILED and not self._decision:
-                self._decision = NOT_ALL
+                self._heard.add(source)
+            elif source == DECIDES and not self._decision:
+                self._decision = ALL_CLOSE if kind == ALL_CLOSE else NOT_ALL
 
     def all_in(self) -> bool:
         """Local. True where every rank has told something, or it is known how it ends."""
-        if self._comm.rank == DECIDES:
-            return len(self._first) == self._comm.size - 1
-        return self._decision != 0
+        heard = self._comm.rank != DECIDES or len(self._heard) == self._comm.size - 1
+        return heard and self._decision != 0
 
     def all_closing(self) -> bool:
-        """Local. True where every rank, this one too, told first that it closes.
+        """Local. True where every rank, this one too, closes.
 
         A decision is never taken back, and it is the same on all ranks.
         """

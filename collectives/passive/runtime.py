@@ -241,7 +241,9 @@ class OneSidedBroadcast:
         except BaseException as error:
             self._ending.alone(error)
             raise
-        self._resources.release()
+        finally:
+            if self._relay.notices.all_closing():  # the others wait for this rank there
+                self._resources.release()
         if self._relay.failure is not None:
             self._relay.check()
 
@@ -292,8 +294,8 @@ class OneSidedBroadcast:
 class Ending:
     """The last steps of a runtime; ``over`` where one of them has been taken, or none is needed.
 
-    What a rank tells first, that it closes or that it has failed, holds: so either all ranks find
-    that all close, or none does. Only in the first case a collective call follows.
+    Either all ranks find that all close, or none does. Only in the first case a collective call
+    follows, also where a rank has been interrupted after it told that it closes.
     """
 
     def __init__(self, relay: Relay, broadcaster: Broadcaster) -> None:

@@ -30,9 +30,7 @@ from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.buffers import as_number, as_vector
 from onesided.collectives.context import Resources, acquired
 from onesided.collectives.errors import PatternError, RequestError, UnsupportedError
-
-#: Most bytes of a Put: an MPI-3 takes fewer than 2^31.
-PIECE = 1 << 30
+from onesided.collectives.pattern import LARGEST_PIECE
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,7 @@ def put_bytes(
     window: MPI.Win, data: NDArray[np.uint8], target: int, displacement: int, unit: int
 ) -> None:
     """Local. Put ``data``, which the caller keeps, at ``displacement`` units of the target."""
-    step = max(PIECE // unit, 1)  # in units, so that every piece begins at one
+    step = max(LARGEST_PIECE // unit, 1)  # in units, so that every piece begins at one
     for start in range(0, data.size, step * unit):
         piece = data[start : start + step * unit]
         place = (displacement + start // unit, piece.size, MPI.BYTE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -213,6 +214,48 @@ def finish(comm, broadcast, exposed):
     exposed.window.Lock_all()  # the window is the caller's again
     exposed.window.Unlock_all()
     exposed.free()
+
+
+@contextlib.contextmanager
+def interrupted_close(broadcast, wanted, decided):
+    """By an exception between what this rank tells and what it waits for, or behind that."""
+    relay, wait_for = broadcast._relay, broadcast._relay.wait_for
+
+    def interrupted(*given, whatever_fails=False, **more):
+        if decided or not whatever_fails:
+            wait_for(*given, whatever_fails=whatever_fails, **more)
+        if whatever_fails:
+            raise Only("only here")
+
+    if wanted:
+        relay.wait_for = interrupted
+    try:
+        yield
+    finally:
+        relay.wait_for = wait_for
+
+
+@ranks(at_least=2)
+@parameters(who=["first", "last"], decided=[False, True])
+def case_a_close_is_interrupted(comm, who, decided):
+    """Where all have learned that all close, they do, this rank too; else nobody does."""
+    before, mine = len(threads()), comm.rank == (0 if who == "first" else comm.size - 1)
+    exposed = Exposed(comm, 80)
+    broadcast = OneSidedBroadcast(comm)
+    wid = broadcast.register(exposed.window)
+    still_works(comm, broadcast, wid, exposed.memory)
+    with interrupted_close(broadcast, mine, decided):
+        if not mine:
+            time.sleep(0.0 if decided else 0.1)
+        if mine or not decided:
+            with pytest.raises(Only if mine else BroadcastError, match="only here"):
+                broadcast.close()
+        else:
+            broadcast.close()
+    assert len(threads()) == before
+    assert bool(broadcast._relay.windows._known) is not decided
+    comm.Barrier()
+    finish(comm, broadcast, exposed)
 
 
 @parameters(doing=["close", "flush", "wait", "bcast", "the same"])
