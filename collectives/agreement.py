@@ -48,7 +48,8 @@ def portable(error: BaseException) -> tuple[type[BaseException], str]:
     text = str(error) or kind.__name__
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
-    if isinstance(error, KeyError | UnicodeError | SystemExit | KeyboardInterrupt):
+    if isinstance(error, KeyError | UnicodeError | BaseExceptionGroup | SystemExit
+                  | KeyboardInterrupt):  # fmt: skip
         return OnesidedError, f"{kind.__name__}: {text}"
     return (known if issubclass(kind, OnesidedError) or known is kind else OnesidedError), text
 
@@ -94,8 +95,8 @@ def largest(
     """Collective. As :func:`agree`; returns the largest of each of the ``numbers`` over all ranks,
     every one of which gives as many. One Allreduce where nobody has failed. Ranks may be in
     different calls where there are no more than ``WORDS - 2`` numbers."""
-    name = _name(what)
-    check = (zlib.crc32(name.encode()) << 24) + len(name) % (1 << 24)
+    name = "" if what is None else what if isinstance(what, str) else repr(what)
+    check = (zlib.crc32(name.encode(errors="surrogatepass")) << 24) + len(name) % (1 << 24)
     flags = (check, -check) if error is None else (_FAILED, _FAILED)
     try:
         words = np.array([*flags, *numbers, *(0,) * (WORDS - 2 - len(numbers))], np.int64)
@@ -108,10 +109,6 @@ def largest(
         _raise(comm, comm.allgather(mine), error)
     found: list[int] = most[2 : 2 + len(numbers)].tolist()
     return found
-
-
-def _name(what: object) -> str:
-    return "" if what is None else what if isinstance(what, str) else repr(what)
 
 
 def agree_once(comm: MPI.Comm, error: BaseException | None, what: object) -> None:

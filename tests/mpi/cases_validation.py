@@ -316,17 +316,19 @@ def case_what_cannot_be_in_place(comm):
 
 
 @ranks(at_least=2)
-@parameters(method=["rma-linear", "rma-binomial", "rma-pipelined"], who=["first", "last"])
-def case_one_rank_fails_before_it_is_linked(comm, method, who):
+@parameters(method=["rma-linear", "rma-binomial", "rma-pipelined"], who=["first", "last"],
+            error=[ResourceError, ExceptionGroup])  # fmt: skip
+def case_one_rank_fails_before_it_is_linked(comm, method, who, error):
     """Its neighbors on other nodes do not wait for it."""
     def fail(control, rank):
-        raise ResourceError("no more of it")
+        raise error("no more of it", *[[OSError()]] * (error is ExceptionGroup))
 
     window, alone = Control.window, {"ranks_per_node": "1"}
     if comm.rank == (0 if who == "first" else comm.size - 1):
         window = fail
     with mock.patch.object(Control, "window", window):
-        refused(comm, ResourceError, lambda: cast(comm, None, method, alone), "no more of it")
+        kind = OnesidedError if error is ExceptionGroup else error
+        refused(comm, kind, lambda: cast(comm, None, method, alone), "no more of it")
     data = np.full(6, comm.rank)
     with cast(comm, data, method, alone) as request:
         request.Start()
