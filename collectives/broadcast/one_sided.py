@@ -24,6 +24,7 @@ from onesided.collectives.arena import ARRIVED, COUNTERS, FILLED, TAKEN, Control
 from onesided.collectives.broadcast.board import Segments, fill, shared_by_root, take
 from onesided.collectives.broadcast.operation import Broadcast, BroadcastTransport
 from onesided.collectives.context import Resources
+from onesided.collectives.pattern import LARGEST_PIECE
 from onesided.collectives.steps import Chain, Plan, call, copy, tell, wait_for
 from onesided.collectives.transport import Cell
 from onesided.collectives.trees import Place, in_binomial_tree, in_chain, leaders, ranks_from
@@ -345,7 +346,7 @@ class Pipelined(Binomial):
     def _size(self) -> int:
         nbytes, hint = self.operation.nbytes, self.operation.hints.segment_bytes
         own = min(max(-(-nbytes // PARTS), LEAST_PART), MOST_PART)
-        return max(hint or own, -(-nbytes // MOST_SEGMENTS), 1)
+        return max(min(hint or own, LARGEST_PIECE), -(-nbytes // MOST_SEGMENTS), 1)
 
     def between_nodes(self) -> Segments:
         return Segments.of(self.operation.nbytes, self._size(), SLOTS)

@@ -194,7 +194,7 @@ def _compare(
     comm: MPI.Intracomm, origin: int, array: NDArray[Any], error: Exception | None
 ) -> None:
     """Collective. Every rank must name the same root, number of elements and dtype."""
-    words = [origin, array.size, zlib.crc32(array.dtype.str.encode())]
+    words = [origin, array.size, zlib.crc32(repr(array.dtype).encode())]
     most = largest(comm, error, "broadcast", [*words, *(-word for word in words)])
     if [-word for word in most[3:]] == most[:3]:
         return

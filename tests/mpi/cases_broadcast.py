@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 from cases import parameters, ranks
-from errors import raises
+from errors import agreed, raises
 from exchange_data import info_of
 from subjects import make
 from table import Cell
 
-from onesided.collectives import Bcast_init, RequestError, alternate, empty, free, methods
+from onesided.collectives import (
+    Bcast_init,
+    PatternError,
+    RequestError,
+    alternate,
+    empty,
+    free,
+    methods,
+)
 from onesided.collectives.broadcast.board import SHORT
 
 
@@ -61,6 +69,13 @@ def case_specifications(comm, method):
     assert sent(plane).tolist() == [[0, 1, 2], [3, 4, 5]]
     turned = np.asfortranarray(np.arange(6).reshape(2, 3) * (me == 0))
     assert sent(turned).tolist() == [[0, 1, 2], [3, 4, 5]]
+    last = comm.size > 1 and me == comm.size - 1
+    for kinds in [("f8", "i8"), ([("a", "f4"), ("b", "f4")], [("a", "i4"), ("b", "f4")])]:
+        array = np.zeros(3, kinds[last])
+        if comm.size > 1:
+            agreed(comm, PatternError, lambda array=array: sent(array), "the root, rank 0, sends")
+        else:
+            sent(array)
 
 
 @ranks(at_least=3)

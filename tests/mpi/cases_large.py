@@ -52,8 +52,9 @@ def case_one_block_beyond_two_gigabytes(comm, method):
 
 
 @ranks(at_least=2, at_most=2)
-@parameters(method=[name for name in methods("broadcast") if name != "auto"])
-def case_data_beyond_two_gigabytes(comm, method):
+@parameters(method=[name for name in methods("broadcast") if name != "auto"],
+            segment=["", str(1 << 31)])  # fmt: skip
+def case_data_beyond_two_gigabytes(comm, method, segment):
     shared = os.statvfs("/dev/shm")
     lacking = free_memory() < 5 * SIZE or shared.f_bavail * shared.f_frsize < SIZE + 2**24
     if comm.bcast(lacking):
@@ -61,7 +62,10 @@ def case_data_beyond_two_gigabytes(comm, method):
     data = np.full(SIZE, 9 * comm.rank, np.uint8)
     if comm.rank == 0:
         fill(data)
-    with Bcast_init(comm, data, 0, method=method) as request:
+    if segment and method != "rma-pipelined":
+        skip("it has no segments")
+    info = {"segment_bytes": segment, "ranks_per_node": "1"} if segment else None
+    with Bcast_init(comm, data, 0, method=method, info=info) as request:
         request.Start()
         request.Wait()
     check(data)
