@@ -82,10 +82,10 @@ def gather(target: NDArray[Any], source: NDArray[Any], index: NDArray[np.int64])
 
 def reduce(
     target: NDArray[Any], left: NDArray[Any], right: NDArray[Any],
-    loop: tuple[int, int], ufunc: Callable[..., Any],
+    loop: tuple[int, int], ufunc: Callable[..., Any] | None,
 ) -> Step:  # fmt: skip
     """The step ``target[:] = left op right``; contiguous arrays of one length. ``loop``: numbers of
-    operation and type in the compiled core; ``ufunc`` does the same in Python."""
+    operation and type in the compiled core; ``ufunc`` does the same in Python, if any does."""
     return (REDUCE, target, left, right, loop, ufunc)
 
 

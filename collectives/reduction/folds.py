@@ -7,6 +7,7 @@ caller's above all, is left to ``MPI_Reduce_local``.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.buffers import free_types, simple
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.collectives.pattern import flat_bytes
+from onesided.collectives.pattern import LARGEST_PIECE, flat_bytes
 from onesided.collectives.program import COMPILED
 from onesided.collectives.steps import Step, _core, address, call, copy, reduce
 
@@ -55,8 +56,6 @@ _NUMBERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8",
 _PAIRS = ((MPI.FLOAT_INT, "f4"), (MPI.DOUBLE_INT, "f8"), (MPI.LONG_INT, "l"), (MPI.TWOINT, "i4"),
           (MPI.SHORT_INT, "i2"), (MPI.LONG_DOUBLE_INT, "g"))  # fmt: skip
 _FAMILIES = {"i": INTEGER, "u": INTEGER, "f": FLOATING, "c": COMPLEX, "b": LOGICAL}
-#: Those that are no numbers (MPI-4.1 section 6.9.2 leaves them out).
-_CHARACTERS = (MPI.CHAR, MPI.WCHAR)
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,6 @@ class Element:
             element = cls(own, extent, whole, gaps=datatype.Get_size() != extent)
             weakref.finalize(element, free_types, [own]).atexit = False
             return element
-        if any(datatype == kind for kind in _CHARACTERS):
-            return cls(datatype, extent, whole)
         try:
             dtype = np.dtype(dtlib.to_numpy_dtype(datatype))
         except (ValueError, TypeError, KeyError):
@@ -171,10 +168,13 @@ class Fold:
             return copy(target, left)
         if self.quick:
             into, one, other = (array.view(self.element.dtype) for array in (target, left, right))
-            return reduce(into, one, other, self._loop, self._ufunc or _no_ufunc)
-        if target.size > self._between.size:
-            self._between = np.empty(target.size, np.uint8)
-        return call(partial(self._apply, target, left, right), serves=False)
+            return reduce(into, one, other, self._loop, self._ufunc)
+        most = self.element.extent * max(1, LARGEST_PIECE // self.element.extent)
+        if min(most, target.size) > self._between.size:
+            self._between = np.empty(min(most, target.size), np.uint8)
+        cuts = [slice(low, low + most) for low in range(0, target.size, most)]
+        return call(partial(self._apply, [(target[cut], left[cut], right[cut]) for cut in cuts]),
+                    serves=False)
 
     def steps(self, target: Bytes, sources: Sequence[Bytes]) -> list[Step]:
         """Local. ``target = sources[0] op sources[1] op ...``, from left to right."""
@@ -183,17 +183,14 @@ class Fold:
         steps = [self.step(target, sources[0], sources[1])]
         return steps + [self.step(target, target, each) for each in sources[2:]]
 
-    def _apply(self, target: Bytes, left: Bytes, right: Bytes) -> None:
-        """MPI's own: it leaves its result where the right one was."""
-        count, datatype = target.size // self.element.extent, self.element.datatype
-        between = self._between[: right.size]
-        between[:] = right
-        self.op.Reduce_local([left, count, datatype], [between, count, datatype])
-        target[:] = between
-
-
-def _no_ufunc(left: Any, right: Any, out: Any) -> None:
-    raise UnsupportedError("pairs are reduced by the compiled core, or by MPI")
+    def _apply(self, pieces: Sequence[tuple[Bytes, Bytes, Bytes]]) -> None:
+        """MPI's own, piece by piece: it leaves its result where the right one was."""
+        for target, left, right in pieces:
+            count, datatype = target.size // self.element.extent, self.element.datatype
+            between = self._between[: right.size]
+            between[:] = right
+            self.op.Reduce_local([left, count, datatype], [between, count, datatype])
+            target[:] = between
 
 
 # -- messages ------------------------------------------------------------------------------------
@@ -231,7 +228,17 @@ def _native(dtype: np.dtype[Any], role: str) -> MPI.Datatype:
     """The MPI type of an array's elements."""
     if not dtype.isnative:
         raise PatternError(f"the {role} buffer has dtype {dtype}, in another byte order")
-    try:
-        return MPI.Datatype.fromcode(dtype.char)
-    except (KeyError, ValueError):
-        raise PatternError(f"the {role} buffer has dtype {dtype}, which is no MPI type") from None
+    if dtype.kind in "biufc":  # of text and times an MPI type would forget length and unit
+        with contextlib.suppress(KeyError, ValueError):
+            return MPI.Datatype.fromcode(dtype.char)
+    raise PatternError(f"the {role} buffer has dtype {dtype}, which is no MPI type")
+
+
+def made_of(kind: MPI.Datatype) -> Any:
+    """Local. A predefined type, or how a type has been made of others; that of a copy is equal."""
+    if kind.is_predefined:
+        return kind
+    *numbers, parts = kind.Get_contents()
+    made = [made_of(part) for part in parts]
+    free_types([part for part in parts if not part.is_predefined])
+    return made[0] if kind.combiner == MPI.COMBINER_DUP else (kind.combiner, numbers, made)

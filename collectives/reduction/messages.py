@@ -27,7 +27,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.context import Resources
-from onesided.collectives.pattern import pieces
+from onesided.collectives.errors import UnsupportedError
+from onesided.collectives.pattern import INT_MAX, pieces
 from onesided.collectives.reduction.folds import Fold
 from onesided.collectives.reduction.operation import Reduction, ReductionTransport
 from onesided.collectives.steps import Chain, Plan, address, call, copy
@@ -250,8 +251,11 @@ class _OwnReduction(ReductionTransport):
 
     def own_calls(self) -> list[list[Call]]:
         """Local. The one call of a round."""
-        (datatype,) = held([self.operation.fold.element.datatype], self.resources)
-        return [[(self.operation.name, self.operation.arguments(datatype))]]
+        reduction, element = self.operation, self.operation.fold.element
+        if MPI.VERSION < 4 and reduction.nbytes // element.extent > INT_MAX:
+            raise UnsupportedError(f"{reduction.name} with counts beyond {INT_MAX} on this MPI")
+        (datatype,) = held([element.datatype], self.resources)
+        return [[(reduction.name, reduction.arguments(datatype))]]
 
 
 class BlockingReduction(_OwnReduction, Blocking):

@@ -17,9 +17,10 @@ Barrier               nothing           of all ranks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -27,14 +28,14 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.buffers import in_place
+from onesided.collectives.buffers import as_number, in_place
 from onesided.collectives.context import Context, Resources
 from onesided.collectives.errors import PatternError, RequestError
 from onesided.collectives.hints import ESTIMATE, Hints
 from onesided.collectives.initialization import Call, Info, initialize
 from onesided.collectives.memory import hold
 from onesided.collectives.pattern import check_root
-from onesided.collectives.reduction.folds import Element, Fold, Message
+from onesided.collectives.reduction.folds import Element, Fold, Message, made_of
 from onesided.collectives.registry import REDUCTION, Method
 from onesided.collectives.request import Request
 from onesided.collectives.transport import Operation, Transport
@@ -130,12 +131,10 @@ class Reduction(Operation):
     @property
     def everybody_wants_parts(self) -> bool:
         """Whether the vector is divided among the ranks, each of which wants its part over all."""
-        edge = 0
-        for share in self.shares:
-            if share.part.start != edge or share.over != self.ranks:
-                return False
-            edge = share.part.stop
-        return edge == self.nbytes and self.ranks > 1
+        edges = [0, *(share.part.stop for share in self.shares)]
+        wanted = [(share.part.start, share.over) for share in self.shares]
+        follow = wanted == [(edge, self.ranks) for edge in edges[:-1]]
+        return follow and edges[-1] == self.nbytes and self.ranks > 1
 
     @property
     def scatters_in_place(self) -> bool:
@@ -332,17 +331,20 @@ def Reduce_scatter_init(
     """
 
     def read(context: Context, sendbuf: Any, recvbuf: Any) -> _Form:
+        nonlocal recvcounts  # as they are now, also for another request like this one
         into = Message.read(recvbuf, "recv")
         if recvcounts is None:
             if in_place(sendbuf):
                 raise PatternError("recvcounts are needed with MPI.IN_PLACE")
             return _scattered(context, sendbuf, into, None, op)
-        counts = [int(count) for count in recvcounts]
-        if len(counts) != context.comm.size or any(count < 0 for count in counts):
+        if not isinstance(recvcounts, Iterable):
+            raise PatternError(f"recvcounts are {recvcounts!r:.60}, no sequence")
+        recvcounts = [as_number(count, "recvcount") for count in recvcounts]
+        if len(recvcounts) != context.comm.size or any(count < 0 for count in recvcounts):
             raise PatternError(
-                f"recvcounts are {counts}, one for each of {context.comm.size} ranks is needed"
+                f"recvcounts are {recvcounts}, one for each of {context.comm.size} ranks is needed"
             )
-        return _scattered(context, sendbuf, into, counts, op)
+        return _scattered(context, sendbuf, into, recvcounts, op)
 
     return _initialize("Reduce_scatter", comm, read, (sendbuf, recvbuf), method, info)
 
@@ -423,10 +425,10 @@ class _Form:
         out, into = self.out, self.into
         if into is None:
             return
-        sent, received = ((each.extent, each.datatype.Get_size(), each.dtype)
+        sent, received = ((each.dtype, each.dtype.kind == "V" and made_of(each.datatype))
                           for each in (out.element, into.element))
         if sent != received:
-            raise PatternError(f"{out.element} is sent, and {into.element} received")
+            raise PatternError(f"{out.element} is sent, and {into.element}, another, received")
         if self.whole and out.count != into.count:
             raise PatternError(f"{out.count} elements are sent, and {into.count} received")
         if out is not into and np.may_share_memory(out.memory, into.memory):
@@ -458,12 +460,8 @@ def _scattered(
 
 
 def _shares_of(counts: Sequence[int], element: Element) -> list[Share]:
-    shares, start = [], 0
-    for count in counts:
-        stop = start + count * element.extent
-        shares.append(Share(slice(start, stop), len(counts)))
-        start = stop
-    return shares
+    edges = pairwise(accumulate(counts, initial=0))
+    return [Share(slice(a * element.extent, b * element.extent), len(counts)) for a, b in edges]
 
 
 def _initialize(
@@ -489,10 +487,7 @@ def _initialize(
 
 def _learn(context: Context, form: _Form) -> None:
     """Collective. The blocks of a Reduce_scatter, from what every rank receives."""
-    mine = 0 if form.into is None else form.into.count
-    everyone = np.empty(context.comm.size, np.int64)
-    context.comm.Allgather(np.array([mine], np.int64), everyone)
-    counts: list[int] = everyone.tolist()
+    counts: list[int] = context.comm.allgather(0 if form.into is None else form.into.count)
     error = None
     if sum(counts) != form.out.count:
         error = PatternError(f"{form.out.count} elements are sent, the blocks have {counts}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from unittest import mock
 
 import numpy as np
 from cases import parameters, ranks
@@ -14,9 +15,9 @@ from subjects import make
 from table import REDUCTIONS, Cell, Length
 
 from onesided import collectives
-from onesided.collectives import MismatchError, PatternError, methods
+from onesided.collectives import MismatchError, PatternError, UnsupportedError, methods
 from onesided.collectives.broadcast import board
-from onesided.collectives.reduction import folds, shared
+from onesided.collectives.reduction import folds, messages, shared
 
 LATE = 0.05  # seconds
 ROUNDS = 3
@@ -131,14 +132,29 @@ def case_mistakes(comm, method):
     told(lambda: allreduce(four[:3], four[1:]), "overlap")
     told(lambda: allreduce(three, np.broadcast_to(0.0, 3)), "read-only")
     told(lambda: allreduce(three, np.zeros(3), None))
+    for code, word in [("S5", "no MPI type"), ("U5", "no MPI type"), ("M8[s]", "no MPI type"),
+                       ("m8[D]", "no MPI type"), (">f8", "byte order")]:  # fmt: skip
+        told(lambda code=code: allreduce(np.zeros(3, code), np.zeros(3, code)), word)
     op, one = MPI.Op.Create(lambda *_: None), MPI.DOUBLE.Create_resized(0, 16).Commit()
     pair = MPI.DOUBLE.Create_contiguous(2).Commit()
     told(lambda: allreduce([four, 2, one], [np.zeros(4), 2, pair], op), "8 bytes, 16 apart")
-    for each in (op, one, pair):
+    late = MPI.DOUBLE.Create_hindexed([1], [8]).Create_resized(0, 16).Commit()
+    told(lambda: allreduce([four, 2, one], [np.zeros(4), 2, late], op), "another")
+    copy = one.Dup()
+    allreduce([four, 2, one], [np.zeros(4), 2, copy], op).Free()
+    for each in (op, one, pair, late, copy):
         each.Free()
+    room = np.zeros(32, np.uint8)
+    told(lambda: allreduce([room, 1, MPI.DOUBLE_INT], [room.copy(), 1, MPI.LONG_INT], MPI.MAXLOC))
+    if MPI.VERSION < 4 and "mpi" in method:
+        with mock.patch.object(messages, "INT_MAX", 2):
+            told(lambda: allreduce(three, np.zeros(3)), "beyond 2", kind=UnsupportedError)
     told(lambda: collectives.Reduce_init(comm, three, np.zeros(3), root=comm.size, method=method))
     told(lambda: collectives.Reduce_scatter_init(comm, four, four[:1], [9] * comm.size,
                                                  method=method))  # fmt: skip
+    for counts in ("1" * comm.size, ["a"] * comm.size, [1.5] * comm.size, 5, [-1] * comm.size):
+        told(lambda counts=counts: collectives.Reduce_scatter_init(
+            comm, np.zeros(comm.size), np.zeros(1), counts, method=method), "recvcount")
     if comm.size > 1:  # counts, types and roots that differ are in the table
         op = MPI.MIN if comm.rank == 1 else MPI.MAX
         told(lambda: allreduce(np.zeros(3), np.zeros(3), op), "MPI.MAX", "MPI.MIN",
@@ -148,13 +164,18 @@ def case_mistakes(comm, method):
         assert np.all(request.Wait() == comm.size)
 
 
-def case_counts_of_a_reduce_scatter_are_asked_for(comm):
-    mine = comm.rank + 1
+@parameters(given=["none", "array", "generator"])
+def case_counts_of_a_reduce_scatter(comm, given):
+    """They are asked for, or hold as they were when they were read."""
+    mine, all_of_them = comm.rank + 1, np.arange(1, comm.size + 1)
+    counts = {"array": all_of_them, "generator": iter(all_of_them)}.get(given)
     send = np.arange(comm.size * (comm.size + 1) // 2, dtype=float)
     recv = np.zeros(mine)
-    with collectives.Reduce_scatter_init(comm, send, recv) as request:
-        request.Start()
-        request.Wait()
+    with collectives.Reduce_scatter_init(comm, send, np.empty(mine), counts) as request:
+        all_of_them[:] = 7
+        with request.like(send, recv) as other:
+            other.Start()
+            other.Wait()
     start = comm.rank * mine // 2
     assert np.array_equal(recv, comm.size * send[start : start + mine])
 

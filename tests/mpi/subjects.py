@@ -36,6 +36,7 @@ from onesided.collectives import (
 )
 from onesided.collectives.context import Context
 from onesided.collectives.halo import plan
+from onesided.collectives.reduction import folds
 from onesided.collectives.testing import sources, targets
 from onesided.collectives.transports import mpi
 
@@ -104,8 +105,8 @@ def in_pieces(cell: Cell, nbytes: int) -> Iterator[None]:
     wanted, able = "pieces" in cell.layout, MPI.VERSION >= 4 or "lltoallv" in cell.row
     piece = max(64, nbytes // 3 // 64 * 64)
     with pytest.MonkeyPatch.context() as patch:
-        if wanted:
-            patch.setattr(pattern, "LARGEST_PIECE", piece)
+        for module in (pattern, folds) if wanted else ():
+            patch.setattr(module, "LARGEST_PIECE", piece)
         for module in (exchange, mpi) if wanted and able else ():
             patch.setattr(module, "INT_MAX", piece // 8)
         yield

@@ -215,8 +215,7 @@ def allowed(part: Mapping[str, Any]) -> bool:
     if kind == "reduction":
         if element is not None and KINDS[element].ours and str(method).startswith(("mpi", "auto")):
             return False  # the MPI's own answer
-        return (memory in ("plain", "window", "odd") and "holes" not in layout
-                and "pieces" not in layout)  # fmt: skip
+        return memory in ("plain", "window", "odd") and "holes" not in layout
     if row in BOXES:
         return layout == "usual" and memory != "odd"
     if "place" in layout and EXCHANGES[row].in_place(0, 2, 0) is None:
