@@ -197,6 +197,12 @@ def case_distarray(comm, view, tensor):
         assert same.pencil is square.pencil
 
 
+def dropped(things):
+    """Let the things of a list go, also those that refer to each other."""
+    things.clear()
+    gc.collect()
+
+
 @parameters(method=["rma-notify", "rma-fence", "p2p"], last=["communicator", "plan", "dropped"])
 def case_a_destroyed_plan_leaves_nothing(comm, method, last):
     """Of its own, while arrays and plan live on; and nothing at all with the communicator, which
@@ -216,8 +222,7 @@ def case_a_destroyed_plan_leaves_nothing(comm, method, last):
     plans = [PFFT(own, (6, 7, 8), method=method) for _ in range(2 * (last != "communicator"))]
     if last == "dropped":
         with pytest.warns(ResourceWarning, match="without destroy"):
-            plans.clear()
-            gc.collect()
+            dropped(plans)
     own.Free()
     for plan in plans:
         plan.destroy()
