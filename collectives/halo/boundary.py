@@ -55,7 +55,7 @@ def kind(condition: Any) -> str | None:
         return condition
     if callable(condition):
         return FUNCTION
-    if isinstance(condition, int | float | complex | np.number) or (
+    if isinstance(condition, int | float | complex | np.number | np.bool_) or (
         isinstance(condition, np.ndarray) and not condition.ndim and condition.dtype.kind in "biufc"
     ):
         return NUMBER

@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from onesided.collectives.buffers import as_number
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import (
     Layers,
     Link,
     Place,
     extents,
-    integer,
     links_between,
     read_width,
 )
@@ -248,7 +248,7 @@ def read_sizes(sizes: Any, shape: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         raise PatternError(f"sizes is {sizes!r}, not the cells of blocks for each axis")
     found = []
     for axis, given in enumerate(sizes):
-        each = tuple(integer(n, "sizes") for n in given)
+        each = tuple(as_number(n, "number of cells") for n in given)
         if sum(each) != shape[axis] or min(each, default=-1) < 0:
             raise PatternError(
                 f"blocks of {each} cells along axis {axis} of a grid with {shape[axis]}")
@@ -307,7 +307,7 @@ def choose_dims(
     Raises :class:`PatternError` where the ranks cannot be arranged like this.
     """
     wanted = [0] * len(shape) if dims is None else [
-        0 if n is None else integer(n, "dims") for n in dims
+        0 if n is None else as_number(n, "number of ranks") for n in dims
     ]
     if len(wanted) != len(shape) or min(wanted) < 0:
         raise PatternError(f"dims is {dims!r}, not a number of ranks for each of {len(shape)} axes")

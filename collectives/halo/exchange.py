@@ -18,14 +18,14 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from onesided.collectives import debug, progress
+from onesided.collectives import debug
 from onesided.collectives.context import interrupts_later
 from onesided.collectives.errors import PatternError
 from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, listed_faces
 from onesided.collectives.halo.plan import FacesOf, Ghosts
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.initialization import Info
-from onesided.collectives.program import ACTIVE, FREED, load
+from onesided.collectives.program import FREED, load
 from onesided.collectives.request import Persistent
 from onesided.collectives.steps import address
 
@@ -127,15 +127,14 @@ class HaloExchange(Persistent):
         if isinstance(fields, np.ndarray | tuple):  # the second: arrays that take turns
             fields = [fields]
         self._ghosts = ghosts = Ghosts(comm, fields, faces_of, *more)
-        by_thread = ghosts.hints.progress != MANUAL
-        super().__init__(ghosts.context.comm.Iprobe, by_thread)
+        super().__init__(ghosts.context.comm.Iprobe, ghosts.hints.progress != MANUAL)
         self.faces: tuple[Face, ...] = ghosts.fields[0].faces
         ways = {parcel.path for parcel in (*ghosts.out, *ghosts.into)} - {""}
         self.method = ", ".join(sorted(ways)) or "copies"
         levels = [entry if isinstance(entry, tuple) else (entry,) for entry in fields]
         self._period = math.lcm(*map(len, levels))
         self._quiet = False  # nobody has to hear that this is late
-        self._late_by = by_thread
+        self._late_by = self._by_thread
         answers = [tuple(each[turn % len(each)] for each in levels) for turn in range(ghosts.turns)]
         load(self, ghosts.plans, [a if len(a) > 1 else a[0] for a in answers])
         ghosts.resources.belong_to(self)
@@ -169,17 +168,11 @@ class HaloExchange(Persistent):
 
     def exchange(self) -> Any:
         """Start and wait; returns what ``Wait`` does."""
-        if not self._ghosts.waits:
-            self.Start()
-            return self.Wait()
         self._quiet, self._by_thread = True, 0  # Wait follows at once
         try:
-            self.Start()
-            return self.Wait()
+            return complete_round(self)
         finally:
-            self._quiet, self._by_thread = False, int(self._late_by)
-            if self._state == ACTIVE and self.late():  # interrupted: nobody looks after it yet
-                progress.enlist(self, self._late_by)
+            self._quiet, self._by_thread = False, self._late_by
 
     def Free(self) -> None:
         """Collective. Give back messages and memory; a second call does nothing.
@@ -202,6 +195,23 @@ class HaloExchange(Persistent):
     def _enlist(self) -> None:
         if not self._quiet:
             super()._enlist()
+
+
+def complete_round(request: Any, between: Callable[[], object] = bool) -> Any:
+    """Start a round, call something, and wait; returns what ``Wait`` does. What interrupts that
+    gives the round up: the caller may not have the request, to complete it."""
+    rounds = request.rounds
+    try:
+        request.Start()
+        try:
+            between()
+        finally:
+            answer = request.Wait()
+        return answer
+    except BaseException as error:
+        if request.rounds != rounds and request.active:
+            request.give_up(error)
+        raise
 
 
 def _place(comm: MPI.Comm) -> Place:

@@ -4,7 +4,6 @@ list of neighbors with boxes. Pure geometry, no MPI call."""
 from __future__ import annotations
 
 import itertools
-import operator
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
+from onesided.collectives.buffers import as_number
 from onesided.collectives.errors import PatternError
 from onesided.collectives.pattern import Block, Box, check_disjoint, full_box, text, whole
 
@@ -270,7 +270,7 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int) -> list[Fac
                 f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that "
                 "and a tag"
             )
-        rank = integer(entry[0], f"the rank of neighbor {number}")
+        rank = as_number(entry[0], f"rank of neighbor {number}")
         if not (0 <= rank < ranks or rank == MPI.PROC_NULL):
             raise PatternError(f"neighbor {number} is rank {rank}; there are {ranks} ranks")
         send, recv = (
@@ -278,7 +278,7 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int) -> list[Fac
             else full_box(box, shape, f"the {role} box for neighbor {number} (rank {rank})")
             for role, box in zip(("send", "receive"), entry[1:3], strict=True)
         )  # fmt: skip
-        key = integer(entry[3], f"the tag of neighbor {number}") if len(entry) > 3 else seen[rank]
+        key = as_number(entry[3], f"tag of neighbor {number}") if len(entry) > 3 else seen[rank]
         seen[rank] += 1
         if rank >= 0 and (rank, key) in taken:
             raise PatternError(f"tag {key} occurs twice for rank {rank}")
@@ -304,11 +304,3 @@ def _check_apart(faces: Sequence[Face]) -> None:
                 f"the receive box from rank {face.rank} {text(face.recv)} and the send box for "
                 f"rank {other.rank} {text(other.send)} overlap"
             )
-
-
-def integer(value: Any, name: str) -> int:
-    """Local. A number that was given; :class:`PatternError` for what is no integer."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise PatternError(f"{name} has {value!r:.60}, not an integer") from None

@@ -29,7 +29,7 @@ from onesided.collectives.halo.boundary import (
     read_conditions,
 )
 from onesided.collectives.halo.decomposition import FORMS, MADE, Decomposition
-from onesided.collectives.halo.exchange import HaloExchange, Plans, Wanted
+from onesided.collectives.halo.exchange import HaloExchange, Plans, Wanted, complete_round
 from onesided.collectives.halo.faces import DIRECT, Face, block_faces, extents
 from onesided.collectives.halo.migration import Migration
 from onesided.collectives.halo.plan import Combine
@@ -233,11 +233,7 @@ class Grid(Decomposition, Scoped):
             if any(0 not in each for each in cells):
                 function(where)
 
-        plan.Start()
-        try:
-            apply(self.interior)
-        finally:
-            given = plan.Wait()
+        given = complete_round(plan, partial(apply, self.interior))
         for where in self.boundary:
             apply(where)
         return given
@@ -285,7 +281,7 @@ class Grid(Decomposition, Scoped):
         """
         return self._planned(
             ("accumulate", op, ghosts, kinds(boundary)), fields,
-            lambda: self._halo(fields, boundary, ghosts, op=op),
+            lambda: self._halo(fields, boundary, ghosts, op=str(op)),
         ).exchange()  # fmt: skip
 
     # -- the whole field --------------------------------------------------------------------------
@@ -397,6 +393,7 @@ class Grid(Decomposition, Scoped):
         or ``out``, and the way is kept."""
 
         def plan() -> Transfer:
+            Attachment.of(self.comm)  # which raises where MPI has ended
             with agreed(self._context.comm, wanted[0]):
                 if MPI.Comm.Compare(self.comm, there.comm) not in (MPI.IDENT, MPI.CONGRUENT):
                     raise PatternError("the grids are of other ranks, or of ranks in other orders")
@@ -581,6 +578,7 @@ class Grid(Decomposition, Scoped):
         """
 
         def compare(number: int) -> None:
+            Attachment.of(self.comm)  # which raises where MPI has ended
             which = f"request {number}" if number else "a new request"
             agree(self._context.comm, None, f"{which}: {wanted[0]} of {self.shape}")
 

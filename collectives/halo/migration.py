@@ -21,6 +21,7 @@ from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallv_init
 from onesided.collectives.halo.decomposition import Decomposition
+from onesided.collectives.halo.exchange import complete_round
 from onesided.collectives.halo.faces import block_faces
 from onesided.collectives.reduction.operation import Allreduce_init
 from onesided.collectives.request import Request
@@ -93,8 +94,7 @@ class Records(Scoped):
         leaving = counts[self._near]
         self._out["count"][self._heads[0]] = leaving
         self._pack(parts, self._out, _rows(self._heads[0] + 1, leaving))
-        self._data.Start()
-        came = self._data.Wait().view(self._kind)
+        came = complete_round(self._data).view(self._kind)
         return self._unpacked(came.take(_rows(self._heads[1] + 1, came["count"][self._heads[1]])))
 
     def at_once(
@@ -222,6 +222,7 @@ class Migration(Scoped):
                 length = edge[-1] - edge[0]
                 x -= length * np.floor((x - edge[0]) / length)
                 x[(x < edge[0]) | (x >= edge[-1])] = edge[0]  # what rounding has done
+                lost |= ~np.isfinite(x)  # lengths that the dtype does not have
             else:
                 lost |= (x < edge[0]) | (x > edge[-1])
             block = np.searchsorted(edge, x, side="right") - 1
@@ -255,8 +256,8 @@ class Migration(Scoped):
             error is not None, shapes, -shapes, name, -name if name else -(1 << 40),
             bool(leaving[~self._near].any()), short, again, -self._rank if name else -self._size,
         )  # fmt: skip
-        self._agree.Start()
-        failed, shape, other, most, least, far, short, again, first = self._agree.Wait().tolist()
+        agreed_on = complete_round(self._agree).tolist()
+        failed, shape, other, most, least, far, short, again, first = agreed_on
         if failed or shape != -other or (most and most != -least):
             if not failed and (shapes != shape or name not in (0, most)):
                 error = PatternError("arrays of another form than others give; nothing has moved")

@@ -22,6 +22,7 @@ from onesided.collectives.agreement import agree, agreed, words_of_all
 from onesided.collectives.context import Context, Scoped
 from onesided.collectives.errors import PatternError
 from onesided.collectives.exchanges import Alltoallw_init
+from onesided.collectives.halo.exchange import complete_round
 from onesided.collectives.halo.faces import Layers, extents, is_empty
 from onesided.collectives.pattern import Box, one_piece
 from onesided.collectives.request import Request
@@ -156,7 +157,7 @@ def redistribution(
         source.comm, [source.array, source.shared(target)], [into.array, into.shared(source)],
         method="p2p" if once else "auto", info=info,
     )  # fmt: skip
-    return Transfer(target.array, [request.Start, request.Wait, *unpack], request, once)
+    return Transfer(target.array, [partial(complete_round, request), *unpack], request, once)
 
 
 def refinement(
@@ -182,9 +183,9 @@ def refinement(
         if coarse.array.dtype.kind not in "fc":
             raise PatternError(f"a field of {coarse.form}: only real and complex ones can be "
                                "refined")
-        if order not in (0, 1) or any(min(each) < order for each in layers):
+        if order not in (0, 1) or min(*coarse.origin[lead:], *map(min, layers)) < order:
             raise PatternError(f"order {order} is not 0, or 1 with ghosts on every side of the "
-                               f"coarse grid, which has {layers}")
+                               f"coarse field; its grid has {layers}")
         if not target.array.flags.writeable:
             raise PatternError("the target cannot be written")
         view, last = coarse.view(order, lead), fine.view()

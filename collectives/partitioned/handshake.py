@@ -28,7 +28,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import portable
-from onesided.collectives.buffers import vector
+from onesided.collectives.buffers import simple
 from onesided.collectives.context import Attachment
 from onesided.collectives.errors import (
     OnesidedError,
@@ -428,10 +428,13 @@ def _integer(name: str, value: Any, lowest: int, highest: int) -> int:
 def _elements(buf: Any, partitions: int, role: str) -> tuple[Any, NDArray[Any]]:
     """What the caller passed as data, and the elements that travel, without a copy."""
     spec = buf
-    if isinstance(buf, list | tuple) and len(buf) > 1 and isinstance(buf[1], int | np.integer):
-        count = _integer("the count of a partition", buf[1], 0, 1 << 62)
-        spec = [buf[0], [partitions * count], *buf[2:]]
-    read = vector(spec, 1, role)
+    if isinstance(buf, list | tuple) and len(buf) > 1:
+        pair = isinstance(buf[1], list | tuple) and len(buf[1]) == 2
+        count, *displ = buf[1] if pair else buf[1:2]
+        if isinstance(count, int | np.integer):
+            count = partitions * _integer("the count of a partition", count, 0, 1 << 62)
+            spec = [buf[0], (count, *displ) if pair else count, *buf[2:]]
+    read = simple(spec, 1, role)
     return read.given, read.elements()
 
 

@@ -82,7 +82,7 @@ class PartitionedRequest(Persistent):
         self._enlisted = self._told = False
         self._end_owes: Callable[[], bool] | None = None  # of ends that may owe something
         self._reset: Callable[[], object] | None = None  # what begins a round, connected or not
-        self._failures = matching.failures
+        self._failures: dict[Any, Exception] = matching.failures
         self._error: BaseException | None = None
         self._everywhere = progress.may_call_from_any_thread()
         self._watched = debug.observe()
@@ -197,7 +197,9 @@ class PartitionedRequest(Persistent):
         where it was freed before."""
         if self._state == FREED:
             return None
-        broken = self._state == BROKEN or (self._state == ACTIVE and self._counter.close())
+        self._error = self._failures.pop(self._position, self._error)
+        given_up = self._state == ACTIVE and (self._counter.close() or self._error is not None)
+        broken = given_up or self._state == BROKEN
         if self._state == ACTIVE and not broken:
             self._refuse("freed")
         self._retire()
@@ -233,8 +235,7 @@ class PartitionedRequest(Persistent):
 
     def _hear(self) -> None:
         """Raise where the peer has failed, or the sides do not fit. The caller holds the guard."""
-        if self._failures and self._position is not None:
-            self._error = self._failures.pop(self._position, self._error)
+        self._error = self._failures.pop(self._position, self._error)
         if self._error is None:
             return
         if not isinstance(self._error, Exception):  # that was for the call that it has ended
@@ -583,8 +584,7 @@ class PartitionedReceive(PartitionedRequest):
         index = as_index(partition, self.partitions, self)
         if self._state != ACTIVE:
             return True
-        if self._failures:
-            self._hear()
+        self._hear()
         calls = self._may_call()
         there = False
         try:
@@ -597,8 +597,7 @@ class PartitionedReceive(PartitionedRequest):
         except BaseException as error:  # what it was about to note may be lost
             self._error = error
             raise
-        if self._error is not None:
-            self._hear()
+        self._hear()
         return there
 
     # -- inside ----------------------------------------------------------------------------------
@@ -642,10 +641,6 @@ def Psend_init(
 
     Raises :class:`PatternError` for partitions that do not divide the buffer, a buffer that is not
     contiguous, and tags or ranks out of range, :class:`MethodError` for an unknown method.
-
-    References
-    ----------
-    MPI-4.1 section 4.2.1.
 
     Examples
     --------

@@ -305,7 +305,7 @@ def case_boundaries_that_change(comm, memory, staggered):
     for turn in range(4):
         value[...] = 3.0 * turn
         u[grid.owned] = 77.0
-        grid.update(u, boundary=float(turn))
+        grid.update(u, boundary=(np.bool_, np.bool_, int, np.float32)[turn](turn))
         assert (u[outside] == turn).all()
         grid.update(u, boundary=value)
         assert (u[outside] == 3 * turn).all()
@@ -446,6 +446,48 @@ def case_overlap(comm, halo, cells, staggered):
         grid.overlap(len, u)
     grid.update(u)
     grid.Free()
+
+
+@parameters(call=["update", "overlap", "accumulate", "redistribute", "refine", "migrate",
+                  "items that leave"])
+def case_interrupted_before_the_wait(comm, call):
+    """Ctrl-C between Start and Wait of a request that the program does not have: Free gives it
+    back."""
+    grid = Grid(comm, (4 * comm.size, 5), 1, periodic=True)
+    fine = Grid(comm, (8 * comm.size, 10), 1, dims=(1, comm.size), periodic=True)
+    other = Grid(comm, grid.shape, 2, dims=(1, comm.size))
+    u, v, w, x = grid.zeros(), fine.zeros(), other.zeros(), np.full((2, 2), 0.5)
+    calls = {
+        "update": lambda: grid.update(u),
+        "overlap": lambda: grid.overlap(len, u),
+        "accumulate": lambda: grid.accumulate(u),
+        "redistribute": lambda: grid.redistribute(u, other, w),
+        "refine": lambda: grid.refine(u, fine, v, order=0),
+        "migrate": lambda: grid.migrate([], x),
+        "items that leave": lambda: grid.migrate([], x),
+    }
+    calls[call]()
+    plans = [*grid._plans]
+    if call in ("migrate", "items that leave"):
+        while call != "migrate" and comm.size > 1 and not grid._migration.plans:
+            grid.migrate([], np.full((60, 2), 4.0 * ((comm.rank + 1) % comm.size) + 0.5))
+        records = [each._data for each in grid._migration._records.values()]
+        plans = [grid._migration._agree] if call == "migrate" else records
+    request = next((getattr(each, "_request", each) for each in plans), None)
+    request = getattr(request, "_request", request)  # of a way in a way
+    if request is not None:
+        class Interrupted(type(request)):
+            def Wait(self, status=None):
+                raise KeyboardInterrupt
+
+        kind, request.__class__ = type(request), Interrupted
+        raises(KeyboardInterrupt, calls[call])
+        request.__class__ = kind
+        assert request.state == "broken"
+    comm.Barrier()
+    for each in (grid, fine, other):
+        each.Free()
+    assert not Context.of(comm).live
 
 
 @parameters(form=[((), ()), ((2,), (1,)), ((), (0, 1))], nodes=[None, "1", "2"])
@@ -621,6 +663,8 @@ def case_refine_mistakes(comm):
                boundary="nonsense")
     narrow = Grid(comm, (4, 6), (0, 1))
     everywhere(comm, PatternError, "or 1 with ghosts", narrow.refine, narrow.zeros(), fine, v)
+    bare = DistArray.of(Pencil(Subcomm(comm, [1, 0]), coarse.shape, 1))
+    everywhere(comm, PatternError, "or 1 with ghosts", fine.coarsen, v, coarse, bare, order=1)
     if comm.size > 1:
         everywhere(comm, MismatchError, "refine", coarse.refine, u, fine, v, order=int(last))
     assert not any(grid._plans for grid in (coarse, fine, other, narrow))
@@ -908,6 +952,9 @@ def case_migrate_mistakes(comm):
     (none,), nowhere = grid.migrate([np.zeros((0, 3))], np.zeros((0, 2)))  # of nobody
     assert none.shape == (0, 3)
     assert nowhere.shape == (0, 2)
+    with Grid(comm, grid.shape, 1, periodic=True, bounds=[(-3e38, 3e38)] * 2) as wide:
+        far = np.full((3, 2), 3.3e38 if mine else 0.0, "f4")  # no f4 is as long as the grid
+        everywhere(comm, PatternError, "rank 1: items beyond an end", wide.migrate, [], far)
     tiny = np.full((3, 2), 2.5e-323) if mine else good
     with np.errstate(all="raise"):  # what underflows on one rank is no error there
         grid.migrate([], tiny)
@@ -969,7 +1016,8 @@ def case_bad_fields(comm):
                    grid.zeros(2) if last else grid.zeros(3))
         everywhere(comm, PatternError, "no field is given", grid.update, *((u,) if last else ()))
         everywhere(comm, MismatchError, "2 fields", grid.update, *((u,) if last else (u, v)))
-    everywhere(comm, PatternError, "no operation 'mean'", grid.accumulate, u, op="mean")
+    for op in ("mean", None):
+        everywhere(comm, PatternError, f"no operation '{op}'", grid.accumulate, u, op=op)
     everywhere(comm, PatternError, "|S3 has no sum", grid.accumulate, grid.zeros((), "S3"))
     everywhere(comm, PatternError, "no field is given", grid.update, () if last else u)
     everywhere(comm, PatternError, "bool has no negatives", other.update,

@@ -102,7 +102,7 @@ def start(pair, late, turn):
 FAULTS = {
     "method": METHODS,
     "culprit": [RECEIVER, SENDER],
-    "where": ["marks", "Wait"],
+    "where": ["marks", "the last mark", "Wait"],
     "marked": [0, 32, 65],
     "before": [0, 2],  # rounds
     "own": [True, False],
@@ -147,6 +147,8 @@ def case_a_round_that_is_given_up(comm, row):
     if comm.rank == (row["culprit"] == RECEIVER):
         if row["where"] == "Wait":
             interrupt(mine)
+        elif row["where"] == "the last mark":
+            fail_to_push(mine, row["marked"])
         mine.Free()
         raises(RequestError, mine.Start, "freed")
     if mine:
@@ -181,6 +183,18 @@ def interrupt(request):
         raises(RequestError, request.Wait, "because KeyboardInterrupt was raised")
     else:
         assert request.state == "inactive"  # it was complete before
+
+
+def fail_to_push(request, marked):
+    """Ctrl-C in the push of what the last marks have completed."""
+    def fault(*_):
+        raise KeyboardInterrupt
+
+    request._check_markable()
+    request._may_call = fault
+    verb = type(request).Pready_list  # which takes the guard
+    raises(KeyboardInterrupt, lambda: verb(request, range(marked, 65)))
+    assert request.state == "active"
 
 
 def ended(request, rest, certain):

@@ -9,9 +9,11 @@ hand, memory of the node is in files with names.
 
 import atexit
 import gc
+import os
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +43,7 @@ from table import ROWS, Length, cells  # noqa: E402
 
 from onesided.collectives import (  # noqa: E402
     Alltoallv_init,
+    Grid,
     OnesidedError,
     RequestError,
     node_memory,
@@ -92,6 +95,23 @@ def refused(subject):
             raise AssertionError(f"{verb.__name__} of {subject.cell}")
 
 
+def calls_of_grids(comm):
+    """Calls of a grid that has planned one of each, and of one that compares in debug mode."""
+    for debug in ("0", "1"):
+        os.environ["ONESIDED_DEBUG"] = debug
+        grid, fine = (Grid(comm, (n * comm.size, n), 1, periodic=True) for n in (4, 8))
+        os.environ["ONESIDED_DEBUG"] = "0"
+        u, w, v = grid.zeros(), grid.zeros(), fine.zeros()
+        for call in (partial(grid.update, u), partial(grid.redistribute, u, grid, w),
+                     partial(grid.refine, u, fine, v), partial(fine.coarsen, v, grid, u, order=1),
+                     partial(grid.migrate, [], np.ones((1, 2)))):
+            call()
+            yield call
+        for call in (grid.redistribute, grid.refine, fine.coarsen):
+            yield partial(call, v if call == fine.coarsen else u,
+                          {grid.refine: fine}.get(call, grid))
+
+
 def no_files(*_):
     raise OSError("no files without names here")
 
@@ -110,6 +130,7 @@ def main(state, end):
     plans = [PFFT(over, (4, 5, 6), effort="estimate") for over in (comm, Subcomm(comm, (0, 0, 1)))]
     for plan in plans:
         plan.forward(newDistArray(plan, False))
+    grid_calls = list(calls_of_grids(comm))
     job = Job(comm.size)
     lengths = (Length(0, 3), Length(1 << 17, 1))
     for cell in cells("", lengths=lengths)(job):
@@ -136,6 +157,9 @@ def main(state, end):
             refused(subject)
         for plan in plans:
             plan.destroy()
+        for call in grid_calls:
+            with pytest.raises(OnesidedError):
+                call()
 
 
 if __name__ == "__main__":
