@@ -287,7 +287,7 @@ INSIDE, BELOW = (slice(2, 4), slice(2, 6)), (slice(0, 2), slice(2, 6))
     ((1, INSIDE), "neighbor 0 is"),
     ((4, INSIDE, BELOW), "neighbor 0 is rank 4; there are 4 ranks"),
     ((-7, INSIDE, BELOW), "neighbor 0 is rank -7"),
-    ((1.0, INSIDE, BELOW), "the rank of neighbor 0 has 1.0"),
+    ((1.0, INSIDE, BELOW), "the rank of neighbor 0 is 1.0"),
     ((1, (slice(2, 9), slice(2, 6)), BELOW), "out of bounds of its extent 8"),
     ((1, INSIDE, (slice(-2, 0),)), "out of bounds"),
     ((1, INSIDE, (slice(0, 2, 2),)), "step 2"),

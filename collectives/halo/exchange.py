@@ -168,6 +168,7 @@ class HaloExchange(Persistent):
 
     def exchange(self) -> Any:
         """Start and wait; returns what ``Wait`` does."""
+        self.check_start()  # before a round that is under way is kept from threads
         self._quiet, self._by_thread = True, 0  # Wait follows at once
         try:
             return complete_round(self)

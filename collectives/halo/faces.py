@@ -266,10 +266,8 @@ def listed_faces(neighbors: Any, shape: tuple[int, ...], ranks: int) -> list[Fac
     faces = []
     for number, entry in enumerate(neighbors):
         if not isinstance(entry, list | tuple) or not 3 <= len(entry) <= 4:
-            raise PatternError(
-                f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive box) or that "
-                "and a tag"
-            )
+            raise PatternError(f"neighbor {number} is {entry!r:.60}, not (rank, send box, receive "
+                               "box) or that and a tag")
         rank = as_number(entry[0], f"rank of neighbor {number}")
         if not (0 <= rank < ranks or rank == MPI.PROC_NULL):
             raise PatternError(f"neighbor {number} is rank {rank}; there are {ranks} ranks")
@@ -300,7 +298,5 @@ def _check_apart(faces: Sequence[Face]) -> None:
         clash = np.flatnonzero(np.all((starts < high) & (low < stops), axis=1))
         if clash.size and not is_empty(face.recv):
             other = sends[int(clash[0])]
-            raise PatternError(
-                f"the receive box from rank {face.rank} {text(face.recv)} and the send box for "
-                f"rank {other.rank} {text(other.send)} overlap"
-            )
+            raise PatternError(f"the receive box from rank {face.rank} {text(face.recv)} and the "
+                               f"send box for rank {other.rank} {text(other.send)} overlap")

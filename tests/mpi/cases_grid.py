@@ -663,7 +663,7 @@ def case_refine_mistakes(comm):
                boundary="nonsense")
     narrow = Grid(comm, (4, 6), (0, 1))
     everywhere(comm, PatternError, "or 1 with ghosts", narrow.refine, narrow.zeros(), fine, v)
-    bare = DistArray.of(Pencil(Subcomm(comm, [1, 0]), coarse.shape, 1))
+    bare = DistArray.of(Pencil(Subcomm(comm, [1, 0]), coarse.shape, 0))
     everywhere(comm, PatternError, "or 1 with ghosts", fine.coarsen, v, coarse, bare, order=1)
     if comm.size > 1:
         everywhere(comm, MismatchError, "refine", coarse.refine, u, fine, v, order=int(last))
@@ -953,8 +953,9 @@ def case_migrate_mistakes(comm):
     assert none.shape == (0, 3)
     assert nowhere.shape == (0, 2)
     with Grid(comm, grid.shape, 1, periodic=True, bounds=[(-3e38, 3e38)] * 2) as wide:
+        wide.migrate([], np.zeros((0, 2)))
         far = np.full((3, 2), 3.3e38 if mine else 0.0, "f4")  # no f4 is as long as the grid
-        everywhere(comm, PatternError, "rank 1: items beyond an end", wide.migrate, [], far)
+        everywhere(comm, PatternError, "items beyond an end", wide.migrate, [], far)
     tiny = np.full((3, 2), 2.5e-323) if mine else good
     with np.errstate(all="raise"):  # what underflows on one rank is no error there
         grid.migrate([], tiny)

@@ -113,7 +113,7 @@ FAULTS = {
 def faults(comm):
     """Below half of it nobody can be surprised by an end."""
     def possible(row):
-        early = row.get("where") == "marks"
+        early = row.get("where") in ("marks", "the last mark")
         return fits(row) and not (early and (row.get("marked") == 65 or
                                              row.get("culprit") == RECEIVER))
 
