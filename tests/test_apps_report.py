@@ -24,10 +24,10 @@ from onesided.apps.report.result import Result
 SIZES = (1 << 10, 32 << 10, 128 << 10, 1 << 20, 2 << 20)
 
 
-def exchanges(folder, name, ratio, rounds=9, ranks=2, memory="plain"):
+def exchanges(folder, name, ratio, rounds=9, ranks=2, memory="plain", sizes=SIZES):
     """What bench alltoallv writes: fence and lock take ``ratio`` of the plain call's time."""
     rows = []
-    for size in SIZES:
+    for size in sizes:
         plain = [size * 1e-9 * (1 + 0.001 * k) for k in range(rounds)]
         labels = {"ranks": str(ranks), "bytes": byte_count(size)}
         rows.append(Row({**labels, "method": "mpi", "memory": "plain"}, plain, None, size,
@@ -102,6 +102,10 @@ def test_verdicts_are_those_of_the_numbers(tmp_path):
     assert verdicts(1.5)[faster, "rma-fence"] == claims.FAILS
     assert verdicts(0.5, rounds=3)[faster, "rma-fence"] == claims.UNCLEAR
     assert verdicts(0.5)["Fence is faster than lock throughout.", "rma-fence"] == claims.HOLDS
+    saves = "Fence saves 30.2 % of a call at 32 KiB, ", "rma-fence"
+    assert verdicts(0.5)[saves] == claims.HOLDS
+    assert verdicts(0.5, sizes=SIZES[1:2])[saves] == claims.HOLDS
+    assert verdicts(0.5, sizes=(64 << 10,))[saves] == claims.OPEN
     found = verdicts(0.5)
     assert found["With messages below 2 KiB, lock_all has ", ""] == claims.OPEN
 
@@ -196,6 +200,15 @@ def test_two_runs_are_compared(tmp_path):
     assert len(re.findall("SLOWER", finished.out)) == 2 * len(SIZES)
     assert commands.onesided("bench", "compare", str(new), str(old)).code == 0
     assert "ran as" not in finished.out
+    worse = json.loads(old.read_text())
+    worse["rows"][1]["verified"] = False
+    wrong, less = tmp_path / "wrong.json", tmp_path / "less.json"
+    wrong.write_text(json.dumps(worse))
+    less.write_text(json.dumps(worse | {"rows": worse["rows"][2:]}))
+    told = commands.onesided("bench", "compare", str(old), str(wrong))
+    assert (told.code, told.out.count("WRONG")) == (1, 1), told
+    told = commands.onesided("bench", "compare", str(old), str(less))
+    assert (told.code, told.out.count("not in less.json: ")) == (0, 2), told
     more = exchanges(tmp_path, "c.json", 0.5, ranks=4)
     content = json.loads(more.read_text())
     content["rows"] = json.loads(old.read_text())["rows"]

@@ -101,6 +101,8 @@ class Rule:
             near = [e for e in entries if e.file == entry.file]
             if not self.low * 0.99 <= size <= self.high * 1.01 or x < self.low_x:
                 continue
+            if self.shares and _share(self.shares, size) is None:
+                continue
             found = self._quotient(entry, near)
             if found is not None:
                 rest = " ".join(
@@ -124,9 +126,10 @@ class Rule:
                          None)  # fmt: skip
         else:
             wanted = self.over if isinstance(self.over, str) else self.over[entry.method]
-            own = ["method", "memory", "op"]
+            own, op = ["method", "memory", "op"], entry.label("op")
             own += ["order"] if self.command == "bench broadcast" else []  # of a tree alone
             others = [e for e in near if e.method == wanted and _alike(e, entry, own)]
+            others = [e for e in others if not op or e.label("op") in ("", op)]
             exact = [e for e in others if e.label("memory") == entry.label("memory")]
             other = next(iter(exact or others), None)
         if other is None:
@@ -147,7 +150,7 @@ class Rule:
         judged = []
         for key in {"first": keys[:1], "last": keys[-1:]}.get(self.take, keys):
             each = places[key]
-            most = 1.0 - _share(self.shares, key[0]) if self.shares else self.most
+            most = 1.0 - (_share(self.shares, key[0]) or 0.0) if self.shares else self.most
             point = self.value == "break_even" or self.take == "mostly"
             low, high = (each.median,) * 2 if point else (each.low, each.high)
             inside = low >= self.least and high <= most
@@ -171,9 +174,9 @@ def _of(holds: bool, fails: bool) -> str:
     return HOLDS if holds else FAILS if fails else UNCLEAR
 
 
-def _share(shares: Mapping[int, float], size: float) -> float:
-    """Local. Of the size that is meant; 1 (nothing is allowed) is of none."""
-    return next((share for each, share in shares.items() if abs(size / each - 1) < 0.01), -math.inf)
+def _share(shares: Mapping[int, float], size: float) -> float | None:
+    """Local. Of the size that is meant; None where the claim says nothing of it."""
+    return next((share for each, share in shares.items() if abs(size / each - 1) < 0.01), None)
 
 
 def _alike(one: Entry, other: Entry, but: Sequence[str]) -> bool:

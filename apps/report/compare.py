@@ -24,7 +24,7 @@ from onesided.apps.report.result import Entry, Result
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
-    """Collective. The command ``bench compare``; 1 where a row is surely slower than allowed."""
+    """Collective. The command ``bench compare``; 1 where a row is wrong, or surely too slow."""
     return from_rank_0(comm, lambda: _compare(options))
 
 
@@ -35,18 +35,23 @@ def _compare(options: Any) -> int:
     for what, (one, two) in _differing(old, new).items():
         print(f"{what}: {one} in {old.name}, {two} in {new.name}", flush=True)
     before = {tuple(sorted(e.labels.items())): e for e in old.timed}
-    cells, slower = [], 0
-    for entry in new.timed:
-        other = before.get(tuple(sorted(entry.labels.items())))
-        if other is None or not entry.times or not other.times:
+    cells, failed = [], 0
+    after = {tuple(sorted(e.labels.items())): e for e in new.entries}
+    for labels, other in before.items():
+        entry = after.get(labels)
+        if entry is None or entry.median is None:
+            reason = "no such row" if entry is None else entry.reason
+            print(f"not in {new.name}: {' '.join(other.labels.values())}: {reason}", flush=True)
+            continue
+        if not entry.times or not other.times:
             continue
         ratio = Interval.quotient(entry.times, other.times)
         bad = ratio.known and ratio.low > options.threshold
-        slower += bad
+        failed += bad or not entry.right
         cells.append({
             **entry.labels, "old": duration(other.median or 0.0),
             "new": duration(entry.median or 0.0), "new / old": str(ratio),
-            "": "SLOWER" if bad else "",
+            "": "SLOWER" if bad and entry.right else "" if entry.right else "WRONG",
         })  # fmt: skip
     if not cells:
         raise CommandError(f"{old.name} and {new.name} have no rows with the same labels")
@@ -54,11 +59,11 @@ def _compare(options: Any) -> int:
     labels = [name for name in columns if name not in ("old", "new", "new / old", "")]
     title = f"{new.command}: {new.name} over {old.name}"
     print_wide(console(), plain_table(title, columns, cells, labels))
-    return FAILED if slower else 0
+    return FAILED if failed else 0
 
 
 #: What may differ between two runs of one problem.
-HOW_LONG = ("seconds", "iterations", "repeats", "json", "picture", "format")
+HOW_LONG = ("seconds", "iterations", "repeats")
 
 
 def _differing(old: Result, new: Result) -> dict[str, tuple[Any, Any]]:

@@ -136,7 +136,7 @@ def outcome(result: Result) -> str:
     cases: dict[str, dict[str, float]] = {}
     for entry in result.timed:
         value = entry.ratio(name) if name else None
-        if (value is None or entry.method in OPPONENTS
+        if (value is None or not entry.right or entry.method in OPPONENTS
                 or entry.method.startswith(("memcpy", "mpi4py-fft "))):
             continue
         by_method.setdefault(entry.method, []).append(value)
@@ -161,7 +161,9 @@ def outcome(result: Result) -> str:
     if counts:
         least, most = min(counts), max(counts)
         more = f" to {most} iterations (median {median(counts):.0f})" if most > least else ""
-        text += f" A set-up has paid after {least}{more or ' iterations'}."
+        never = sum(e.values.get("break_even") == "never" for e in result.timed)
+        less = f"; never in {never} of {len(counts) + never} rows" if never else ""
+        text += f" A set-up has paid after {least}{more or ' iterations'}{less}."
     return text
 
 

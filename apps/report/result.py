@@ -79,8 +79,6 @@ class Entry:
         """The time over that of another: by rounds, where both are of one case of one file and
         took part in the same; None where one is missing."""
         near = self.file == other.file and self.case == other.case != ""
-        if near and self.method != other.method in part(self.values, "ratios"):
-            return self.interval(other.method)
         mine, theirs = self.times, other.times
         if not mine or not theirs:
             return None
@@ -120,8 +118,9 @@ class Entry:
 
     @property
     def right(self) -> bool:
-        """Whether it was timed, and its data were not found wrong."""
-        return self.median is not None and self.values.get("verified") is not False
+        """Whether it was timed, and its data were not found wrong, by an MPI's own call neither."""
+        wrong = "wrong partitions" in part(self.values, "metrics")
+        return self.median is not None and self.values.get("verified") is not False and not wrong
 
 
 @dataclass
