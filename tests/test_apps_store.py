@@ -70,12 +70,17 @@ def test_a_killed_benchmark_goes_on_where_it_was(tmp_path):
     assert one["pattern"] == {"ranks": 1, "one": [1, 2], "two": [1, 2], "three": [1, 2]}
 
 
-def test_with_other_options_it_begins_anew(tmp_path):
+def test_with_other_options_it_begins_anew(tmp_path, monkeypatch):
     path = tmp_path / "out.json"
     with pytest.raises(KeyboardInterrupt):
         benchmark(path, "two")
     with pytest.raises(KeyboardInterrupt):
         benchmark(path, "three", memory="plain")
+    with monkeypatch.context() as patched:
+        patched.setattr(store.Layout, "of", lambda comm: store.Layout((1, 1)))
+        with pytest.raises(KeyboardInterrupt):
+            benchmark(tmp_path / "spread.json", "two")
+    assert benchmark(tmp_path / "spread.json")[1] == ["one", "two", "three"]
     assert benchmark(path, memory="plain")[1] == ["three"]
     assert benchmark(path, memory="plain")[1] == ["one", "two", "three"]  # it had come to its end
 

@@ -21,7 +21,7 @@ from mpi4py import MPI
 
 from onesided.apps.cli.failures import CommandError, from_rank_0, words
 from onesided.apps.cli.files import beside, resumable
-from onesided.apps.cli.machine import circumstances, code, environment, library, versions
+from onesided.apps.cli.machine import Layout, circumstances, code, environment, library, versions
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
 from onesided.collectives.hardware import processor
@@ -61,12 +61,13 @@ class Parts:
         kept = path is not None and resumable(path) and comm.rank == 0
         self._file = report.kept = beside(path) if kept and path is not None else None
         given, binding = dict(report.settings), circumstances(comm)["binding"]
+        nodes = list(Layout.of(comm).ranks_per_node)
 
         def begin() -> tuple[dict[str, Part], set[str]]:
             if self._file is None:
                 return {}, set()
             return _begun(self._file, {
-                "command": report.command, "settings": given, "ranks": comm.size,
+                "command": report.command, "settings": given, "ranks per node": nodes,
                 "mpi": library(), "code": code(), "versions": versions(),
                 "environment": environment(), "processor": processor(), "binding": binding,
                 "inputs": [_stamp(file) for file in inputs],
