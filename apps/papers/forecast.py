@@ -208,8 +208,10 @@ def parameters(comm: MPI.Intracomm, partner: int) -> tuple[dict[str, LogGP], dic
     reasons: dict[str, str] = {}
     if pair != MPI.COMM_NULL:
         network = of_puts(pair)
-        known = network.overhead + GAPS * network.gap + network.latency
-        for method, hop in ((PASSIVE, _passive_hop), (ONE_SIDED, _one_sided_hop)):
+        sent = network.overhead + GAPS * network.gap + network.latency
+        whole = linear(network, 2, SHORT)  # closing an access waits for the answer, too
+        hops = ((PASSIVE, _passive_hop, sent), (ONE_SIDED, _one_sided_hop, whole))
+        for method, hop, known in hops:
             try:
                 networks[method] = replace(network, waiting=max(hop(pair) - known, 0.0))
             except OnesidedError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import h5py
@@ -76,7 +77,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     nonzeros = comm.allreduce(rows.nnz)
     pattern = {"matrix": words, "shape": list(shape), "nonzeros": nonzeros, "ranks": comm.size}
     report = Report("generate", options.settings(), pattern)
-    report.remarks = [f"{options.output}: {shape[0]} x {shape[1]}, {nonzeros} nonzeros, {words}"]
+    name = Path(options.output).name
+    report.remarks = [f"{name}: {shape[0]} x {shape[1]}, {nonzeros} nonzeros, {words}"]
     report.rows = [Row({"step": "make"}, [making]), Row({"step": "write"}, [writing])]
     if options.verify:
         report.verdicts["products with the file's matrix"] = _verdict(comm, options, rows)

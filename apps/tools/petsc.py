@@ -96,7 +96,7 @@ def installed() -> Program:
             try:
                 return _probed(python, variables)
             except ForeignError as error:
-                failures[f"{python}: {error}"] = None
+                failures[f"{python.name}: {error}"] = None
     tried = "; ".join(failures) or "no python3 on PATH, other than this environment's own"
     raise ForeignError(f"petsc4py with real scalars, and mpi4py beside it, are not there: {tried}")
 

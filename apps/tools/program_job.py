@@ -98,7 +98,7 @@ class Job:
 
     def keep(self, file: Path) -> None:
         """What the last run has left."""
-        np.savez(file, **arrays(self._left))
+        np.savez(file, **{f"of {name}": each for name, each in arrays(self._left).items()})
         self._comm.Barrier()
 
     def in_transforms(self) -> float:

@@ -31,7 +31,6 @@ class Refinement:
     seed: int
     coarse: int
     fine: int
-    reach: float = LEAST_REACH
 
     def distance(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
         """The distance of points to the nearest circle."""
@@ -56,7 +55,7 @@ class Refinement:
         if level < self.coarse:
             return np.ones(len(first), bool)
         middle = (first + second) / (2.0 * self.extent)
-        return np.asarray(self.distance(*middle.T) <= self.reach * self.side(level))
+        return np.asarray(self.distance(*middle.T) <= LEAST_REACH * self.side(level))
 
 
 @dataclass(frozen=True, eq=False)
