@@ -29,6 +29,8 @@ WORDS = (
 HOLDS, FAILS, UNCLEAR, OPEN = (
     "holds here", "does not hold here", "unclear here", "cannot be tested here",
 )  # fmt: skip
+#: The rest of a row's labels, where it lies along x, and what it is divided by another row.
+Place = tuple[str, float, Interval]
 CLAIM_COLUMNS = ("paper", "where", "claim", "variant", "verdict", "evidence")
 
 
@@ -79,37 +81,35 @@ class Rule:
             yield "", OPEN, f"onesided {self.command} was not run"
             return
         entries = [e for result in mine for e in usable(result, self.ranks)]
+        nodes = {result.name: result.machine.get("nodes", 1) for result in mine}
         for method in self.methods:
-            places = dict(self._quotients(method, entries))
-            counted = {x for x, _ in places}
-            if len(counted) < self.points:
+            places = sorted(self._quotients(method, entries, nodes), key=lambda each: each[:2])
+            if len({x for _, x, _ in places}) < self.points:
                 missing = "not measured" if not places else f"one {self.x} only"
                 yield method, OPEN, f"{missing}, or on more ranks than there are cores"
                 continue
             yield method, self._verdict(places), self._told(places)
 
     def _quotients(
-        self, method: str, entries: Sequence[Entry]
-    ) -> Iterator[tuple[tuple[float, str], Interval]]:
-        """By x and the rest of the labels."""
+        self, method: str, entries: Sequence[Entry], nodes: Mapping[str, float]
+    ) -> Iterator[Place]:
         threads = {"threads": ["", str(self.threads)]}
         rows = [e for e in entries if e.method == method and e.has({**threads, **self.labels})]
         plain = [e for e in rows if e.label("memory") == "plain"]
         for entry in plain or rows:
             size = size_of(entry)
-            x = size if self.x == "bytes" else entry.number(self.x) or 0.0
+            x = {"bytes": size, "nodes": nodes[entry.file]}.get(self.x) or entry.number(self.x)
             near = [e for e in entries if e.file == entry.file]
-            if not self.low * 0.99 <= size <= self.high * 1.01 or x < self.low_x:
+            if not self.low * 0.99 <= size <= self.high * 1.01 or (x or 0.0) < self.low_x:
                 continue
             if self.shares and _share(self.shares, size) is None:
                 continue
             found = self._quotient(entry, near)
             if found is not None:
-                rest = " ".join(
-                    text for name, text in entry.labels.items()
-                    if name not in ("method", "memory", self.x)
-                )  # fmt: skip
-                yield (x, rest), found
+                along = ("bytes", "partition") if self.x == "bytes" else (self.x,)
+                rest = [f"{name} {text}" for name, text in entry.labels.items()
+                        if name not in ("method", "memory", *along)]  # fmt: skip
+                yield " ".join(rest), x or 0.0, found
 
     def _quotient(self, entry: Entry, near: Sequence[Entry]) -> Interval | None:
         if self.value == "break_even":
@@ -141,30 +141,38 @@ class Rule:
         one, two = entry.number(self.value), other.number(self.value)
         return None if not one or not two else Interval(one / two)
 
-    def _verdict(self, places: Mapping[tuple[float, str], Interval]) -> str:
-        keys = sorted(places)
-        if self.take == "falls":
-            first, last = places[keys[0]], places[keys[-1]]
-            sure = first.known and last.known
-            return _of(sure and last.high < first.low, sure and last.low >= first.high)
-        judged = []
-        for key in {"first": keys[:1], "last": keys[-1:]}.get(self.take, keys):
-            each = places[key]
-            most = 1.0 - (_share(self.shares, key[0]) or 0.0) if self.shares else self.most
-            point = self.value == "break_even" or self.take == "mostly"
-            low, high = (each.median,) * 2 if point else (each.low, each.high)
-            inside = low >= self.least and high <= most
-            outside = high < self.least or low > most
-            judged.append((inside, outside))
+    def _verdict(self, places: Sequence[Place]) -> str:
+        judged = [self._judged(*each) for each in self._chosen(places)]
         holds = any if self.take == "any" else all
         fails = all if self.take in ("any", "mostly") else any
-        return _of(holds(i for i, _ in judged), fails(o for _, o in judged))
+        return _of(bool(judged) and holds(i for i, _ in judged),
+                   bool(judged) and fails(o for _, o in judged))
 
-    def _told(self, places: Mapping[tuple[float, str], Interval]) -> str:
+    def _chosen(self, places: Sequence[Place]) -> Iterator[tuple[float, Interval, Interval]]:
+        """By x the places that decide, and the first one along x of each."""
+        for rest in sorted({each[0] for each in places}):
+            line = [each[1:] for each in places if each[0] == rest]
+            first, last = line[0][0], line[-1][0]
+            at = {"first": first, "last": last, "falls": last if last > first else None}
+            for x, found in line:
+                if x == at.get(self.take, x):
+                    yield x, found, line[0][1]
+
+    def _judged(self, x: float, each: Interval, first: Interval) -> tuple[bool, bool]:
+        """Whether a place is inside of the bounds, and whether it is outside."""
+        if self.take == "falls":
+            sure = first.known and each.known
+            return sure and each.high < first.low, sure and each.low >= first.high
+        most = 1.0 - (_share(self.shares, x) or 0.0) if self.shares else self.most
+        point = self.value == "break_even" or self.take == "mostly"
+        low, high = (each.median,) * 2 if point else (each.low, each.high)
+        return low >= self.least and high <= most, high < self.least or low > most
+
+    def _told(self, places: Sequence[Place]) -> str:
         show = byte_count if self.x == "bytes" else "{:.0f}".format
         unit = "" if self.x == "bytes" else f" {self.x}"
         what = {"time": "time", "rate": "bandwidth"}.get(self.value, self.value)
-        parts = [f"{places[key]} at {show(key[0])}{unit}" for key in sorted(places)]
+        parts = [f"{found} at {show(x)}{unit}" for _, x, found in places]
         more = f" and {len(parts) - 8} more" if len(parts) > 8 else ""
         over = f" over that of {self.over}" if isinstance(self.over, str) else " over the other's"
         return f"{what}{'' if self.value == 'break_even' else over}: {', '.join(parts[:8])}{more}"
