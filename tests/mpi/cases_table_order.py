@@ -100,10 +100,10 @@ def case_late_and_slow(comm, cell, options):
         return
     for turn in range(40 if how == "fast sender" else 6):
         odd = turn % comm.size == comm.rank
-        subject.fill(turn)
         if how == "late rank" and odd:
             time.sleep(LATE)
-        elif how == "fast sender" and comm.rank == comm.size - 1:
+        subject.fill(turn)
+        if how == "fast sender" and comm.rank == comm.size - 1:
             time.sleep(2e-4)
         subject.request.Start()
         got = subject.request.Wait()
