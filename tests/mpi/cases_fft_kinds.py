@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.fft
 from cases import parameters
+from errors import agreed
 from fft_data import block, close, spectrum, whole
-from io_data import same_error
 from scipy.signal import resample
 
 from onesided.collectives import PatternError
@@ -65,7 +65,7 @@ def case_fewer_fields_than_planned(comm, nbytes, shape, char, seed):
                 close(plan.forward.Wait(), wanted[:count], char)
         if comm.size > 1:
             count = 1 + (comm.rank == comm.size - 1)
-            text = same_error(comm, lambda: plan.forward(u[:count]), PatternError)
+            text = agreed(comm, PatternError, lambda: plan.forward(u[:count]))
             assert "numbers of fields" in text
         close(plan.forward(u), wanted, char)
         rounds = len(plan.transposes)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cases import parameters, ranks
+from errors import agreed
 from fft_data import close, planned, spectrum, there_and_back, whole
-from io_data import same_error
 
 from onesided.collectives import PatternError, UnsupportedError, methods
 from onesided.pencilfft import PFFT, newDistArray
@@ -57,7 +57,7 @@ def case_methods(comm, method, char, seed):
 @ranks(at_least=2)
 def case_lengths_that_do_not_fit(comm):
     for n in (1, 97, comm.size**2 - 1):
-        words = same_error(comm, lambda n=n: PFFT(comm, (n,), dtype=complex), UnsupportedError)
+        words = agreed(comm, UnsupportedError, lambda n=n: PFFT(comm, (n,), dtype=complex))
         found = int(words.split()[-1])
         assert found > n
         with PFFT(comm, (found,), dtype=complex, **OPTIONS) as plan:

@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from cases import parameters
-from io_data import same_error
+from errors import agreed
 
 from onesided.collectives import UnsupportedError, registry
 from onesided.collectives.tuning.race import Race
@@ -180,10 +180,8 @@ def case_an_error_of_one_rank_in_a_measurement_is_that_of_all(comm, where):
         mock.patch.object(planner, "array_in", fails),
         mock.patch.object(legs.Flight, "wait", failed),
     ):
-        words = same_error(
-            comm, lambda: PFFT(comm, SHAPE, grid="auto", effort="measure", wisdom=False),
-            MemoryError,
-        )  # fmt: skip
+        words = agreed(comm, MemoryError, lambda: PFFT(
+            comm, SHAPE, grid="auto", effort="measure", wisdom=False))  # fmt: skip
     assert f"rank {comm.size - 1}: no room for this" in words
     with PFFT(comm, SHAPE) as plan:
         works(comm, plan)
@@ -251,7 +249,7 @@ def case_a_failure_on_one_rank_is_every_ranks(comm, what):
         return kept(*arguments, **words)
 
     with mock.patch.object(place, what, fail):
-        text = same_error(comm, lambda: PFFT(comm, SHAPE, effort="estimate"), MemoryError)
+        text = agreed(comm, MemoryError, lambda: PFFT(comm, SHAPE, effort="estimate"))
     assert "no more" in text
     with PFFT(comm, SHAPE, effort="estimate") as plan:
         works(comm, plan)

@@ -9,13 +9,13 @@ from unittest import mock
 import h5py
 import numpy as np
 from cases import need, parameters, ranks, skip
+from errors import agreed
 from io_data import (
     Blocks,
     check_read,
     files_in,
     files_of,
     read,
-    same_error,
     shared_folder,
     values,
     write,
@@ -130,9 +130,9 @@ def case_an_array_that_every_rank_has(comm, ending):
         comm.Barrier()
         u[2] = comm.rank
         if comm.size > 1:
-            same_error(comm, lambda: file.write(2, {"w": [block], "u": [u]}), MismatchError)
+            agreed(comm, MismatchError, lambda: file.write(2, {"w": [block], "u": [u]}))
             alone = kind(folder / f"alone.{ending}")
-            same_error(comm, lambda: alone.write(1, {"u": [u]}), MismatchError)
+            agreed(comm, MismatchError, lambda: alone.write(1, {"u": [u]}))
 
 
 @parameters(plain=[False, True])
@@ -299,7 +299,7 @@ def case_other_types(comm, source, target, ending):
         write(Blocks.part_of(comm, whole), folder / f"u.{ending}")
         found = Blocks.new(comm, (4, 5, 3), target, axis=0)
         if target not in FINER[source].split():
-            text = same_error(comm, lambda: read(found, folder / f"u.{ending}"), PatternError)
+            text = agreed(comm, PatternError, lambda: read(found, folder / f"u.{ending}"))
             assert "cannot take" in text
             return
         read(found, folder / f"u.{ending}")
@@ -526,20 +526,19 @@ def case_files_of_numpy(comm, shape, dtype, rank):
         comm.Barrier()
         check_read(comm, folder / "f.npy", "", 0, whole, rank)
         other = Blocks.new(comm, (*shape, 2), dtype, components)
-        assert "has shape" in same_error(comm, lambda: read(other, folder / "u.npy"), PatternError)
+        assert "has shape" in agreed(comm, PatternError, lambda: read(other, folder / "u.npy"))
         short = Blocks.new(comm, shape, bool, components)
-        assert "cannot" in same_error(comm, lambda: read(short, folder / "u.npy"), PatternError)
-        assert "gone" in same_error(comm, lambda: read(block, folder / "gone.npy"), FileError)
+        assert "cannot" in agreed(comm, PatternError, lambda: read(short, folder / "u.npy"))
+        assert "gone" in agreed(comm, FileError, lambda: read(block, folder / "gone.npy"))
         if comm.rank == 0:
             (folder / "empty.npy").touch()
         comm.Barrier()
-        assert "empty" in same_error(comm, lambda: read(block, folder / "empty.npy"), FileError)
+        assert "empty" in agreed(comm, FileError, lambda: read(block, folder / "empty.npy"))
         chosen = [0] * len(shape)
-        assert "global slice" in same_error(
-            comm, lambda: write(block, folder / "u.npy", "u", 0, chosen), PatternError
-        )
+        agreed(comm, PatternError, lambda: write(block, folder / "u.npy", "u", 0, chosen),
+               "global slice")  # fmt: skip
         for file in (folder / "no" / "u.npy", folder / "u.npy" / "u.npy"):  # no folder, a file
-            text = same_error(comm, lambda file=file: write(block, file), FileError)
+            text = agreed(comm, FileError, lambda file=file: write(block, file))
             assert "u.npy" in text
         comm.Barrier()
         alone = Blocks.part_of(MPI.COMM_SELF, whole, rank)  # by every rank, at once

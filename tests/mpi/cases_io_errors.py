@@ -11,13 +11,13 @@ import h5py
 import numpy as np
 import pytest
 from cases import need, parameters, ranks
+from errors import agreed
 from io_data import (
     Blocks,
     check_read,
     files_in,
     files_of,
     read,
-    same_error,
     shared_folder,
     values,
     write,
@@ -133,7 +133,7 @@ WRONG = {
 def case_wrong(comm, mistake):
     call, kind, *words = WRONG[mistake]
     with a_file(comm) as (path, whole, block):
-        text = same_error(comm, lambda: call(comm, path, block), kind)
+        text = agreed(comm, kind, lambda: call(comm, path, block))
         assert all(word in text for word in words), text
         check_file(comm, path, whole)
 
@@ -150,11 +150,11 @@ def case_what_is_open_to_change(comm):
         file.open()
         file.f.attrs["rank"] = comm.rank  # each rank in its own way
         if comm.size > 1:
-            assert "different" in same_error(comm, file.close, PatternError)
+            assert "different" in agreed(comm, PatternError, file.close)
         file.open()
         file.f.attrs["rank"] = 7
         HDF5File(path).write(2, {"w": [block]})
-        assert "changed while it was open" in same_error(comm, file.close, FileError)
+        assert "changed while it was open" in agreed(comm, FileError, file.close)
         file.open()
         del file.f["w"]
         file.close()
@@ -166,7 +166,7 @@ def case_netcdf_without_the_library(comm):
         kept = sys.modules.get("netCDF4")
         sys.modules["netCDF4"] = None
         try:
-            text = same_error(comm, lambda: write(block, path.parent / "u.nc"), UnsupportedError)
+            text = agreed(comm, UnsupportedError, lambda: write(block, path.parent / "u.nc"))
         finally:
             sys.modules.pop("netCDF4")
             if kept is not None:
@@ -196,13 +196,13 @@ def case_wrong_netcdf(comm, mistake):
         place = path.parent / "nowhere" / "u.nc" if mistake == "folder" else target
         file = NCFile(place, **options)
         given = block if mistake != "other extents" else Blocks.new(comm, (2, 5, 4))
-        text = same_error(comm, lambda: file.write(1, fields(given)), kind)
+        text = agreed(comm, kind, lambda: file.write(1, fields(given)))
         assert words in text, text
         check_read(comm, target, "u", 0, whole)
         found = Blocks.new(comm, whole.shape)
         for name, step in (("nothing", 0), ("u", 7), ("x", 0)):
-            same_error(comm, lambda n=name, s=step: read(found, target, n, s), FileError)
-        same_error(comm, lambda: read(Blocks.new(comm, (6, 5)), target, "u"), PatternError)
+            agreed(comm, FileError, lambda n=name, s=step: read(found, target, n, s))
+        agreed(comm, PatternError, lambda: read(Blocks.new(comm, (6, 5)), target, "u"))
 
 
 @parameters(step=[0, 1, 2])
@@ -224,16 +224,16 @@ def case_a_netcdf_step_that_is_not_completed(comm, step):
         failed = 1 if step == 2 else step
         NCFile._collect = fails
         try:
-            assert "no room" in same_error(comm, lambda: file.write(failed, fields), FileError)
+            assert "no room" in agreed(comm, FileError, lambda: file.write(failed, fields))
         finally:
             NCFile._collect = collect
-        text = same_error(comm, lambda: file.read(found, "u", failed), FileError)
+        text = agreed(comm, FileError, lambda: file.read(found, "u", failed))
         assert "not written completely" in text
         file.write(failed, fields)
         for name in fields:
             for there in range(failed + 1):
                 check_read(comm, file, name, there, whole)
-            same_error(comm, lambda n=name: file.read(found, n, failed + 1), FileError)
+            agreed(comm, FileError, lambda n=name: file.read(found, n, failed + 1))
 
 
 @parameters(step=[0, 1, 2])
@@ -251,8 +251,8 @@ def case_a_netcdf_field_that_is_not_replaced(comm, step, monkeypatch):
             file.write(before, fields)
         with monkeypatch.context() as patch:
             patch.setattr(NCFile, "_collect", fails)
-            same_error(comm, lambda: file.write(step, {"v": [block]}), FileError)
-        text = same_error(comm, lambda: file.read(found, "v", step), FileError)
+            agreed(comm, FileError, lambda: file.write(step, {"v": [block]}))
+        text = agreed(comm, FileError, lambda: file.read(found, "v", step))
         assert "not written completely" in text
         file.write(3, fields)
         for there in range(4):
@@ -271,19 +271,19 @@ def case_where_nothing_can_be_written_or_read(comm, place):
             "beside a file": path / "u.h5",
             "no file": path.parent / "w.h5",
         }[place]
-        text = same_error(comm, lambda: HDF5File(target, mode="r").read(block, "u"), FileError)
+        text = agreed(comm, FileError, lambda: HDF5File(target, mode="r").read(block, "u"))
         assert str(target) in text
         if place == "missing":
             write(block, target, "u")  # folders are made
             read(block, target, "u")
         elif place == "no file":
             file = HDF5File(target, mode="r+")
-            text = same_error(comm, lambda: file.write(0, {"u": [block]}), FileError)
+            text = agreed(comm, FileError, lambda: file.write(0, {"u": [block]}))
             assert str(target) in text
             check_file(comm, path, whole)
         else:
             file = HDF5File(target)
-            text = same_error(comm, lambda: file.write(0, {"u": [block]}), FileError)
+            text = agreed(comm, FileError, lambda: file.write(0, {"u": [block]}))
             assert str(path.parent) in text
             check_file(comm, path, whole)
 
@@ -310,7 +310,7 @@ def case_damaged_files(comm, damage, rank):
                 victim.write_bytes(data[: keep[damage]])
         comm.Barrier()
         found = Blocks.new(comm, SHAPE)
-        text = same_error(comm, lambda: read(found, path, "u", 0), FileError)
+        text = agreed(comm, FileError, lambda: read(found, path, "u", 0))
         assert str(victim) in text, text
         check_read(comm, path, "u", 1, whole)
         write(block, path, "u", 2)
@@ -339,9 +339,9 @@ def case_a_main_file_cut_short(comm, keep):
                 }[keep]
             )
         comm.Barrier()
-        text = same_error(comm, lambda: read(block, path, "u"), FileError)
+        text = agreed(comm, FileError, lambda: read(block, path, "u"))
         assert str(path) in text
-        text = same_error(comm, lambda: write(block, path, "u", 2), FileError)
+        text = agreed(comm, FileError, lambda: write(block, path, "u", 2))
         assert str(path) in text
         HDF5File(path, mode="w").write(0, {"u": [block]})
         check_read(comm, path, "u", 0, whole)
@@ -357,7 +357,7 @@ def case_no_space_on_one_rank(comm, victim, limit):
         try:
             if mine:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-            text = same_error(comm, lambda: write(large, path, "w", 2), FileError)
+            text = agreed(comm, FileError, lambda: write(large, path, "w", 2))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert str(path) in text
@@ -370,18 +370,18 @@ def case_no_space_on_one_rank(comm, victim, limit):
 def case_ranks_that_disagree(comm):
     with a_file(comm) as (path, whole, block):
         step = 2 + (comm.rank == 1)
-        text = same_error(comm, lambda: write(block, path, "u", step), MismatchError)
+        text = agreed(comm, MismatchError, lambda: write(block, path, "u", step))
         assert "u/3D/2" in text
         assert "u/3D/3" in text
         file = HDF5File(path, ranks_per_node=1 + (comm.rank == 1))
         same_error(comm, lambda: file.write(2, {"u": [block]}), MismatchError)
         step = int(comm.rank == 1)
-        same_error(comm, lambda: read(block, path, "u", step), MismatchError)
+        agreed(comm, MismatchError, lambda: read(block, path, "u", step))
         elsewhere = Blocks.new(comm.Split(comm.rank % 2), SHAPE)
         for bad in ({}, [], {"w": 3}, {"w": [block, np.zeros]}, {"w": [block, elsewhere]}):
             given = bad if comm.rank == 1 else {"w": [block]}
             for file in (HDF5File(path, comm=comm), NCFile(path.parent / "u.nc", comm=comm)):
-                same_error(comm, lambda f=file, g=given: f.write(2, g), PatternError)
+                agreed(comm, PatternError, lambda f=file, g=given: f.write(2, g))
         elsewhere.comm.Free()
         check_file(comm, path, whole)
 
@@ -391,12 +391,10 @@ def case_arrays_of_two_communicators(comm):
     half = comm.Split(comm.rank % 2)
     with a_file(comm) as (path, whole, block):
         other = Blocks.new(half, SHAPE)
-        text = same_error(
-            comm, lambda: HDF5File(path).write(2, {"u": [block], "w": [other]}), PatternError
-        )
-        assert "communicators" in text
+        fields = {"u": [block], "w": [other]}
+        agreed(comm, PatternError, lambda: HDF5File(path).write(2, fields), "communicators")
         block.comm = None
-        text = same_error(comm, lambda: write(block, path, "u", 2), PatternError)
+        text = agreed(comm, PatternError, lambda: write(block, path, "u", 2))
         assert "comm=" in text
         check_file(comm, path, whole)
     half.Free()

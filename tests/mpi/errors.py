@@ -11,10 +11,10 @@ from table import Cell
 
 from onesided.collectives.context import Context
 
-Kind = type[BaseException] | tuple[type[BaseException], ...]
+Kind = type[Exception] | tuple[type[Exception], ...]
 
 
-def raises(kind: Kind, call: Callable[[], Any], *words: str) -> BaseException:
+def raises(kind: Kind, call: Callable[[], Any], *words: str) -> Exception:
     """The error of this kind that the call must raise, with these words in it."""
     try:
         call()
@@ -28,12 +28,14 @@ def raises(kind: Kind, call: Callable[[], Any], *words: str) -> BaseException:
 def agreed(comm: MPI.Intracomm, kind: Kind, call: Callable[[], Any], *words: str) -> str:
     """Collective. The call must raise this kind with these words, the same text on every rank, and
     nothing is left of it."""
-    live, text = len(Context.of(comm).live), None
+    live, mine = len(Context.of(comm).live), None
     try:
         call()
-    except kind as error:
-        text = f"{type(error).__name__}: {error}"
-    texts = comm.allgather(text)
+    except Exception as error:  # of another kind, too: the others wait for this rank
+        mine = error
+    texts = comm.allgather(None if mine is None else f"{type(mine).__name__}: {mine}")
+    if mine is not None and not isinstance(mine, kind):
+        raise mine
     assert None not in texts, f"raised on {sum(t is not None for t in texts)} ranks only: {texts}"
     assert len(set(texts)) == 1, texts
     for word in words:

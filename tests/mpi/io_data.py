@@ -119,16 +119,3 @@ def files_of(path):
     store, name = Store(path), os.path.basename(path)
     with store.open() as opened:
         return sorted([name, *(f"{name}.parts/{part}" for part in store.sources(opened))])
-
-
-def same_error(comm, call, kind):
-    """Collective. Every rank must raise this class with the same words; the words."""
-    try:
-        call()
-    except Exception as error:
-        found = type(error), str(error)
-    else:
-        found = None, "nothing raised"
-    everyone = comm.allgather(found)
-    assert set(everyone) == {(kind, everyone[0][1])}, everyone
-    return found[1]
