@@ -56,11 +56,6 @@ class World:
         most = {"faces": 1, "edges": 2, "all": 9}[ghosts]
         return self._shown(coords, turn, lambda across: across <= most)
 
-    def interior(self, coords) -> tuple[slice, ...]:
-        shape = self.shape(coords)
-        return tuple(slice(low, extent - high)
-                     for extent, (low, high) in zip(shape, self.layers, strict=True))
-
     def _own(self, axis, coords) -> tuple[int, int]:
         place = coords[axis] if axis < len(coords) else 0
         start = sum(self.sizes[axis][:place])

@@ -312,7 +312,7 @@ class Inner(Both):
             say(f"{FAILED_MARK}rank {self.world.rank} of {self.world.size}, {item.nodeid}, "
                 f"ONESIDED_SEED={seed_of(item)}\n{reason}", stream=2)  # fmt: skip
         everyone = self.world.allgather((outcome, reason))
-        if outcome == "passed" and all(entry == everyone[0] for entry in everyone):
+        if outcome != "failed" and all(entry == everyone[0] for entry in everyone):
             comm.Free()
         self.deadline.disarm()
         outcome, reason = agreed(everyone)

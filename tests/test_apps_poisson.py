@@ -121,12 +121,3 @@ def test_the_command_tells_error_and_order(tmp_path):
     assert rows[2]["metrics"]["order"] > 1.5 * rows[1]["metrics"]["order"] > 3
     assert rows[0]["error"] > rows[1]["error"] > rows[2]["error"] > 1e-11
     assert files[1].read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_wrong_solution_is_an_exit_code():
-    words = "poisson --shape 16 --levels 1 --boundary periodic dirichlet --iterations 2"
-    finished = commands.onesided(*words.split())
-    assert finished.code == 2, finished
-    assert finished.sentences == [
-        "onesided: --boundary names 2 conditions for 1 axes: one, or one per axis"
-    ]

@@ -255,7 +255,7 @@ def test_a_call_works_at_any_address(kernel):
 
 def test_a_call_allocates_nothing_of_the_size_of_the_arrays(kernel):
     if isinstance(kernel, pocketfft.ScipyKernel):
-        return  # the public functions of SciPy allocate their results
+        pytest.skip("the public functions of SciPy allocate their results")
     for kind in ("c2c", "r2c", "c2r", "dct2"):
         (first, chars), (second, other) = sides(kind, (40, 30, 50), 1, "d")
         source, target = data(first, chars), np.empty(second, other)

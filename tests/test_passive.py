@@ -88,6 +88,7 @@ class Endpoint:
 @pytest.mark.parametrize("first", [0, 1, 7])
 def test_one_failure_is_told_with_few_messages(first):
     """All hear the words, and fail themselves because of it."""
+    random.seed(first)
     size = 8
     wires = Wires(size)
     wires.notices[first].tell(FAILED, "it was me")

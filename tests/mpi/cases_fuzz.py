@@ -15,7 +15,7 @@ from onesided.sparse import read
 from onesided.sparse.errors import MatrixFileError
 from onesided.sparse.files.marketreader import read_triplets
 
-ALLOWED = (MatrixFileError, MemoryError, TypeError)
+ALLOWED = (MatrixFileError, MemoryError)
 BYTES = [*(word.encode() for word in "09-.E %x\n\0"), b"nan", b"\n\n", b"\xff", b""]
 
 

@@ -84,7 +84,8 @@ def case_many_from_changing_roots(comm, order, timeouts, seed, options):
     turns = [(plan.randrange(comm.size), plan.randrange(room)) for _ in range(count)]
     delays = random.Random(seed + comm.rank)
     short = dict(zip(("waiter_timeout", "flush_timeout"), timeouts, strict=True))
-    with exposing(comm, places * room) as exposed, slow_relay(lambda: 0.002 * random.random()):
+    relayed = random.Random(seed + comm.size + comm.rank)  # a relay may be another thread
+    with exposing(comm, places * room) as exposed, slow_relay(lambda: 0.002 * relayed.random()):
         with OneSidedBroadcast(comm, child_order=order, **short) as broadcast:
             wid = broadcast.register(exposed.window)
             epochs = [0] * comm.size

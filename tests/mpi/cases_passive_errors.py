@@ -263,7 +263,7 @@ def case_ranks_leave_by_an_exception(comm, doing):
     """The last one alone: the others learn of it in whatever they are in, and nobody waits for
     anybody. Or all, with broadcasts of all roots under way."""
     if comm.size == 1 and doing != "the same":
-        return
+        pytest.skip("one rank has no others")
     before, last = len(threads()), comm.size - 1
     exposed = Exposed(comm, 8 * max(10, comm.size))
     broadcast = OneSidedBroadcast(comm)

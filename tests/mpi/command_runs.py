@@ -6,9 +6,6 @@ import json
 import os
 import tempfile
 
-from cases import skip
-from mpi4py import MPI
-
 from onesided.apps.cli.main import build_parser
 
 
@@ -29,8 +26,3 @@ def _new_file():
     handle, path = tempfile.mkstemp(suffix=".json")
     os.close(handle)
     return path
-
-
-def need_threads():
-    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
