@@ -314,8 +314,9 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
             return None
         for rank, box in enumerate(boxes):
             if box is not None:
-                data = piece if rank == root else receive(link, room, box, rank)
-                part[box] = np.reshape(data, part[box].shape)
+                own = piece if rank == root else None
+                data = receive(link, room, box, rank) if own is None else own
+                part[box] = data.reshape(part[box].shape)
         return part
 
     def write(

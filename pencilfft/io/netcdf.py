@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.context import Context
@@ -281,7 +282,7 @@ def _index(file: Any, step: int) -> tuple[int, bool]:
     """Local. Where a step lies along ``time``, and whether it is new: then at the end, in the place
     of one that was not completed, and its time is missing until it is complete."""
     times = file.variables[TIME]
-    steps = np.ma.filled(np.ma.asarray(times[:], float), np.nan)
+    steps: NDArray[np.float64] = np.ma.filled(np.ma.asarray(times[:], float), np.nan)
     places = np.flatnonzero(steps == step)
     index = int(places[0]) if len(places) else len(steps) - int(np.isnan(steps[-1:]).sum())
     if not len(places):

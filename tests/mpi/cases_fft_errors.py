@@ -144,7 +144,8 @@ def case_a_warning_that_is_an_error_is_every_ranks(comm):
     refuses = mock.Mock(**{"of.return_value.claim.side_effect": ResourceError("no memory is left")})
     with mock.patch.object(commons, "Arena", refuses), mock.patch.object(memory, "_warned", False):
         with warnings.catch_warnings(action="error", category=RuntimeWarning):
-            text = same_error(comm, lambda: PFFT(comm, (8, 8, 8), method=METHOD), RuntimeWarning)
+            text = agreed(
+                comm, RuntimeWarning, lambda: PFFT(comm, (8, 8, 8), method=METHOD))
     assert "no memory is left" in text
 
 
