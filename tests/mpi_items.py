@@ -11,6 +11,8 @@ and those after it get a new job.
 from __future__ import annotations
 
 import faulthandler
+import functools
+import inspect
 import itertools
 import json
 import os
@@ -32,6 +34,8 @@ ROOT = Path(__file__).resolve().parent.parent
 Row = dict[str, Any]
 #: A test module that has one of these starts MPI jobs of its own.
 STARTERS = {"servers", "mpi_harness", "commands", "cluster", "slurm", "released", "counting"}
+#: Modules of the tests.
+OWN = {path.stem for path in (ROOT / "tests").glob("*.py")}
 
 for folder in (ROOT / "tests", ROOT / "tests" / "mpi"):
     if str(folder) not in sys.path:
@@ -111,10 +115,40 @@ def is_case(item: pytest.Item) -> bool:
 
 
 def starts_jobs(item: pytest.Item) -> bool:
-    """Whether the module of a test has anything of what starts MPI jobs."""
-    found = vars(getattr(item, "module", None) or object).values()
-    return any((getattr(value, "__module__", None) or getattr(value, "__name__", "")) in STARTERS
-               for value in found)  # fmt: skip
+    """Whether a test, a fixture of it, or a function of the tests that one of them calls, names
+    anything of what starts MPI jobs."""
+    fixtures = getattr(item, "_fixtureinfo", None)
+    waiting = [each.func for defined in (fixtures.name2fixturedefs.values() if fixtures else ())
+               for each in defined if each.scope != "session"]  # fmt: skip
+    waiting.append(getattr(item, "function", None))
+    seen: set[int] = set()
+    while waiting:
+        function = inspect.unwrap(waiting.pop() or print)
+        if id(function) in seen or not hasattr(function, "__code__"):
+            continue
+        seen.add(id(function))
+        if function.__module__ in STARTERS:
+            return True
+        names = set(_names(function.__code__))
+        found = [function.__globals__.get(name) for name in names]
+        for bound in [each for each in found if isinstance(each, functools.partial)]:
+            found += [bound.func, *bound.args, *bound.keywords.values()]
+        for module in [each for each in found if inspect.ismodule(each) and each.__name__ in OWN]:
+            found += [getattr(module, name, None) for name in names]
+        for value in found:
+            if (getattr(value, "__module__", None) or getattr(value, "__name__", "")) in STARTERS:
+                return True
+            if str(getattr(value, "__module__", "")).removeprefix("tests.") in OWN:
+                waiting += vars(value).values() if inspect.isclass(value) else [value]
+    return False
+
+
+def _names(code: Any) -> Iterator[str]:
+    """Global names in a function and those inside of it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if hasattr(constant, "co_names"):
+            yield from _names(constant)
 
 
 def selected(function: Any, rows: list[Row]) -> list[Row]:

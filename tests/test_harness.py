@@ -19,6 +19,7 @@ from jobs import JOBS
 
 MODULE = mpi_harness.TESTS / "programs" / "harness_items.py"
 FAULTS = mpi_harness.TESTS / "programs" / "faults.py"
+pytestmark = pytest.mark.mpi  # some start a pytest that starts the jobs
 
 
 @pytest.mark.some(3)
