@@ -215,7 +215,9 @@ class Item:
         for chunk in range(told):
             handle.Ready(chunk)
         if where == "send_chunk" and chunks:
-            self.unlucky(lambda: handle.Ready(told), handle.transport, where)
+            sends = handle.transport.sends_chunks()
+            at = (handle.transport, where) if sends else (handle, "_fill_chunk")
+            self.unlucky(lambda: handle.Ready(told), *at)
         return True
 
     def alone(self) -> bool:
