@@ -119,7 +119,7 @@ def environment() -> dict[str, str]:
     return {
         name: "a path" if os.sep in value else value
         for name, value in sorted(os.environ.items())
-        if name.startswith(VARIABLES) and name not in BETWEEN
+        if name.startswith(VARIABLES) and name not in BETWEEN and not name.endswith("HOSTNAME")
     }
 
 

@@ -304,7 +304,7 @@ def _fits(table: Table, width: int) -> bool:
 
 def ratio_cell(row: Row, baseline: str = BASELINE) -> str:
     """Local. A ratio and half the distance of its quartiles; the time of what is compared with."""
-    if row.verdict is not None and not row.verdict.passed:
+    if (row.verdict is not None and not row.verdict.passed) or row.metrics.get("wrong partitions"):
         return "WRONG"
     if baseline not in row.against or row.method == baseline:
         return duration(median(row.times))

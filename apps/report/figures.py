@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -31,7 +31,7 @@ FORMATS: Mapping[str, Callable[[float], str]] = {
     BYTES: byte_count, RANKS: number, TIME: duration, RATIO: "{:.2f}".format,
     RATE: "{:.3g}".format, PLAIN: number,
 }  # fmt: skip
-MOST_LINES, MOST_PANELS, MOST_BARS = 16, 8, 60
+MOST_LINES, MOST_PANELS, MOST_BARS = 20, 10, 60
 LEAST_BARS = 3.0  # for which there is room in a figure
 
 
@@ -214,7 +214,11 @@ def plots(result: Result) -> list[Plot]:
     for spec in SPECS.get(result.command, ()):
         drawn = list(spec.plots(entries))
         many = [plot for plot in drawn if plot.lines] or drawn
-        found += many[-MOST_PANELS:]
+        out = len(many) - MOST_PANELS
+        if out > 0:
+            many = many[out:]
+            many[0] = replace(many[0], title=f"{many[0].title} ({out} more before it)")
+        found += many
     if result.command not in SPECS:
         found += _against(entries)
     if result.command in PARTED:

@@ -381,7 +381,8 @@ def _first_error(text: str) -> str:
 
 def _best_kernel(part: Part) -> None:
     """Local. Everybody is compared with the fastest kernel of mpi4py-fft."""
-    peers = [row for row in part.rows if row.method.startswith(PEER) and row.times]
+    peers = [row for row in part.rows if row.method.startswith(PEER) and row.times
+             and (row.verdict is None or row.verdict.passed)]  # fmt: skip
     best = min(peers, key=lambda row: median(row.times), default=None)
     for row in part.rows:
         if best is not None and row.times:

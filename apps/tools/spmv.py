@@ -73,7 +73,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 def _run(comm: MPI.Intracomm, options: Options, path: Path) -> int:
     names, info = chosen(options.comm), hints(options)
-    report = Report("spmv", options.settings(), {}, remarks=[REMARK])
+    report, pattern = Report("spmv", options.settings(), {}, remarks=[REMARK]), dict[str, Any]()
 
     def opened(comm: MPI.Intracomm, stack: ExitStack) -> Make:
         maker = maker_of_file(comm, path, info, options.partition)
@@ -81,8 +81,8 @@ def _run(comm: MPI.Intracomm, options: Options, path: Path) -> int:
 
         def make(labels: Labels) -> Variant:
             matrix = maker(labels[METHOD])
-            if not report.pattern:
-                report.pattern = _pattern(comm, matrix, path.name)
+            if not pattern:
+                pattern.update(_pattern(comm, matrix, path.name))
                 if options.picture is not None:
                     sent = matrix.report().sent.tolist()
                     title = f"{path.name} on {comm.size} ranks: bytes of a product, who to whom"
@@ -91,7 +91,8 @@ def _run(comm: MPI.Intracomm, options: Options, path: Path) -> int:
 
         return make
 
-    case = Case({}, [{METHOD: name} for name in names], opened)
+    case = Case({}, [{METHOD: name} for name in names], opened,
+                told=lambda part: part.pattern.update(pattern))
     sweep(comm, options, report, [case], "multiplying")
     report.conclude(AGAINST)
     return report.end(comm, options.but(picture=None))

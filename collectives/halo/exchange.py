@@ -198,14 +198,15 @@ class HaloExchange(Persistent):
             super()._enlist()
 
 
-def complete_round(request: Any, between: Callable[[], object] = bool) -> Any:
+def complete_round(request: Any, between: Callable[[], object] | None = None) -> Any:
     """Start a round, call something, and wait; returns what ``Wait`` does. What interrupts that
     gives the round up: the caller may not have the request, to complete it."""
     rounds = request.rounds
     try:
         request.Start()
         try:
-            between()
+            if between is not None:
+                between()
         finally:
             answer = request.Wait()
         return answer

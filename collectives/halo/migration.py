@@ -43,6 +43,7 @@ OUTSIDE = ("raise", "drop")
 
 #: By array, the shape of an item and its dtype; positions are the last one.
 Form = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
+Arrays = Sequence[NDArray[Any]]
 
 
 class Records(Scoped):
@@ -84,9 +85,7 @@ class Records(Scoped):
                                     method=METHOD, info=self._info)
         self.room = room[0]
 
-    def by_request(
-        self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
-    ) -> list[NDArray[Any]]:
+    def by_request(self, parts: Arrays, counts: NDArray[Any]) -> list[NDArray[Any]]:
         """Collective in the sense of MPI. The items that come; ``parts`` are those that go, by
         array, in the order of the ranks that get them."""
         if self._data is None:
@@ -97,9 +96,7 @@ class Records(Scoped):
         came = complete_round(self._data).view(self._kind)
         return self._unpacked(came.take(_rows(self._heads[1] + 1, came["count"][self._heads[1]])))
 
-    def at_once(
-        self, parts: Sequence[NDArray[Any]], counts: NDArray[Any]
-    ) -> list[NDArray[Any]]:
+    def at_once(self, parts: Arrays, counts: NDArray[Any]) -> list[NDArray[Any]]:
         """Collective. The same, to any rank, by an exchange of this call alone."""
         coming = np.zeros_like(counts)
         self._context.comm.Alltoall(counts, coming)
@@ -115,7 +112,7 @@ class Records(Scoped):
             record.Free()
         return self._unpacked(came)
 
-    def _pack(self, parts: Sequence[NDArray[Any]], out: NDArray[Any], rows: Any) -> None:
+    def _pack(self, parts: Arrays, out: NDArray[Any], rows: Any) -> None:
         for number, part in enumerate(parts):
             if len(part):  # a rank without items may have other dtypes
                 out[str(number)][rows] = part
@@ -256,8 +253,8 @@ class Migration(Scoped):
             error is not None, shapes, -shapes, name, -name if name else -(1 << 40),
             bool(leaving[~self._near].any()), short, again, -self._rank if name else -self._size,
         )  # fmt: skip
-        agreed_on = complete_round(self._agree).tolist()
-        failed, shape, other, most, least, far, short, again, first = agreed_on
+        told = complete_round(self._agree).tolist()
+        failed, shape, other, most, least, far, short, again, first = told
         if failed or shape != -other or (most and most != -least):
             if not failed and (shapes != shape or name not in (0, most)):
                 error = PatternError("arrays of another form than others give; nothing has moved")
@@ -272,7 +269,7 @@ class Migration(Scoped):
         records.calls += 1
         return records, bool(far or short), bool(again)
 
-    def _form(self, arrays: Sequence[NDArray[Any]], outside: str) -> Form:
+    def _form(self, arrays: Arrays, outside: str) -> Form:
         """The form of items; :class:`ValueError` where arrays do not fit each other."""
         positions = arrays[-1]
         fits = positions.ndim == 2 and positions.shape[1] == len(self._edges)
