@@ -37,8 +37,8 @@ def _compare(options: Any) -> int:
     before = {tuple(sorted(e.labels.items())): e for e in old.timed}
     cells, failed = [], 0
     after = {tuple(sorted(e.labels.items())): e for e in new.entries}
-    for labels, other in before.items():
-        entry = after.get(labels)
+    for key, other in before.items():
+        entry = after.get(key)
         if entry is None or entry.median is None:
             reason = "no such row" if entry is None else entry.reason
             print(f"not in {new.name}: {' '.join(other.labels.values())}: {reason}", flush=True)

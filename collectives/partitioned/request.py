@@ -82,7 +82,7 @@ class PartitionedRequest(Persistent):
         self._enlisted = self._told = False
         self._end_owes: Callable[[], bool] | None = None  # of ends that may owe something
         self._reset: Callable[[], object] | None = None  # what begins a round, connected or not
-        self._failures: dict[Any, Exception] = matching.failures
+        self._failures: dict[Any, Any] = matching.failures
         self._error: BaseException | None = None
         self._everywhere = progress.may_call_from_any_thread()
         self._watched = debug.observe()
