@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from onesided.apps.tools.trace_mesh import LEAST_REACH, Refinement, refined, uniform
+from onesided.apps.tools import trace_mesh
+from onesided.apps.tools.trace_mesh import Refinement, refined, uniform
 from onesided.collectives import UnsupportedError
 from onesided.sparse.grids import stencil7
 from onesided.sparse.ordering import metis_parts
@@ -81,9 +82,10 @@ def test_triangulations_are_refined_along_the_curves(levels, ratio):
     assert np.median(far) > 0.9 * ratio * side.min()
 
 
-def test_a_smaller_reach_would_leave_vertices_inside_sides():
+def test_a_smaller_reach_would_leave_vertices_inside_sides(monkeypatch):
     """So the least reach is not larger than it must be by much."""
-    refinement = Refinement(1, 2, 14, 0.3 * LEAST_REACH)
+    monkeypatch.setattr(trace_mesh, "LEAST_REACH", 0.3 * trace_mesh.LEAST_REACH)
+    refinement = Refinement(1, 2, 14)
     triangles = refined(refinement, uniform(refinement, 0), 0)
     edges, counts = np.unique(triangles.edges(), return_counts=True)
     ends = np.stack([edges >> 32, edges & 0xFFFFFFFF])
