@@ -50,7 +50,7 @@ def test_the_least_cost_depends_on_how_often_it_is_paid():
 
 
 @pytest.mark.parametrize(
-    ("far", "window", "received", "first"),
+    ("far", "window", "block", "first"),
     [
         (False, True, 0, "rma-notify"),
         (False, True, 10 * PLAIN, "rma-notify"),
@@ -60,8 +60,8 @@ def test_the_least_cost_depends_on_how_often_it_is_paid():
         (True, True, 0, "rma-p2p"),
     ],
 )
-def test_what_usually_wins(far, window, received, first):
-    names = usual_order(far, window, received)
+def test_what_usually_wins(far, window, block, first):
+    names = usual_order(far, window, block)
     assert names[0] == first
     assert len(set(names)) == len(names)
     known = methods()

@@ -33,13 +33,9 @@ from onesided.collectives.tuning.decisions import size
 #: is tried with blocks that are shorter by one factor, and behaves as they do.
 MOST, MOST_FAR = 1 << 24, 1 << 20
 
-#: Bytes that a rank receives into plain memory beyond which messages usually win on a node: one
-#: copy in and one out cost more than what MPI does.
-PLAIN = 1 << 14
-
-#: Bytes of a vector from which on its reduced parts usually come faster by messages, which MPI
-#: copies from one process to the other.
-LONG_PARTS = 1 << 15
+#: Bytes of a block into plain memory beyond which messages usually win on a node: one copy in and
+#: one out cost more than what MPI does.
+PLAIN = 1 << 16
 
 #: The same as rma-notify where every rank is on one node.
 FAR_ONLY = "rma-p2p"
@@ -65,12 +61,12 @@ class Situation:
     release: Callable[[], None] = lambda: None
 
 
-def usual_order(far: bool, window: bool, received: int) -> list[str]:
-    """Local. What usually wins, first: between nodes, or on one; into memory that peers see, or so
-    many bytes into plain memory."""
+def usual_order(far: bool, window: bool, block: int) -> list[str]:
+    """Local. What usually wins, first: between nodes, or on one; into memory that peers see, or
+    blocks of so many bytes into plain memory."""
     if far:
         return ["rma-p2p", BY_NODE, "p2p", "mpi-persistent", "rma-notify"]
-    if window or received <= PLAIN:
+    if window or block <= PLAIN:
         return ["rma-notify", "p2p", "mpi-persistent"]
     return ["p2p", "rma-notify", "mpi-persistent"]
 
@@ -145,10 +141,8 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
             short = wanted.shortened(factor) if shorter else wanted
             return _scratch(short, number, wanted.root is not None or not most[11])
 
-    return Situation(
-        key, usual_order(far_away, most[7] < 2, most[6]), far_away, elsewhere if tried else None,
-        without,
-    )  # fmt: skip
+    order = usual_order(far_away, most[7] < 2, most[0] // max(1, most[3]))
+    return Situation(key, order, far_away, elsewhere if tried else None, without)
 
 
 def _once_a_node(wanted: Exchange) -> int:
@@ -248,8 +242,6 @@ def of_reduction(wanted: Reduction, what: str, error: Exception | None) -> Situa
     words, _, truth = _place(wanted, [], what, error)
     far = not wanted.node.alone
     order = ["rma-p2p", "p2p", "mpi-persistent", "mpi"]
-    if wanted.everybody_wants_parts and wanted.nbytes >= LONG_PARTS:
-        order[:2] = ["p2p", "rma-p2p"]
     key = f"{wanted.name}: {words}; {size(wanted.nbytes)}; {wanted.fold}"
 
     def elsewhere(number: int) -> Reduction:
