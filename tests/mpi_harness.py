@@ -111,7 +111,9 @@ def command(ranks: int, nodes: int, timeout: float, folder: str) -> list[str]:
         words = [sys.executable, str(TESTS / "cluster.py"), "run", "--folder", folder]
         return [*words, "--timeout", f"{timeout:g}", "--nodes", str(nodes), "--ppn", str(ppn), "--"]
     words = [mpiexec(), "-n", str(ranks)]
-    return [*words, "--oversubscribe"] if mpi_name() == "openmpi" else words
+    # unbound: several jobs wait beside each other, and some ranks have threads
+    free = ["--oversubscribe", "--bind-to", "none"]
+    return [*words, *free] if mpi_name() == "openmpi" else words
 
 
 class Job:

@@ -34,7 +34,7 @@ def test_files_are_labelled_as_generated(kind, size, shape, nonzeros, tmp_path):
     lines = path.read_text().splitlines()
     assert lines[1].startswith("% Generated")
     assert lines[2] == f"% onesided generate {kind} --shape {size} --seed 0"
-    matrix = scipy.io.mmread(path).tocsr()
+    matrix = scipy.io.mmread(path, spmatrix=False).tocsr()
     assert matrix.shape == (shape, shape)
     assert nonzeros in (None, matrix.nnz)
     assert f"{matrix.nnz} nonzeros" in finished.out

@@ -256,8 +256,8 @@ def against_scipy(comm: MPI.Intracomm, matrix: DistMatrix, whole: Any) -> Verdic
 
 #: What SciPy reads, by how a name ends.
 SCIPY_READERS: Mapping[str, Callable[[Path], Any]] = {
-    r"\.(mtx|mm)(\.gz)?\Z": scipy.io.mmread,
-    r"\.(rua|rb|hb)\Z": scipy.io.hb_read,
+    r"\.(mtx|mm)(\.gz)?\Z": partial(scipy.io.mmread, spmatrix=False),
+    r"\.(rua|rb|hb)\Z": partial(scipy.io.hb_read, spmatrix=False),
     r"\.npz\Z": scipy.sparse.load_npz,
 }
 

@@ -116,7 +116,9 @@ def load_matlab(path: str, progress: Advance) -> Any:
         if file.read(19) == b"MATLAB 7.3 MAT-file":
             raise MatrixFileError(f"{path}: MATLAB's version 7.3; save it with '-v7'")
     with naming(path):
-        variables = scipy.io.loadmat(path, squeeze_me=True, struct_as_record=True)
+        variables = scipy.io.loadmat(
+            path, squeeze_me=True, struct_as_record=True, spmatrix=False
+        )
         for found in _sparse_in(list(variables.values())):
             check = getattr(found, "check_format", None)
             if check is not None:
@@ -190,7 +192,7 @@ def _market_vector(comm: MPI.Intracomm, name: str, partition: Partition | None) 
             import scipy.io  # slow to import
 
             with open(name, "rb"), naming(name):
-                found: Any = scipy.io.mmread(name)
+                found: Any = scipy.io.mmread(name, spmatrix=False)
                 whole = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
             whole = whole[:, 0].copy() if whole.shape[1] == 1 else whole
             if partition is not None and partition.size != len(whole):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 import warnings
 import weakref
@@ -113,7 +114,8 @@ def case_a_plan_keeps_no_array_of_the_callers(comm, way, given):
 
 @parameters(given=[False, True], start=[False, True])
 def case_a_call_is_a_few_calls_of_python(comm, given, start):
-    """What a small transform costs beside its arithmetic; polls while it waits apart."""
+    """What a small transform costs beside its arithmetic; polls while it waits apart. Kernels that
+    are called from Python take a few calls more than those of the compiled core."""
     if not COMPILED:
         skip("without the compiled core a call has more steps")
     with PFFT(comm, (16, 16, 16), method="rma-notify", effort="estimate", grid=(-1,)) as plan:
@@ -137,7 +139,8 @@ def case_a_call_is_a_few_calls_of_python(comm, given, start):
             transform()
         finally:
             sys.setprofile(None)
-        assert 0 < len(calls) <= (50 if start else 35), calls
+        more = 0 if {"mkl", "pyfftw"} & set(re.findall(r"\w+", plan.explain())) else 12
+        assert 0 < len(calls) <= (50 if start else 35) + more, calls
 
 
 def case_one_call_without_an_output_costs_nothing_later(comm):

@@ -27,9 +27,8 @@ METHODS = [name for name in names() if name != "auto"]
 #: These keep packed blocks of their own, on both sides of every exchange.
 PACKING = ["p2p", "rma-fence-paper", "rma-lock-paper"]
 
-#: Older versions of NumPy have buffers of their own where complex arrays take a real factor.
-OLD = np.lib.NumpyVersion(np.__version__) < "2.4.0"
-BUFFERS = 3 * 16 * np.getbufsize() if OLD else 0
+#: NumPy's buffers where it scales the complex result of a kernel that cannot.
+BUFFERS = 3 * 16 * np.getbufsize()
 
 
 LAYOUTS = ["C", "F", "sliced", "permuted", "one memory"]

@@ -92,7 +92,7 @@ def named(name):
     """A matrix of the tests, or of the folder of matrices."""
     if name in SHIPPED:
         return SHIPPED[name]()
-    return sparse.csr_array(scipy.io.mmread(Path(LARGE) / f"{name}.mtx.gz"))
+    return sparse.csr_array(scipy.io.mmread(Path(LARGE) / f"{name}.mtx.gz", spmatrix=False))
 
 
 @cache

@@ -408,7 +408,7 @@ def case_files_of_every_field_are_read_back(comm, number, seed):
         write_matrixmarket(comm, path, rows, comments=["one", "two words"])
         head = f"%%MatrixMarket matrix coordinate {field} general\n% one\n% two words\n"
         assert path.read_bytes().startswith(head.encode())
-        back = sparse.csr_array(scipy.io.mmread(path))
+        back = sparse.csr_array(scipy.io.mmread(path, spmatrix=False))
         assert back.shape == whole.shape
         assert back.nnz == whole.nnz
         assert np.array_equal(back.toarray(), whole.toarray())

@@ -34,7 +34,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 def shipped(name):
-    return sparse.csr_array(scipy.io.mmread(TESTS / "matrices" / f"{name}.mtx.gz"))
+    return sparse.csr_array(scipy.io.mmread(TESTS / "matrices" / f"{name}.mtx.gz", spmatrix=False))
 
 
 def hermitian():

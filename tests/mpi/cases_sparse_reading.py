@@ -37,7 +37,7 @@ def large_files():
 
 def check_file(comm, path, method):
     """Read and multiply on all ranks, and compare with SciPy."""
-    whole = sparse.csr_array(scipy.io.mmread(path))
+    whole = sparse.csr_array(scipy.io.mmread(path, spmatrix=False))
     with read(comm, path, method=method) as matrix:
         assert matrix.nnz == whole.nnz
         check(matrix, whole, np.random.default_rng(whole.nnz))
@@ -81,7 +81,7 @@ def case_small_blocks(comm, block, packed):
     if comm.rank == 0:
         joined = [np.concatenate(part) for part in zip(*parts, strict=True)]
         mine = sparse.coo_array((joined[2], joined[:2]), shape=shape)
-        theirs = sparse.coo_array(scipy.io.mmread(SHIPPED / f"{name}.mtx.gz"))
+        theirs = sparse.coo_array(scipy.io.mmread(SHIPPED / f"{name}.mtx.gz", spmatrix=False))
         assert mine.nnz == theirs.nnz
         assert np.array_equal(mine.toarray(), theirs.toarray())
         assert all(len(part[0]) for part in parts)

@@ -184,7 +184,7 @@ def entries(comm, table):
     """The same of products, beside what the matrix wants: (entry, rank) and (entry, node)."""
     given = os.environ.get("SCALE_MATRICES", "")
     for path in map(Path, given.split(os.pathsep) if given else [SHIPPED]):
-        whole = scipy.io.mmread(path).tocoo() if comm.rank == 0 else None
+        whole = scipy.io.mmread(path, spmatrix=False).tocoo() if comm.rank == 0 else None
         for each in sorted({4, comm.size // 4}):
             for method in ("rma-p2p", "rma-node"):
                 info = {"ranks_per_node": str(each)}
