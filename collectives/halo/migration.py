@@ -35,6 +35,9 @@ SPARE, LEAST = 1.5, 16
 #: Calls after which room that has not been used is given up, where it is so many times too much.
 REVIEW, TOO_MUCH = 64, 4
 
+#: Items that are looked at together.
+PIECE = 1 << 14
+
 #: Bytes of the number at the beginning of a record that tells how many items follow.
 COUNT = 8
 
@@ -161,16 +164,15 @@ class Migration(Scoped):
         try:
             given = [np.asarray(array) for array in (*arrays, positions)]
             form = self._form(given, outside)
-            given[-1] = given[-1].copy()
             with np.errstate(all="ignore"):
-                items, owner = self._leaving(given[-1])
-            goes = owner >= 0
-            if outside == "raise" and not goes.all():
+                away, wrapped, owner = self._away(given[-1])
+            if outside == "raise" and (owner < 0).any():
                 error = PatternError("items beyond an end of the grid, or at no number; nothing "
                                      "has moved")
-            order = np.argsort(owner[goes], kind="stable")
-            leaving = items[goes][order]
-            parts = [array[leaving] for array in given]
+            stays = owner == self._rank
+            goes = np.flatnonzero((owner >= 0) & ~stays)
+            goes = goes[np.argsort(owner[goes], kind="stable")]
+            parts = [*(array[away[goes]] for array in given[:-1]), wrapped[goes]]
             counts[:] = np.bincount(owner[goes], minlength=self._size)
         except MemoryError:
             error = MemoryError("no memory for items; nothing has moved")
@@ -192,8 +194,10 @@ class Migration(Scoped):
         elif records.calls % REVIEW == 0:
             records.most[:] = 0
         way = records.at_once if alone else records.by_request
-        came = way(parts, counts)
-        return [_kept(array, items, fresh) for array, fresh in zip(given, came, strict=True)]
+        came, gone, back = way(parts, counts), away[~stays], away[stays]
+        found = [_kept(array, gone, fresh) for array, fresh in zip(given, came, strict=True)]
+        found[-1][back - np.searchsorted(gone, back)] = wrapped[stays]
+        return found
 
     def Free(self) -> None:
         """Collective. A second call does nothing."""
@@ -202,15 +206,12 @@ class Migration(Scoped):
         self._records.clear()
         self._agree.Free()
 
-    def _leaving(self, positions: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Local. The items that are not in this block, and their ranks: -1 for what is nowhere.
-        Positions are wrapped, in place, along periodic axes."""
+    def _away(self, positions: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
+        """Local. The items that are not in this block, their positions, wrapped along periodic
+        axes, and their ranks then: -1 for what is nowhere."""
         edges = [edge.astype(positions.dtype) for edge in self._edges]
-        away = np.zeros(len(positions), bool)
-        for axis, at in enumerate(self._blocks.coords):
-            x, low, high = positions[:, axis], edges[axis][at], edges[axis][at + 1]
-            away |= ~((x >= low) & (x < high))  # what is no number is away, too
-        items = np.flatnonzero(away)
+        ends = [edge[at : at + 2] for edge, at in zip(edges, self._blocks.coords, strict=True)]
+        items = _outside(positions, np.array(ends, positions.dtype).T)
         rows = positions[items]
         lost, places = ~np.isfinite(rows).all(axis=1), []
         for axis, edge in enumerate(edges):
@@ -229,9 +230,7 @@ class Migration(Scoped):
         if len(self._order):
             owner = self._order[owner]
         owner[lost] = -1
-        positions[items] = rows
-        moves = owner != self._rank
-        return items[moves], owner[moves]
+        return items, rows, owner
 
     def _agreed(
         self, error: Exception | None, form: Any, outside: str, count: int,
@@ -283,6 +282,18 @@ class Migration(Scoped):
 def _name(what: Any) -> int:
     """Local. A positive number that stands for a form."""
     return zlib.crc32(repr(what).encode()) + 1
+
+
+def _outside(positions: NDArray[Any], ends: NDArray[Any]) -> NDArray[np.int64]:
+    """Local. The rows that are not between two others, or no numbers; by pieces, for the cache."""
+    axes, found = positions.shape[1], [np.zeros(0, np.int64)]
+    low, high = np.tile(ends, min(PIECE, len(positions)))
+    for start in range(0, len(positions), PIECE):
+        values = positions[start : start + PIECE].reshape(-1)
+        inside = (values >= low[: len(values)]) & (values < high[: len(values)])
+        if not inside.all():
+            found.append(start + np.unique(np.flatnonzero(~inside) // axes))
+    return np.concatenate(found)
 
 
 def _kept(array: NDArray[Any], gone: NDArray[Any], fresh: NDArray[Any]) -> NDArray[Any]:

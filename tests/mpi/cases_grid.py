@@ -798,10 +798,11 @@ def case_pencils_and_files(comm, form):
     cart.Free()
 
 
-@parameters(axes=[1, 2, 3], dtype=[">f8", "padded", "i2", "c16"])
-def case_migrate(comm, axes, dtype, seed):
+@parameters(axes=[1, 2, 3], dtype=[">f8", "padded", "i2", "c16"], piece=[7, 1 << 14])
+def case_migrate(comm, axes, dtype, piece, seed, monkeypatch):
     """Nothing is lost, nothing doubled, and everything is where it belongs; few plans. Dtypes stay
-    what they are; a rank that has no items need not know them."""
+    what they are; a rank that has no items need not know them. The caller's arrays are read."""
+    monkeypatch.setattr(migration, "PIECE", piece)
     rng = np.random.default_rng([seed, comm.rank])
     bounds = [(-1.0, 1.0), (0.0, 3.0), (5.0, 6.0)][:axes]
     grid = Grid(comm, (3 * comm.size, 7, 5)[:axes], 1, periodic=True, bounds=bounds)
@@ -823,7 +824,9 @@ def case_migrate(comm, axes, dtype, seed):
         place = {n: p for some in comm.allgather(place) for n, p in some.items()}
         if comm.rank == 0 and turn == 0:
             velocity = velocity.astype(float)
+        given, before = x, x.copy()
         (number, velocity, marks), x = grid.migrate([number, velocity, marks], x)
+        assert np.array_equal(given, before)
         if comm.size > 1:
             assert (velocity.dtype, marks.dtype) == (np.float32, np.dtype(dtype))
             assert marks.dtype.isnative == np.dtype(dtype).isnative
