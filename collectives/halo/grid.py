@@ -355,8 +355,7 @@ class Grid(Decomposition, Scoped):
                     plan.Free()
                 raise
             ghosts.exchange()
-        found: NDArray[Any] = plan.exchange()
-        return found
+        return plan.exchange()
 
     def coarsen(
         self, field: NDArray[Any], coarse: Grid, out: NDArray[Any] | None = None, *,
@@ -374,7 +373,6 @@ class Grid(Decomposition, Scoped):
         """
         wanted = ("coarsen", order, self._number, coarse._number)
         way = partial(refinement, False, order, coarse.layers)
-        found: NDArray[Any]
         found = self._transfer(wanted, field, coarse, out, out is None, way).exchange()
         if order and out is None:  # nobody has given this array before, nor will again
             with coarse._halo((found,), boundary, "all", op="sum") as back:

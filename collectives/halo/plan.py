@@ -213,8 +213,7 @@ def _words(form: Form | None) -> str:
 
 
 class Ghosts:
-    """The plan on one rank; ``plans`` is the program by turn, ``waits``: a round may have to wait
-    before all of it has left.
+    """The plan on one rank; ``plans`` is the program by turn.
 
     The control memory of a rank is [credits of its peers | counters of its parcels | slots].
     """
@@ -243,7 +242,6 @@ class Ghosts:
         self.out, self.into = (make_parcels(self.fields, leaving != back)
                                for leaving in (True, False))
         self.turns = math.lcm(2, *levels)  # then all is as before: slots and levels take turns
-        self.waits = False
         self.resources = Resources(context)
         for each in self.fields:
             for level in each.levels:
@@ -377,7 +375,6 @@ class Ghosts:
         stages = sorted({parcel.stage for parcel in (*self.out, *self.into)}, reverse=back)
         staged = len(stages) > 1
         together = staged or bool(fills) or back
-        self.waits |= staged
         before, after = ([*_steps(fills)], []) if back else ([], [*_steps(fills, last=True)])
         first: Chain = [*before, *self._poisoned(turn), *map(tell, self._grants)]
         chains: Plan = [first]
@@ -421,7 +418,6 @@ class Ghosts:
             chain.append(wait_for(self._credits[parcel.peer]))
         elif parcel.path == STAGED and parcel.peer not in self._hears_from:
             chain.append(wait_for(self._credits[parcel.peer], 1, -1))
-        self.waits |= bool(chain)
         chain += [copy(*move) for move in zip(parcel.place(turn), level, strict=True)]
         chain += self._emptied(level)
         if parcel.path == MESSAGE:

@@ -111,12 +111,12 @@ class Transfer(Scoped):
     :meth:`exchange` goes it, ``once`` or again and again."""
 
     def __init__(
-        self, result: Any, steps: Sequence[Callable[[], object]],
+        self, result: NDArray[Any], steps: Sequence[Callable[[], object]],
         request: Request | Transfer | None, once: bool,
     ) -> None:
         self._result, self._steps, self._request, self.once = result, steps, request, once
 
-    def exchange(self) -> Any:
+    def exchange(self) -> NDArray[Any]:
         """Collective in the sense of MPI. Fill the target, and return it."""
         for step in self._steps:
             step()
