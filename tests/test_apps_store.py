@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from onesided.apps.bench import sweep as engine
 from onesided.apps.bench.store import Parts
 from onesided.apps.cli import launch
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.cli.files import beside, check_files, resumable, unwritable
+from onesided.apps.cli.files import beside, check_files, is_stream, unwritable
 from onesided.apps.cli.launch import GOES_ON
 from onesided.apps.cli.main import build_parser
 from onesided.apps.cli.options import FileName, Options, Picture
@@ -156,11 +157,12 @@ def test_a_case_in_which_a_job_ended_is_measured_by_its_variants(tmp_path, monke
     path = tmp_path / "out.json"
     words = "bench rounds --comm p2p,rma-notify --memory slots --sizes 64 --iterations 2 --json"
     options = build_parser().parse_args([*words.split(), str(path)])
-    options.limit = 60.0
+    options.limit, options.seconds = 60.0, 600.0
     measured, original = [], engine.measure
 
     def measure(comm, case, *others):
         measured.append(case.piece)
+        assert others[1] == 30.0, "it would be ended while it measures"
         if case.piece != "rma-notify slots":
             if not case.piece:
                 raise KeyboardInterrupt
@@ -254,6 +256,6 @@ def test_a_link_stays_a_link_and_numbers_that_are_none_are_null(tmp_path):
 
 
 def test_a_pipe_has_no_parts_and_a_folder_without_leave_is_found_before_the_work(tmp_path):
-    assert not resumable("/dev/stdout")
-    assert resumable(str(tmp_path / "out.json"))
+    assert is_stream(Path("/dev/stdout"))
+    assert not is_stream(tmp_path / "out.json")
     assert unwritable(str(tmp_path / "none" / "x.json"))

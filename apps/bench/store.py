@@ -20,7 +20,7 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.apps.cli.failures import CommandError, from_rank_0, words
-from onesided.apps.cli.files import beside, resumable
+from onesided.apps.cli.files import beside, is_stream
 from onesided.apps.cli.machine import Layout, circumstances, code, environment, library, versions
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
@@ -58,7 +58,7 @@ class Parts:
         """Collective. What was begun by other code, in another environment, with other options or
         of other ``inputs`` begins anew."""
         self._report = report
-        kept = path is not None and resumable(path) and comm.rank == 0
+        kept = path is not None and not is_stream(Path(path)) and comm.rank == 0
         self._file = report.kept = beside(path) if kept and path is not None else None
         given, binding = dict(report.settings), circumstances(comm)["binding"]
         nodes = list(Layout.of(comm).ranks_per_node)

@@ -8,6 +8,7 @@ they take turns (:mod:`onesided.apps.bench.timing`), are freed, and give a row e
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -102,9 +103,11 @@ def sweep(
     """Collective. The rows of all cases; what is kept beside ``--json`` is not measured again, if
     the files that options name, and other ``inputs``, are the same.
 
-    ``--seconds`` is shared by all of them. :class:`CommandError` where nothing that was asked for
-    can be done here.
+    ``--seconds`` is shared by all of them; none measures for longer than half of ``--limit``, after
+    which it would be ended. :class:`CommandError` where nothing that was asked for can be done
+    here.
     """
+    longest = vars(options).get("limit", math.inf) / 2
     names = Counter(case.name for case in cases)
     if twice := [name for name, count in names.items() if count > 1]:
         raise CommandError(f"two cases would be told as one: {', '.join(twice)}")
@@ -118,7 +121,7 @@ def sweep(
 
             def work(sub: MPI.Intracomm, mine: Sequence[Case] = mine) -> None:
                 for case in mine:
-                    seconds = options.seconds / len(cases)
+                    seconds = min(options.seconds / len(cases), longest)
                     for each in _pieces(case) if goes_on and case.name in parts.broken else [case]:
                         adds = partial(measure, sub, each, options, seconds, tick)
                         if each.piece and each.name in parts.broken:

@@ -10,7 +10,7 @@ from typing import Any
 from mpi4py import MPI
 
 from onesided.apps.cli.machine import THREAD_LEVELS
-from onesided.collectives import UnsupportedError
+from onesided.collectives import ResourceError, UnsupportedError
 
 #: What one thread does in a round.
 Work = Callable[[], Any]
@@ -27,7 +27,7 @@ def check_threads(what: str) -> None:
 class Team:
     """Local. So many threads, of which the caller is one; the others sleep between rounds.
 
-    They are made now, and are ended by ``close``.
+    They are made now, and are ended by ``close``; ``ResourceError`` where there are too many.
     """
 
     def __init__(self, threads: int) -> None:
@@ -46,9 +46,9 @@ class Team:
         try:
             for member in self._members:
                 member.start()
-        except RuntimeError:  # no more threads can be made
+        except RuntimeError as error:  # no more threads can be made
             self.close()
-            raise
+            raise ResourceError(f"{threads - 1} threads: {error}") from error
 
     def run(self, works: Sequence[Work]) -> list[Any]:
         """Local. Every thread does one of the works, the caller the first; what they returned.

@@ -26,13 +26,9 @@ def beside(path: str) -> Path:
     return Path(path + UNFINISHED)
 
 
-def resumable(path: str) -> bool:
-    """Local. Whether a file of parts can stand beside it: not beside a pipe or a device."""
-    return not _stream(Path(path))
-
-
-def _stream(path: Path) -> bool:
-    """Local. A pipe, a device, or what a shell makes of >(...), whatever it leads to."""
+def is_stream(path: Path) -> bool:
+    """Local. A pipe, a device, or what a shell makes of >(...), whatever it leads to: no file of
+    parts can stand beside it."""
     return path.exists() and (not path.is_file() or path.absolute().is_relative_to("/dev"))
 
 
@@ -41,7 +37,7 @@ def replace_file(path: Path, text: str) -> None:
 
     A symbolic link stays one: what it leads to is replaced.
     """
-    if _stream(path):
+    if is_stream(path):
         path.write_text(text, encoding="utf-8")
         return
     path = path.resolve()
@@ -56,7 +52,7 @@ def replace_file(path: Path, text: str) -> None:
 
 def unwritable(path: str) -> str:
     """Local. Why a file cannot be written there, or nothing; nothing is made or changed."""
-    stream = _stream(Path(path))
+    stream = is_stream(Path(path))
     file = Path(path) if stream else Path(path).resolve()
     folder = file if stream else file.parent  # what must be writable beside it
     if file.is_dir():
@@ -74,11 +70,7 @@ def unwritable(path: str) -> str:
 
 def check_files(comm: MPI.Intracomm, options: Options) -> None:
     """Collective. :class:`CommandError` before the work where a file cannot be written."""
-    def check() -> None:
-        for name, value in vars(options).items():
-            _check(name, value)
-
-    by_rank_0(comm, check)
+    by_rank_0(comm, lambda: [_check(name, value) for name, value in vars(options).items()])
 
 
 def _check(name: str, value: object) -> None:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TextIO
 
 from onesided.apps.cli.failures import USAGE, CommandError
-from onesided.apps.cli.files import beside, resumable
+from onesided.apps.cli.files import beside, is_stream
 from onesided.apps.cli.options import Options
 
 DASHES = "-" * 40
@@ -104,7 +104,7 @@ def launch_by_cases(words: Sequence[str], options: Options) -> int:
     The job keeps what it has beside its JSON file. Another one goes on from there, and measures
     the case in which the last one ended variant by variant.
     """
-    if options.json is not None and not resumable(options.json):
+    if options.json is not None and is_stream(Path(options.json)):
         return launch(words, options.ranks)
     with TemporaryDirectory(prefix="onesided-") as folder:
         path = options.json or f"{folder}/results.json"

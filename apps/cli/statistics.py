@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median, quantiles
+from statistics import median
 
 import numpy as np
 from scipy.special import bdtr
@@ -15,9 +15,7 @@ TAIL = 0.025  # of each end of an interval, whose confidence is 95 % then
 
 def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
     """Local. First quartile, median, third quartile of at least one time."""
-    if len(times) == 1:
-        return times[0], times[0], times[0]
-    first, middle, third = quantiles(times, n=4, method="inclusive")
+    first, middle, third = np.quantile(times, (0.25, 0.5, 0.75)).tolist()
     return first, middle, third
 
 

@@ -221,7 +221,7 @@ class _Puts(Packed):
             puts = [self._puts(near, slot * count) for slot in range(slots)]
             self._works = [[nothing, *each] if threads else [partial(_all, each)] for each in puts]
             with agreed(comm):
-                self._team = _team(len(self._works[0]))
+                self._team = Team(len(self._works[0]))
                 self._resources.callback(self._team.close)
         except OnesidedError:  # the same on every rank
             self.Free()
@@ -244,13 +244,6 @@ class _Puts(Packed):
     def _put(self, slot: int = 0) -> None:
         """Local in the sense of MPI. Returns when all threads have called Put."""
         self._team.run(self._works[slot])
-
-
-def _team(threads: int) -> Team:
-    try:
-        return Team(threads)
-    except RuntimeError as error:
-        raise ResourceError(f"{threads - 1} threads: {error}") from error
 
 
 def _all(works: list[Work]) -> None:

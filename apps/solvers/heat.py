@@ -240,10 +240,7 @@ class Simulation:
 
 def update(problem: Problem, old: Array, new: Array, box: tuple[slice, ...]) -> None:
     """Local. The points in ``box`` of ``new``, one time step after ``old``."""
-    target = new[box]
-    if not target.size:
-        return
-    center, factor = problem.weights
+    target, (center, factor) = new[box], problem.weights
     np.multiply(old[box], center, target)
     for axis, part in enumerate(box):
         for offset in (-1, 1):
@@ -273,6 +270,7 @@ def serial(problem: Problem, steps: int) -> Array:
 # -- the command ----------------------------------------------------------------------------------
 
 SHAPE, BOUNDARY, DTYPE = (2048, 2048), ("fixed",), "float64"
+CHECKPOINT = "heat", "temperature"  # its command and field
 WARM_UP = 4  # steps before the first round, which begins again at the start
 REMARK = (
     "An iteration is a time step, by the slowest rank; a time is the mean over the steps of a "
@@ -297,16 +295,12 @@ def _problem(options: Options) -> Problem:
     return problem
 
 
-def _checkpoint(comm: MPI.Intracomm, path: str) -> Checkpoint:
-    return Checkpoint(comm, path, "heat", "temperature")
-
-
 def _start(comm: MPI.Intracomm, options: Options) -> tuple[Problem, int]:
     """Collective. What is to be computed, and how many steps are done; :class:`CommandError` for
     what an option wants otherwise than the checkpoint."""
     if options.restart is None:
         return _problem(options), 0
-    steps, found = _checkpoint(comm, options.restart).read()
+    steps, found = Checkpoint(comm, options.restart, *CHECKPOINT).read()
     periodic = [bool(around) for around in found["periodic"]]
     there: dict[str, Any] = {
         "shape": [int(n) for n in found["shape"]],
@@ -357,7 +351,7 @@ def _opened(
     fields = [grid.zeros(dtype=problem.dtype) for _ in range(2)]
     start = problem.initial(grid.box)
     if options.restart is not None:
-        file = _checkpoint(comm, options.restart)
+        file = Checkpoint(comm, options.restart, *CHECKPOINT)
         file.load(done, partial(read_field, grid, fields[0]))
         grid.update(fields[0])
         start = fields[0].copy()
@@ -392,7 +386,7 @@ def _opened(
             due = options.save_every is not None or one.steps == options.steps
             if leads and due and options.checkpoint is not None:
                 write = partial(write_field, grid, one.state)
-                to = _checkpoint(comm, options.checkpoint)
+                to = Checkpoint(comm, options.checkpoint, *CHECKPOINT)
                 to.save(done + one.steps, _facts(problem), write)
 
         def check() -> Verdict:

@@ -149,8 +149,8 @@ def matrices(comm: MPI.Intracomm, options: Options) -> dict[str, partial[RowBloc
         made[f"27-point {points}^3"] = partial(grid, points)
     if options.mesh is None:
         options.mesh = 0 if options.shape or options.matrices else MESH
-    if options.mesh:
-        made[f"mesh {options.mesh}"] = partial(_mesh, options.mesh)
+    if size := options.mesh:
+        made[f"mesh {size}"] = lambda comm: RowBlock.even(comm, trace_mesh(comm, size))
     return made
 
 
@@ -197,10 +197,6 @@ def _petsc(comm: MPI.Intracomm, block: RowBlock, every: NDArray[Any]) -> Variant
 def grid(points: int, comm: MPI.Intracomm) -> RowBlock:
     share = Partition.even(points**3, comm.size).range(comm.rank)
     return RowBlock.even(comm, stencil27(points, share))
-
-
-def _mesh(size: int, comm: MPI.Intracomm) -> RowBlock:
-    return RowBlock.even(comm, trace_mesh(comm, size))
 
 
 def _of_file(comm: MPI.Intracomm, path: Path) -> RowBlock:

@@ -147,7 +147,7 @@ def trace_mesh(comm: MPI.Intracomm, size: int, seed: int = 0) -> sparse.csr_arra
     while True:
         fine = coarse + min(coarse, _LEVELS)
         roots = _Roots.of(comm, Refinement(seed, coarse, fine))
-        if roots.size >= size:
+        if roots.starts[-1] >= size:
             break
         coarse += 1
     rows = Partition.even(size, comm.size).range(comm.rank)
@@ -185,10 +185,6 @@ class _Roots:
         neighbors = np.full((len(triangles), 3), -1, np.int64)
         neighbors[here // 3, here % 3] = there // 3
         return cls(refinement, level, triangles, starts, neighbors)
-
-    @property
-    def size(self) -> int:
-        return int(self.starts[-1])
 
     def runs(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Half-open ranges of roots, few at once, whose parts make up the range of numbers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 
 import numpy as np
@@ -10,7 +11,6 @@ import pytest
 from cases import parameters, ranks, skip, skip_if_known
 from mpi4py import MPI
 
-from onesided.apps.bench.team import Team
 from onesided.apps.miniapps import halos
 from onesided.apps.miniapps.halos import Fence, Need, ways
 from onesided.collectives import ResourceError, UnsupportedError, methods
@@ -193,25 +193,21 @@ def case_threads_that_cannot_be_made(comm, way):
     need_level(way)
     traffic = Traffic(comm, "all")
     freed = []
-    release = halos.Packed.Free
-    last = comm.rank == comm.size - 1
+    release, start = halos.Packed.Free, threading.Thread.start
 
-    class Poor(Team):
-        def __init__(self, count):
-            if last and count > 1:
-                raise RuntimeError("can't start new thread")
-            super().__init__(count)
+    def refused(thread):
+        if thread.name == "team" and comm.rank == comm.size - 1:
+            raise RuntimeError("can't start new thread")
+        start(thread)
 
-    halos.Team = Poor
-    halos.Packed.Free = lambda self: (freed.append(self), release(self))
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        patch.setattr(halos.Packed, "Free", lambda self: (freed.append(self), release(self)))
         if comm.size == 1:
             ways()[way](Need(comm, traffic.pattern, np.dtype(float))).Free()
         else:
             with pytest.raises(ResourceError, match="threads: can't start new thread"):
                 ways()[way](Need(comm, traffic.pattern, np.dtype(float)))
-    finally:
-        halos.Team, halos.Packed.Free = Team, release
     assert len(freed) == 1
 
 
