@@ -10,6 +10,7 @@ the next collective call of this package on the communicator.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, ClassVar
 
 import numpy as np
@@ -112,18 +113,18 @@ class Commons:
         if not largest(comm, None, "collect plans", [len(mine)])[0]:
             return
         everyone = agree(comm, what="collect plans", value=mine)
-        for number in sorted(set(everyone[0]).intersection(*everyone[1:])):
-            self._dropped.pop(number)()
+        with ExitStack() as end:  # all of them, whatever fails
+            for number in sorted(set(everyone[0]).intersection(*everyone[1:]), reverse=True):
+                end.callback(self._dropped.pop(number))
 
     def detach(self) -> None:
         """Collective. Give back what all ranks have."""
         self._all.pop(self.context.number, None)
         here = Resources(self.context)  # what is freed below must not close the context under us
-        try:
+        with ExitStack() as end:  # all of it from the last one on, whatever fails
+            end.callback(here.release)
+            for made in self._made.values():
+                end.callback(made.destroy)
+            end.callback(self._dropped.clear)
             if self.context.orphaned:
                 self.collect()
-            self._dropped.clear()
-            while self._made:
-                self._made.popitem()[1].destroy()
-        finally:
-            del self.context.live[here]

@@ -14,7 +14,6 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.decomposition import (
     PencilGeometry,
@@ -23,7 +22,7 @@ from onesided.pencilfft.decomposition import (
     on_nodes,
 )
 from onesided.pencilfft.io import npy
-from onesided.pencilfft.io.filebase import FileBase, receive, room_for, send
+from onesided.pencilfft.io.filebase import FileBase, gathered
 from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.netcdf import NCFile
 from onesided.pencilfft.io.selection import Selection
@@ -291,7 +290,8 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         """Collective. A part of the global array on one rank, None on the others.
 
         ``gslice`` holds an integer or a slice for each axis, component axes first; missing ones
-        are whole. Only the part travels. PatternError on every rank where it does not exist.
+        are whole. Only the part travels. PatternError on every rank where it does not exist, and
+        for elements that are Python's objects.
         """
         comm, shape = self.comm, self.global_shape
         with agreed(comm):
@@ -300,24 +300,15 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
             selection = Selection.of(shape, entries + missing)
             if not 0 <= root < comm.size:
                 raise PatternError(f"root {root} is no rank of {comm.size}")
-        agree(comm, what=f"get({selection.name}, root={root})")
-        cut, link = selection.cut(self.local_slice()), Context.of(comm).comm
-        boxes = comm.gather(None if cut is None else cut[1], root)
-        with agreed(comm):
-            piece = None if cut is None else np.ascontiguousarray(self.v[cut[0]])
-            if boxes is not None:
-                part = np.empty(selection.result, self.dtype)
-                room = room_for(boxes, root, self.dtype)
-        if boxes is None:
-            if piece is not None:
-                send(link, piece, root)
-            return None
-        for rank, box in enumerate(boxes):
-            if box is not None:
-                own = piece if rank == root else None
-                data = receive(link, room, box, rank) if own is None else own
-                part[box] = data.reshape(part[box].shape)
-        return part
+            if self.dtype.hasobject:
+                raise PatternError(f"elements of {self.dtype} cannot be sent")
+            cut = selection.cut(self.local_slice())
+            mine = None if cut is None else self.v[cut[0]]
+            part = np.empty(selection.result if comm.rank == root else 0, self.dtype)
+        agree(comm, what=("DistArray.get", selection.name, root, shape, self.dtype))
+        for box, data in gathered(comm, cut and cut[1], mine, self.dtype, root):
+            part[box] = data
+        return part if comm.rank == root else None
 
     def write(
         self,

@@ -34,18 +34,21 @@ def give_back(
             flight.break_off(RequestError("another rank was interrupted"))
     elif flight is not None:
         flight.wait()
-    engine.free()
-    if sums is not None:
-        with contextlib.suppress(RequestError):
-            sums.request.Free()
-    held.release()
+    try:
+        engine.free()
+    finally:
+        if sums is not None:
+            with contextlib.suppress(RequestError):
+                sums.request.Free()
+        held.release()
 
 
 class Execution:
     """The engine of a plan.
 
     Shared by a plan and its transforms; when the last of them is dropped, it warns, and what has
-    to be freed waits for the next collective call.
+    to be freed waits for the next collective call on the communicator, or, where that is gone, for
+    MPI's end; one rank frees it at once then.
     """
 
     def __init__(
@@ -54,15 +57,11 @@ class Execution:
         """Collective. Errors are agreed."""
         self._commons = Commons.of(comm)
         self._comm = self._commons.context.comm
-        # the communicator may be freed before the plan
-        self._held = Resources(self._commons.context)
         #: What was decided, and what carries it out.
         self.choice, self.engine = choice, engine
         #: Whether data travel between ranks.
         self.transposes = bool(self.engine.exchanges(True))
         self._number = self._commons.count()
-        #: False after :meth:`free`.
-        self.alive = True
         #: A transform that was begun and is not completed; or that was broken off in its middle:
         #: the requests are then in different rounds on different ranks, for ever.
         self.flight: Flight | None = None
@@ -71,6 +70,8 @@ class Execution:
         # fifth of MPI's time. Those of the communicator's own could be left broken by others
         self._sums: Sums | None = None
         self._said = (False, 0)  # what the last of these were about
+        #: Live until :meth:`free`, or MPI's end: the communicator may be freed before the plan.
+        self.held = Resources(self._commons.context)
         if comm.size > 1:
             self._sums = Sums(comm, 3, np.dtype(np.int64))
         selection.settle()
@@ -141,6 +142,11 @@ class Execution:
         return self._left
 
     @property
+    def alive(self) -> bool:
+        """Local. False after :meth:`free`, and once MPI's end has given everything back."""
+        return self.held in self.held.context.live and not MPI.Is_finalized()
+
+    @property
     def any_order(self) -> bool:
         """Local. Whether ranks may go on with this plan and others in different orders."""
         both = (*self.engine.exchanges(True), *self.engine.exchanges(False))
@@ -186,23 +192,29 @@ class Execution:
     def free(self) -> None:
         """Collective. Give everything back; a second call does nothing. RequestError on every rank
         while a transform is under way on any, and none was broken off. Local after MPI's end."""
-        if MPI.Is_finalized():
-            self.alive = False
         if self.alive:
             flight = self.flight
             begun, broken = flight is not None, flight is not None and flight.broken is not None
             any_begun, any_broken = largest(self._comm, None, "destroy", [int(begun), int(broken)])
             if any_begun and not any_broken:
                 raise RequestError("a plan cannot be destroyed while a transform is under way")
-            self.alive = False
-            self._commons.collect()
-            give_back(self._held, self.engine, self._sums, self.flight)
+            try:
+                self._commons.collect()
+            finally:
+                give_back(self.held, self.engine, self._sums, self.flight)
 
     def __del__(self) -> None:
-        if getattr(self, "alive", False):
-            what = self._held, self.engine, self._sums, self.flight
-            self._commons.drop(self._number, partial(give_back, *what))
-            warnings.warn(
-                "a plan was dropped without destroy(); its memory and communicators wait for the "
-                "next plan on its communicator", ResourceWarning, source=self, stacklevel=2,
-            )  # fmt: skip
+        if not hasattr(self, "held") or not self.alive:
+            return
+        give = partial(give_back, self.held, self.engine, self._sums, self.flight)
+        freed = self.held.context.orphaned  # the communicator
+        if freed and self._comm.size == 1:
+            give()
+            then = "have been freed"
+        else:
+            self._commons.drop(self._number, give)
+            then = "stay until MPI ends" if freed else "wait for the next plan on its communicator"
+        warnings.warn(
+            f"a plan was dropped without destroy(); its memory and communicators {then}",
+            ResourceWarning, source=self, stacklevel=2,
+        )  # fmt: skip

@@ -122,7 +122,8 @@ class PFFT:
     blocks on both sides of every exchange beside that.
 
     A plan owns requests and window memory: leave it with ``with`` or :meth:`destroy`. One that is
-    dropped warns, and is freed by the next plan that is made or destroyed on its communicator.
+    dropped warns, and is freed by the next plan that is made or destroyed on its communicator;
+    where that is gone already, when MPI ends, or at once on one rank.
 
     Examples
     --------
@@ -424,11 +425,15 @@ class PFFT:
 
     def destroy(self) -> None:
         """Collective. Free requests, window memory and communicators; twice is once."""
-        self._execution.free()
-        self._arrays.forget()
-        self._transfer = ()
-        if self._given is not None and not MPI.Is_finalized():
-            self._given.destroy()
+        alive = self._execution.alive
+        try:
+            self._execution.free()
+        finally:  # also where it tells of another plan, which was dropped
+            if not self._execution.alive:
+                self._arrays.forget()
+                self._transfer = ()
+                if alive and self._given is not None:
+                    self._given.destroy()
 
     def __enter__(self) -> Self:
         return self

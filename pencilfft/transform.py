@@ -325,7 +325,7 @@ class Transform:
     ) -> None:
         """What a call is about: ``_flight`` has it, or an error, and ``_goes`` what is returned."""
         execution, flight = self._execution, self._flight
-        if not execution.alive:
+        if execution.held not in execution.held.context.live:  # as alive, without a call
             raise RequestError(f"{self.name} of a plan that was destroyed")
         if execution.flight is not None:
             execution.refuse(self.name)

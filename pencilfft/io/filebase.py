@@ -15,6 +15,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, agreed
+from onesided.collectives.context import Context
 from onesided.collectives.errors import OnesidedError, PatternError
 from onesided.pencilfft.io.selection import Box
 
@@ -178,23 +179,30 @@ def at_root(comm: MPI.Comm, call: Callable[[], Any]) -> Any:
     return comm.bcast(result)
 
 
-def room_for(boxes: Sequence[Box | None], root: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Local. Memory for the largest of the boxes of other ranks than ``root``."""
-    return np.empty(max((_count(b) for r, b in enumerate(boxes) if r != root), default=0), dtype)
-
-
-def send(comm: MPI.Comm, data: NDArray[Any], rank: int) -> None:
-    """Local. Send a box to a rank that calls :func:`receive`."""
-    for part in _parts(np.ascontiguousarray(data).reshape(-1)):
-        comm.Send(part, rank)
-
-
-def receive(comm: MPI.Comm, room: NDArray[Any], box: Box, rank: int) -> NDArray[Any]:
-    """Local. What a rank sends of a box, in the first bytes of ``room``."""
-    data = room[: _count(box)]
-    for part in _parts(data):
-        comm.Recv(part, rank, 0)
-    return data.reshape([span.stop - span.start for span in box])
+def gathered(
+    comm: MPI.Comm, box: Box | None, data: Any, dtype: np.dtype[Any], root: int = 0
+) -> Iterator[tuple[Box, NDArray[Any]]]:
+    """Collective. On ``root`` the box and the data of each rank that has one, in memory that the
+    next ones may take; nothing on the other ranks."""
+    link = Context.of(comm).comm  # where no message of the caller is
+    boxes, room = comm.gather(box, root), np.empty(0, dtype)
+    with agreed(comm):
+        if boxes is not None:
+            counts = [_count(place) for rank, place in enumerate(boxes) if rank != root]
+            room = np.empty(max(counts, default=0), dtype)
+        elif box is not None:
+            room = np.ascontiguousarray(data, dtype).reshape(-1)  # a scalar is in native order
+    if boxes is None:
+        for part in _parts(room):
+            link.Send(part, root)
+    for rank, place in enumerate(boxes or ()):
+        if place is not None and rank == root:
+            yield place, data
+        elif place is not None:
+            for part in _parts(room[: _count(place)]):
+                link.Recv(part, rank, 0)
+            spans = [span.stop - span.start for span in place]
+            yield place, room[: _count(place)].reshape(spans)
 
 
 def _count(box: Box | None) -> int:

@@ -23,18 +23,15 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agree, agreed
-from onesided.collectives.context import Context
 from onesided.collectives.errors import PatternError, UnsupportedError
 from onesided.pencilfft.io.filebase import (
     FileBase,
     FileError,
     at_root,
     check_array,
+    gathered,
     is_everyones,
     naming,
-    receive,
-    room_for,
-    send,
 )
 from onesided.pencilfft.io.nodefiles import Piece
 from onesided.pencilfft.io.selection import Selection
@@ -188,28 +185,14 @@ class NCFile(FileBase):
         self, comm: MPI.Comm, piece: Piece, file: Any, place: tuple[str, int]
     ) -> None:
         """Collective. Rank 0 writes what all ranks have of a field."""
-        link = Context.of(comm).comm  # where no message of the caller is
-        boxes, error, room = comm.gather(piece.box), None, np.empty(0, piece.dtype)
-        with agreed(comm):
-            if boxes is not None:
-                room = room_for(boxes, comm.rank, piece.dtype)
-        if boxes is None:
-            if piece.data is not None:
-                send(link, piece.data, 0)
-        else:
-            name, index = place
-            for rank, box in enumerate(boxes):
-                if box is None:
-                    continue
-                data = piece.data
-                if rank != comm.rank:
-                    data = receive(link, room, box, rank)
-                try:
-                    if error is None:
-                        with naming(self.filename):
-                            file.variables[name][(index, *box)] = data
-                except Exception as found:  # what others send must be received all the same
-                    error = found
+        error, (name, index) = None, place
+        for box, data in gathered(comm, piece.box, piece.data, piece.dtype):
+            try:
+                if error is None:
+                    with naming(self.filename):
+                        file.variables[name][(index, *box)] = data
+            except Exception as found:  # what others send must be received all the same
+                error = found
         agree(comm, error)
 
 

@@ -23,7 +23,7 @@ def save(array: Any, filename: str, global_slice: Any = None) -> None:
     for a global slice, FileError where the system fails.
     """
     comm, shape = array.comm, tuple(array.global_shape)
-    agree(comm, what=("a write", filename, shape, array.dtype.str))
+    agree(comm, what=("a write", filename, shape, array.dtype))
     with agreed(comm):
         if array.dtype.hasobject:
             raise PatternError(f"{filename}: elements of {array.dtype} are no numbers")

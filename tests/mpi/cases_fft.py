@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import sys
 import time
 from functools import partial
 
@@ -26,6 +27,7 @@ from onesided.pencilfft import (
     planner,
     workspace,
 )
+from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.passes import Blocking
 from onesided.pencilfft.pencil import near
 
@@ -197,16 +199,28 @@ def case_distarray(comm, view, tensor):
         assert same.pencil is square.pencil
 
 
-def dropped(things):
-    """Let the things of a list go, also those that refer to each other."""
-    things.clear()
+def dropped(things, count=None):
+    """Let the first things of a list go, also those that refer to each other."""
+    del things[:count]
     gc.collect()
 
 
-@parameters(method=["rma-notify", "rma-fence", "p2p"], last=["communicator", "plan", "dropped"])
-def case_a_destroyed_plan_leaves_nothing(comm, method, last):
+def fails(engine):
+    """Let it raise once it has been freed, on every rank."""
+    free = engine.free
+
+    def fail():
+        free()
+        raise ZeroDivisionError("an engine")
+
+    engine.free = fail
+
+
+@parameters(method=["rma-notify", "rma-fence", "p2p"], last=[
+    "communicator", "plan", "dropped", "dropped late", "failed", "failed late"])
+def case_a_destroyed_plan_leaves_nothing(comm, method, last, monkeypatch):
     """Of its own, while arrays and plan live on; and nothing at all with the communicator, which
-    may be freed before a plan."""
+    may be freed before a plan, and where what another plan has left cannot be freed."""
     before = list(Context._all)
     own = comm.Dup()
     left = []
@@ -220,13 +234,26 @@ def case_a_destroyed_plan_leaves_nothing(comm, method, last):
     assert left[0] == left[2]
     assert spectrum.shape == plan.shape()
     plans = [PFFT(own, (6, 7, 8), method=method) for _ in range(2 * (last != "communicator"))]
-    if last == "dropped":
-        with pytest.warns(ResourceWarning, match="without destroy"):
-            dropped(plans)
+    heard, shared = [], Commons.of(own)
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: heard.append(told.exc_type))
+    if "failed" in last:
+        fails(plans[0]._execution.engine)
+    if last in ("dropped", "failed", "failed late"):
+        with pytest.warns(ResourceWarning, match="the next plan on its communicator"):
+            dropped(plans, 1 if last == "failed late" else 2)
+    if last == "failed late":
+        with pytest.raises(ZeroDivisionError, match="an engine"):
+            plans[0].destroy()
     own.Free()
+    if last == "dropped late":
+        with pytest.warns(ResourceWarning, match="MPI ends" if comm.size > 1 else "been freed"):
+            dropped(plans)
+        if comm.size > 1:
+            shared.collect()  # MPI's end is far
     for plan in plans:
         plan.destroy()
     del arenas
+    assert heard == [ZeroDivisionError] * (last == "failed")
     assert list(Context._all) == before
 
 

@@ -452,10 +452,14 @@ def numbered(array):
 def case_from_any_decomposition_to_any_other(comm, method, rank):
     shape = (3,) * rank + (7, 6, 5)
     made = [Subcomm(comm, grid, reorder=False) for grid in grids(comm.size)]
-    words = {"dtype": int, "rank": rank}
+    words = {"dtype": ">i8" if rank else int, "rank": rank}
+    root, places = comm.size - 1, np.arange(3**rank * 210).reshape(shape)
     for _ in range(2):  # what the first time has made is found again
         for here in made:
             source = numbered(DistArray(shape, here, **words))
+            for part in ((), (1,) * len(shape), (1,) * rank + (slice(1, 7, 3), 2)):
+                expected = places[part] if comm.rank == root else None
+                np.testing.assert_array_equal(source.get(part, root), expected)
             for there in made:
                 target = DistArray(shape, there, val=-1, **words)
                 kept = source.copy()

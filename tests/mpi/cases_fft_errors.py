@@ -101,7 +101,8 @@ def case_wrong_plans(comm, mistake):
 @ranks(at_least=2)
 @parameters(mistake=[
     "shape", "grid", "wrong shape", "array", "dims", "out", "axis", "no axis", "hints",
-    "given dims", "method", "info", "dtype", "dtype of one", "plain dtype", "plain method"])
+    "given dims", "method", "info", "dtype", "dtype of one", "plain dtype", "plain method",
+    "part of dtype", "part of order", "part of shape", "part of objects"])
 def case_ranks_that_disagree(comm, mistake):
     """Also where some know a redistribution from an earlier call."""
     last = comm.rank == comm.size - 1
@@ -113,6 +114,7 @@ def case_ranks_that_disagree(comm, mistake):
     u.redistribute(0)
     transpose(comm, u.v, v.v, (1, 0))
     x, y = (DistArray((8, 8), grid, dtype="f" if last else "d") for grid in grids)
+    order, objects = (DistArray((8, 8), grids[0], dtype=a if last else "<f8") for a in (">f8", "O"))
     call, kind = {
         "shape": (lambda: PFFT(comm, (8, 8, 9 if last else 8)), MismatchError),
         "grid": (lambda: PFFT(comm, (8, 8, 8), grid=(1, -1) if last else (-1,)), MismatchError),
@@ -131,6 +133,11 @@ def case_ranks_that_disagree(comm, mistake):
         "dtype of one": (lambda: x.redistribute(0), MismatchError),
         "plain dtype": (lambda: transpose(comm, x.v, y.v, (1, 0)), MismatchError),
         "plain method": (lambda: transpose(comm, u.v, v.v, (1, 0), **other), MismatchError),
+        "part of dtype": (lambda: x.get(()), MismatchError),
+        "part of order": (lambda: order.get(()), MismatchError),
+        "part of shape": (lambda: DistArray((8, 9 if last else 8), grids[0]).get([0, 0]),
+                          MismatchError),
+        "part of objects": (lambda: objects.get(()), PatternError),
     }[mistake]
     assert f"rank {comm.size - 1}" in agreed(comm, kind, call)
     lines.Free()

@@ -3,8 +3,8 @@
 Requests of every row and by every method are left inactive, active or broken, or are lost, with the
 arrays that Wait has returned. "late": they are active on all ranks but the last, which comes long
 afterwards and has right data; where they are inactive it comes as late. MPI is finalized by hand,
-and then their verbs raise, or by the exit functions. Afterwards the arrays are as they were. By
-hand, memory of the node is in files with names.
+and then their verbs raise, or by the exit functions. Afterwards the arrays are as they were, and
+plans can be destroyed, or dropped. By hand, memory of the node is in files with names.
 """
 
 import atexit
@@ -21,10 +21,14 @@ import pytest
 
 kept = []  # a cell, its array, and a copy of that
 subjects = []
+plans = []
 
 
 def look():
-    """Every array is where it was."""
+    """Every array is where it was, and plans go: the last one is dropped."""
+    for plan in plans[:-1]:
+        plan.destroy()
+    del plan, plans[:]
     gc.collect()
     for cell, array, copy in kept:
         assert np.array(array).tobytes() == copy.tobytes(), cell
@@ -127,7 +131,10 @@ def main(state, end):
     comm = MPI.COMM_WORLD
     if end == "by hand":
         node_memory._made = no_files
-    plans = [PFFT(over, (4, 5, 6), effort="estimate") for over in (comm, Subcomm(comm, (0, 0, 1)))]
+    own = MPI.COMM_SELF.Dup()
+    plans.extend(PFFT(over, (4, 5, 6), effort="estimate")
+                 for over in (comm, Subcomm(comm, (0, 0, 1)), own))
+    own.Free()
     for plan in plans:
         plan.forward(newDistArray(plan, False))
     grid_calls = list(calls_of_grids(comm))
@@ -155,7 +162,7 @@ def main(state, end):
             Alltoallv_init(comm, np.zeros(1), None, method=cell.method)
         for subject in subjects:
             refused(subject)
-        for plan in plans:
+        for plan in plans[:-1]:
             plan.destroy()
         for call in grid_calls:
             with pytest.raises(OnesidedError):
