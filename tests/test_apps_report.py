@@ -110,6 +110,51 @@ def test_verdicts_are_those_of_the_numbers(tmp_path):
     assert found["With messages below 2 KiB, lock_all has ", ""] == claims.OPEN
 
 
+def broadcasts(name, *places):
+    """What bench broadcast found: ranks, nodes that they are on, the tree's time over linear's."""
+    rows = []
+    for count, spread, ratio in places:
+        for method, factor in (("rma-linear", 1.0), ("rma-binomial", ratio)):
+            labels = {"ranks": str(count), "bytes": "8 B", "method": method}
+            rows.append(Row(labels, [factor] * 9, None, 8, metrics={"nodes": spread}))
+    machine = {"ranks": 8, "all_cores": 8, "nodes": max(spread for _, spread, _ in places)}
+    return written(rows, "bench broadcast", name) | {"machine": machine}
+
+
+def written(rows, command="bench collectives", name="a.json"):
+    return Report(command, {}, {}, rows)._content({"machine": {}}) | {"schema": 2, "versions": {}}
+
+
+@pytest.mark.parametrize(("wanted", "files"), [
+    (claims.HOLDS, [[(4, 1, 0.9)], [(4, 2, 0.5)]]),
+    (claims.FAILS, [[(4, 1, 0.5)], [(4, 2, 0.9)]]),
+    (claims.HOLDS, [[(4, 1, 0.9), (8, 2, 0.7)], [(4, 2, 0.5), (8, 2, 0.6)]]),
+    (claims.OPEN, [[(4, 1, 0.9), (8, 2, 0.5)]]),
+    (claims.OPEN, [[(4, 1, 0.9)], [(8, 2, 0.5)]]),  # other ranks: another line
+    (claims.FAILS, [[(4, 1, 0.9)], [(4, 1, 0.4)], [(4, 2, 0.5)]]),  # not below all on one node
+])  # fmt: skip
+def test_a_network_is_slower_where_the_same_ranks_are_on_more_nodes(wanted, files):
+    every = [Result(str(k), broadcasts(str(k), *places)) for k, places in enumerate(files)]
+    found = {each.variant: each.verdict for each in claims.judged(every)
+             if each.claim.words == "The tree gains more on a slower network."}  # fmt: skip
+    assert found == {"rma-binomial": wanted, "passive": claims.OPEN}
+
+
+def test_sizes_of_threads_messages_are_one_line():
+    """The evidence is in the order of the sizes."""
+    rows = [
+        Row({"pattern": "rate-halo", "threads": "1", "message": byte_count(size),
+             "method": method, "op": "get"}, [1.0] * 9,
+            metrics={"message_bytes": size, "messages_per_s": 1.0})
+        for size in (8, 1 << 20) for method in ("fence", "pscw")
+    ]  # fmt: skip
+    content = written(rows, "bench rma-mt")
+    content["machine"] = {"ranks": 2, "all_cores": 2}
+    told = [each.evidence for each in claims.judged([Result("a.json", content)])
+            if each.claim.words.startswith("Fence and PSCW have the same halo")]  # fmt: skip
+    assert told == ["messages_per_s over the other's: 1.00 (?) at 8 B, 1.00 (?) at 1 MiB"]
+
+
 def test_rounds_of_two_files_are_no_pairs(tmp_path):
     paths = [exchanges(tmp_path, f"{name}.json", 0.5) for name in "ab"]
     one, other = (Result(path.name, json.loads(path.read_text())).timed[1] for path in paths)
