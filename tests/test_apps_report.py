@@ -252,6 +252,19 @@ def test_two_runs_are_compared(tmp_path):
     less.write_text(json.dumps(worse | {"rows": worse["rows"][2:]}))
     told = commands.onesided("bench", "compare", str(old), str(wrong))
     assert (told.code, told.out.count("WRONG")) == (1, 1), told
+    told = commands.onesided("bench", "compare", str(wrong), str(old))  # no time to compare with
+    assert (told.code, told.out.count("rma-fence")) == (0, len(SIZES)), told
+    assert "wrong in wrong.json: 2 1 KiB rma-fence plain\n" in told.out
+    fewer = tmp_path / "fewer.json"
+    fewer.write_text(json.dumps(worse | {"rows": [worse["rows"][0], *worse["rows"][2:]]}))
+    told = commands.onesided("bench", "compare", str(fewer), str(wrong))
+    assert told.code == 1, told
+    assert "wrong in wrong.json: 2 1 KiB rma-fence plain\n" in told.out
+    whole = tmp_path / "whole.json"
+    of_all = {"verified": False, "verdicts": {"the sum": {"verified": False}}}
+    whole.write_text(json.dumps(json.loads(old.read_text()) | of_all))
+    told = commands.onesided("bench", "compare", str(old), str(whole))
+    assert (told.code, "wrong in whole.json: the sum\n" in told.out) == (1, True), told
     told = commands.onesided("bench", "compare", str(old), str(less))
     assert (told.code, told.out.count("not in less.json: ")) == (0, 2), told
     more = exchanges(tmp_path, "c.json", 0.5, ranks=4)
@@ -268,8 +281,10 @@ def test_results_are_held_against_targets(tmp_path):
     rows[2].verdict = Verdict(1.0, 0.0)  # fast, and wrong
     rows.append(Row(rows[0].labels, reason="no such window"))
     opponent = Row({"bytes": "1 KiB", "method": "mpi", "memory": "plain"}, reason="no such call")
-    alone = [Row(rows[0].labels, [0.01] * 7, 1e-4, 1024), opponent]
-    for name, each in zip("abcde", [*([row] for row in rows), alone], strict=True):
+    alone = Row(rows[0].labels, [0.01] * 7, 1e-4, 1024)
+    wrong = Row(opponent.labels, [1.0] * 7, verdict=Verdict(1.0, 0.0))
+    every = [*([row] for row in rows), [alone, opponent], [alone, wrong]]
+    for name, each in zip("abcdef", every, strict=True):
         folder = tmp_path / name
         folder.mkdir()
         Report("bench rounds", {}, {}, each).finish(
@@ -278,9 +293,9 @@ def test_results_are_held_against_targets(tmp_path):
         content = json.loads((folder / "r.json").read_text())
         content["machine"]["ranks"] = 2
         (folder / "r.json").write_text(json.dumps(content))
-    good, *others = (commands.onesided("bench", "check", str(tmp_path / name)) for name in "abcde")
+    good, *others = (commands.onesided("bench", "check", str(tmp_path / name)) for name in "abcdef")
     assert good.code == 0, good
-    wanted = ("MISSED", "MISSED", "not measured", "not measured")
+    wanted = ("MISSED", "MISSED", "not measured", "not measured", "not measured")
     for other, told in zip(others, wanted, strict=True):
         assert other.code == 1, other
         assert told in other.out
