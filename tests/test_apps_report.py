@@ -18,7 +18,8 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report import claims
-from onesided.apps.report.figures import draw, plots
+from onesided.apps.report.figures import MOST_BARS, MOST_LINES, MOST_PANELS, draw, plots
+from onesided.apps.report.page import outcome
 from onesided.apps.report.result import Result
 
 SIZES = (1 << 10, 32 << 10, 128 << 10, 1 << 20, 2 << 20)
@@ -208,6 +209,54 @@ def test_figures_are_files_with_their_numbers(tmp_path):
     assert [float(row[0]) for row in rows] == list(map(float, SIZES))
     with open(folder / "claims.csv", newline="") as file:
         assert {row["claim"] for row in csv.DictReader(file)} == {c.words for c in claims.CLAIMS}
+
+
+def sized(lines, sizes=(8, 64)):
+    return [
+        Row({"bytes": byte_count(size), "operation": "Bcast", "method": f"m{k}"}, [1.0] * 7, None,
+            size, {"mpi": [2.0] * 7})
+        for k in range(lines) for size in sizes
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "rows", "title", "names"), [
+    ("bench collectives", sized(MOST_LINES + 2), "Over the blocking call (2 more lines)",
+     MOST_LINES),
+    ("bench collectives", sized(MOST_LINES), "Over the blocking call", MOST_LINES),
+    ("hpccg", [Row({"case": f"c{k}", "method": "mpi"}, [1.0] * 7, parts={"a": [1.0] * 7})
+               for k in range(MOST_PANELS + 3)],
+     "Where the time goes: case c3 (3 more before it)", 1),
+    ("bench halo", [Row({"grid": f"g{k}", "method": method}, [1.0] * 7, against={
+        "mpi": [1.0] * 7}) for k in range(MOST_BARS // 2 + 4) for method in ("p2p", "auto")],
+     "Time over that of mpi (4 more cases)", MOST_BARS // 2),
+    ("bench halo", [Row({"grid": f"g{k}", "method": method}, [1.0] * 7)
+                    for k in range(MOST_BARS // 2 + 1) for method in ("p2p", "auto")],
+     "Time (1 more case)", MOST_BARS // 2),
+])  # fmt: skip
+def test_a_figure_says_what_it_leaves_out(command, rows, title, names):
+    first = plots(Result("a.json", written(rows, command)))[0]
+    assert first.title == title
+    assert len(first.lines or first.bars) == names
+
+
+@pytest.mark.parametrize("sizes", [(8,), (8, 64)])
+@pytest.mark.parametrize("command", ["bench collectives", "bench halo"])
+def test_wrong_rows_are_marked_in_a_figure(command, sizes):
+    rows = sized(2, sizes)
+    rows[-1].verdict = Verdict(1.0, 0.0)
+    heads, lines = plots(Result("a.json", written(rows, command)))[0].table()
+    assert {"m0", "m1 (wrong)"} <= {*heads, *(line[0] for line in lines)}
+
+
+@pytest.mark.parametrize(("medians", "words"), [
+    ((0.5,), "A set-up has paid after 2 iterations."),
+    ((0.5, 3.0), "A set-up has paid after 2 iterations; never in 1 of 2 rows."),
+    ((2.0, 3.0), "A set-up has paid never in 2 of 2 rows."),
+])  # fmt: skip
+def test_whether_a_set_up_has_paid_is_said_where_it_never_does(medians, words):
+    rows = [Row({"bytes": f"{k}", "method": "auto"}, [time] * 7, 1.0, 8, {"mpi": [1.0] * 7})
+            for k, time in enumerate(medians)]  # fmt: skip
+    assert outcome(Result("a.json", written(rows))).endswith(words)
 
 
 def test_results_of_two_machines_are_refused_or_grouped(tmp_path):
