@@ -114,6 +114,17 @@ def test_doctor_tries_every_method(ranks):
         assert word in outcome.stdout, outcome.report()
 
 
+@pytest.mark.skipif(mpi_harness.mpi_name() != "mpich", reason="MPICH's nodes of every second rank")
+def test_a_broadcast_knows_the_nodes_of_its_ranks(tmp_path):
+    path, env = tmp_path / "b.json", {"MPIR_CVAR_ODD_EVEN_CLIQUES": "1"}
+    words = "bench broadcast --sizes 64 --iterations 1 --comm mpi --ranks-list 1 2".split()
+    outcome = servers.run("-m onesided.apps", 3, *words, "--json", str(path), env=env, timeout=60)
+    assert outcome.kind == "pass", outcome.report()
+    content = json.loads(path.read_text())
+    assert content["machine"]["ranks_per_node"] == [2, 1]
+    assert [row["metrics"]["nodes"] for row in content["rows"]] == [1, 2]
+
+
 @pytest.mark.parametrize(
     "words",
     [

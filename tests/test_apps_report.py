@@ -18,7 +18,8 @@ from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import Report, Row, byte_count
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.report import claims
-from onesided.apps.report.figures import draw, plots
+from onesided.apps.report.figures import MOST_BARS, MOST_LINES, MOST_PANELS, draw, plots
+from onesided.apps.report.page import outcome
 from onesided.apps.report.result import Result
 
 SIZES = (1 << 10, 32 << 10, 128 << 10, 1 << 20, 2 << 20)
@@ -110,6 +111,51 @@ def test_verdicts_are_those_of_the_numbers(tmp_path):
     assert found["With messages below 2 KiB, lock_all has ", ""] == claims.OPEN
 
 
+def broadcasts(name, *places):
+    """What bench broadcast found: ranks, nodes that they are on, the tree's time over linear's."""
+    rows = []
+    for count, spread, ratio in places:
+        for method, factor in (("rma-linear", 1.0), ("rma-binomial", ratio)):
+            labels = {"ranks": str(count), "bytes": "8 B", "method": method}
+            rows.append(Row(labels, [factor] * 9, None, 8, metrics={"nodes": spread}))
+    machine = {"ranks": 8, "all_cores": 8, "nodes": max(spread for _, spread, _ in places)}
+    return written(rows, "bench broadcast", name) | {"machine": machine}
+
+
+def written(rows, command="bench collectives", name="a.json"):
+    return Report(command, {}, {}, rows)._content({"machine": {}}) | {"schema": 2, "versions": {}}
+
+
+@pytest.mark.parametrize(("wanted", "files"), [
+    (claims.HOLDS, [[(4, 1, 0.9)], [(4, 2, 0.5)]]),
+    (claims.FAILS, [[(4, 1, 0.5)], [(4, 2, 0.9)]]),
+    (claims.HOLDS, [[(4, 1, 0.9), (8, 2, 0.7)], [(4, 2, 0.5), (8, 2, 0.6)]]),
+    (claims.OPEN, [[(4, 1, 0.9), (8, 2, 0.5)]]),
+    (claims.OPEN, [[(4, 1, 0.9)], [(8, 2, 0.5)]]),  # other ranks: another line
+    (claims.FAILS, [[(4, 1, 0.9)], [(4, 1, 0.4)], [(4, 2, 0.5)]]),  # not below all on one node
+])  # fmt: skip
+def test_a_network_is_slower_where_the_same_ranks_are_on_more_nodes(wanted, files):
+    every = [Result(str(k), broadcasts(str(k), *places)) for k, places in enumerate(files)]
+    found = {each.variant: each.verdict for each in claims.judged(every)
+             if each.claim.words == "The tree gains more on a slower network."}  # fmt: skip
+    assert found == {"rma-binomial": wanted, "passive": claims.OPEN}
+
+
+def test_sizes_of_threads_messages_are_one_line():
+    """The evidence is in the order of the sizes."""
+    rows = [
+        Row({"pattern": "rate-halo", "threads": "1", "message": byte_count(size),
+             "method": method, "op": "get"}, [1.0] * 9,
+            metrics={"message_bytes": size, "messages_per_s": 1.0})
+        for size in (8, 1 << 20) for method in ("fence", "pscw")
+    ]  # fmt: skip
+    content = written(rows, "bench rma-mt")
+    content["machine"] = {"ranks": 2, "all_cores": 2}
+    told = [each.evidence for each in claims.judged([Result("a.json", content)])
+            if each.claim.words.startswith("Fence and PSCW have the same halo")]  # fmt: skip
+    assert told == ["messages_per_s over the other's: 1.00 (?) at 8 B, 1.00 (?) at 1 MiB"]
+
+
 def test_rounds_of_two_files_are_no_pairs(tmp_path):
     paths = [exchanges(tmp_path, f"{name}.json", 0.5) for name in "ab"]
     one, other = (Result(path.name, json.loads(path.read_text())).timed[1] for path in paths)
@@ -165,6 +211,54 @@ def test_figures_are_files_with_their_numbers(tmp_path):
         assert {row["claim"] for row in csv.DictReader(file)} == {c.words for c in claims.CLAIMS}
 
 
+def sized(lines, sizes=(8, 64)):
+    return [
+        Row({"bytes": byte_count(size), "operation": "Bcast", "method": f"m{k}"}, [1.0] * 7, None,
+            size, {"mpi": [2.0] * 7})
+        for k in range(lines) for size in sizes
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "rows", "title", "names"), [
+    ("bench collectives", sized(MOST_LINES + 2), "Over the blocking call (2 more lines)",
+     MOST_LINES),
+    ("bench collectives", sized(MOST_LINES), "Over the blocking call", MOST_LINES),
+    ("hpccg", [Row({"case": f"c{k}", "method": "mpi"}, [1.0] * 7, parts={"a": [1.0] * 7})
+               for k in range(MOST_PANELS + 3)],
+     "Where the time goes: case c3 (3 more before it)", 1),
+    ("bench halo", [Row({"grid": f"g{k}", "method": method}, [1.0] * 7, against={
+        "mpi": [1.0] * 7}) for k in range(MOST_BARS // 2 + 4) for method in ("p2p", "auto")],
+     "Time over that of mpi (4 more cases)", MOST_BARS // 2),
+    ("bench halo", [Row({"grid": f"g{k}", "method": method}, [1.0] * 7)
+                    for k in range(MOST_BARS // 2 + 1) for method in ("p2p", "auto")],
+     "Time (1 more case)", MOST_BARS // 2),
+])  # fmt: skip
+def test_a_figure_says_what_it_leaves_out(command, rows, title, names):
+    first = plots(Result("a.json", written(rows, command)))[0]
+    assert first.title == title
+    assert len(first.lines or first.bars) == names
+
+
+@pytest.mark.parametrize("sizes", [(8,), (8, 64)])
+@pytest.mark.parametrize("command", ["bench collectives", "bench halo"])
+def test_wrong_rows_are_marked_in_a_figure(command, sizes):
+    rows = sized(2, sizes)
+    rows[-1].verdict = Verdict(1.0, 0.0)
+    heads, lines = plots(Result("a.json", written(rows, command)))[0].table()
+    assert {"m0", "m1 (wrong)"} <= {*heads, *(line[0] for line in lines)}
+
+
+@pytest.mark.parametrize(("medians", "words"), [
+    ((0.5,), "A set-up has paid after 2 iterations."),
+    ((0.5, 3.0), "A set-up has paid after 2 iterations; never in 1 of 2 rows."),
+    ((2.0, 3.0), "A set-up has paid never in 2 of 2 rows."),
+])  # fmt: skip
+def test_whether_a_set_up_has_paid_is_said_where_it_never_does(medians, words):
+    rows = [Row({"bytes": f"{k}", "method": "auto"}, [time] * 7, 1.0, 8, {"mpi": [1.0] * 7})
+            for k, time in enumerate(medians)]  # fmt: skip
+    assert outcome(Result("a.json", written(rows))).endswith(words)
+
+
 def test_results_of_two_machines_are_refused_or_grouped(tmp_path):
     exchanges(tmp_path, "a.json", 0.5)
     content = json.loads(exchanges(tmp_path, "b.json", 0.5).read_text())
@@ -207,6 +301,19 @@ def test_two_runs_are_compared(tmp_path):
     less.write_text(json.dumps(worse | {"rows": worse["rows"][2:]}))
     told = commands.onesided("bench", "compare", str(old), str(wrong))
     assert (told.code, told.out.count("WRONG")) == (1, 1), told
+    told = commands.onesided("bench", "compare", str(wrong), str(old))  # no time to compare with
+    assert (told.code, told.out.count("rma-fence")) == (0, len(SIZES)), told
+    assert "wrong in wrong.json: 2 1 KiB rma-fence plain\n" in told.out
+    fewer = tmp_path / "fewer.json"
+    fewer.write_text(json.dumps(worse | {"rows": [worse["rows"][0], *worse["rows"][2:]]}))
+    told = commands.onesided("bench", "compare", str(fewer), str(wrong))
+    assert told.code == 1, told
+    assert "wrong in wrong.json: 2 1 KiB rma-fence plain\n" in told.out
+    whole = tmp_path / "whole.json"
+    of_all = {"verified": False, "verdicts": {"the sum": {"verified": False}}}
+    whole.write_text(json.dumps(json.loads(old.read_text()) | of_all))
+    told = commands.onesided("bench", "compare", str(old), str(whole))
+    assert (told.code, "wrong in whole.json: the sum\n" in told.out) == (1, True), told
     told = commands.onesided("bench", "compare", str(old), str(less))
     assert (told.code, told.out.count("not in less.json: ")) == (0, 2), told
     more = exchanges(tmp_path, "c.json", 0.5, ranks=4)
@@ -223,8 +330,10 @@ def test_results_are_held_against_targets(tmp_path):
     rows[2].verdict = Verdict(1.0, 0.0)  # fast, and wrong
     rows.append(Row(rows[0].labels, reason="no such window"))
     opponent = Row({"bytes": "1 KiB", "method": "mpi", "memory": "plain"}, reason="no such call")
-    alone = [Row(rows[0].labels, [0.01] * 7, 1e-4, 1024), opponent]
-    for name, each in zip("abcde", [*([row] for row in rows), alone], strict=True):
+    alone = Row(rows[0].labels, [0.01] * 7, 1e-4, 1024)
+    wrong = Row(opponent.labels, [1.0] * 7, verdict=Verdict(1.0, 0.0))
+    every = [*([row] for row in rows), [alone, opponent], [alone, wrong]]
+    for name, each in zip("abcdef", every, strict=True):
         folder = tmp_path / name
         folder.mkdir()
         Report("bench rounds", {}, {}, each).finish(
@@ -233,9 +342,9 @@ def test_results_are_held_against_targets(tmp_path):
         content = json.loads((folder / "r.json").read_text())
         content["machine"]["ranks"] = 2
         (folder / "r.json").write_text(json.dumps(content))
-    good, *others = (commands.onesided("bench", "check", str(tmp_path / name)) for name in "abcde")
+    good, *others = (commands.onesided("bench", "check", str(tmp_path / name)) for name in "abcdef")
     assert good.code == 0, good
-    wanted = ("MISSED", "MISSED", "not measured", "not measured")
+    wanted = ("MISSED", "MISSED", "not measured", "not measured", "not measured")
     for other, told in zip(others, wanted, strict=True):
         assert other.code == 1, other
         assert told in other.out

@@ -176,7 +176,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             networks, reasons = parameters(comm, far)
     cases = [
         Case({"ranks": str(count), "bytes": byte_count(size)}, variants,
-             partial(_opened, size, networks, options), count)
+             partial(_opened, size, len(set(nodes[:count])), networks, options), count)
         for count in counts for size in sorted(set(options.sizes))
     ]  # fmt: skip
     sweep(comm, options, report, cases, "broadcasting")
@@ -188,19 +188,19 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
 
 def _opened(
-    size: int, networks: Mapping[str, LogGP], options: Options,
+    size: int, nodes: int, networks: Mapping[str, LogGP], options: Options,
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
-    """Collective. The message, and what makes each variant of it."""  # fmt: skip
+    """Collective. The message to ranks on so many nodes, and what makes each variant of it."""
     message = receiving(comm, options.memory, -(-size // 8), stack).view(np.uint8)[:size]
 
     def make(labels: Labels) -> Variant:
         method, order = labels[METHOD], labels.get("order", "")
         variant = makers()[method](comm, message, order, hints(options))
-        if method not in networks or comm.size < 2:
-            return variant
-        told = FORMULAS[method](networks[method], comm.size, size, order)
-        return replace(variant, metrics={**variant.metrics, "predicted_s": told})
+        metrics = {**variant.metrics, "nodes": nodes}
+        if method in networks and comm.size > 1:
+            metrics["predicted_s"] = FORMULAS[method](networks[method], comm.size, size, order)
+        return replace(variant, metrics=metrics)
 
     return make
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -54,7 +55,8 @@ class Rule:
     ``most`` so much: at ``every`` place, at the ``first`` or the ``last`` along ``x``, at ``any``;
     ``mostly``: holds at all, fails at none; ``falls``: it is smaller at the last than at the
     first. ``shares``: by bytes what part of the time is saved at least. ``points``: different x
-    that there must be, ``low_x``: which at least; ``ranks``: of a job at least.
+    that rows with the same other labels must have, ``low_x``: which at least; ``ranks``: of a job
+    at least.
     """
 
     command: str
@@ -81,24 +83,22 @@ class Rule:
             yield "", OPEN, f"onesided {self.command} was not run"
             return
         entries = [e for result in mine for e in usable(result, self.ranks)]
-        nodes = {result.name: result.machine.get("nodes", 1) for result in mine}
         for method in self.methods:
-            places = sorted(self._quotients(method, entries, nodes), key=lambda each: each[:2])
-            if len({x for _, x, _ in places}) < self.points:
+            places = sorted(self._quotients(method, entries), key=lambda each: each[:2])
+            found = Counter(rest for rest, _ in {each[:2] for each in places})
+            if max(found.values(), default=0) < self.points:
                 missing = "not measured" if not places else f"one {self.x} only"
                 yield method, OPEN, f"{missing}, or on more ranks than there are cores"
                 continue
             yield method, self._verdict(places), self._told(places)
 
-    def _quotients(
-        self, method: str, entries: Sequence[Entry], nodes: Mapping[str, float]
-    ) -> Iterator[Place]:
+    def _quotients(self, method: str, entries: Sequence[Entry]) -> Iterator[Place]:
         threads = {"threads": ["", str(self.threads)]}
         rows = [e for e in entries if e.method == method and e.has({**threads, **self.labels})]
         plain = [e for e in rows if e.label("memory") == "plain"]
         for entry in plain or rows:
             size = size_of(entry)
-            x = {"bytes": size, "nodes": nodes[entry.file]}.get(self.x) or entry.number(self.x)
+            x = size if self.x == "bytes" else entry.number(self.x)
             near = [e for e in entries if e.file == entry.file]
             if not self.low * 0.99 <= size <= self.high * 1.01 or (x or 0.0) < self.low_x:
                 continue
@@ -106,7 +106,7 @@ class Rule:
                 continue
             found = self._quotient(entry, near)
             if found is not None:
-                along = ("bytes", "partition") if self.x == "bytes" else (self.x,)
+                along = ("bytes", "message", "partition") if self.x == "bytes" else (self.x,)
                 rest = [f"{name} {text}" for name, text in entry.labels.items()
                         if name not in ("method", "memory", *along)]  # fmt: skip
                 yield " ".join(rest), x or 0.0, found
@@ -149,14 +149,14 @@ class Rule:
                    bool(judged) and fails(o for _, o in judged))
 
     def _chosen(self, places: Sequence[Place]) -> Iterator[tuple[float, Interval, Interval]]:
-        """By x the places that decide, and the first one along x of each."""
+        """By x the places that decide, each with every one that is first along x."""
         for rest in sorted({each[0] for each in places}):
             line = [each[1:] for each in places if each[0] == rest]
             first, last = line[0][0], line[-1][0]
             at = {"first": first, "last": last, "falls": last if last > first else None}
             for x, found in line:
                 if x == at.get(self.take, x):
-                    yield x, found, line[0][1]
+                    yield from ((x, found, base) for begin, base in line if begin == first)
 
     def _judged(self, x: float, each: Interval, first: Interval) -> tuple[bool, bool]:
         """Whether a place is inside of the bounds, and whether it is outside."""

@@ -20,11 +20,11 @@ from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import BYTES, duration, plain_table, print_wide, shown
 from onesided.apps.cli.statistics import Interval
 from onesided.apps.report.command import load, results_of
-from onesided.apps.report.result import Entry, Result
+from onesided.apps.report.result import Entry, Result, part
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
-    """Collective. The command ``bench compare``; 1 where a row is wrong, or surely too slow."""
+    """Collective. The command ``bench compare``; 1 where the new run is wrong, or surely slower."""
     return from_rank_0(comm, lambda: _compare(options))
 
 
@@ -34,8 +34,11 @@ def _compare(options: Any) -> int:
         raise CommandError(f"{old.name} is of {old.command}, {new.name} of {new.command}")
     for what, (one, two) in _differing(old, new).items():
         print(f"{what}: {one} in {old.name}, {two} in {new.name}", flush=True)
-    before = {tuple(sorted(e.labels.items())): e for e in old.timed}
-    cells, failed = [], 0
+    for result in (old, new):
+        for what in _wrong(result):
+            print(f"wrong in {result.name}: {what}", flush=True)
+    before = {tuple(sorted(e.labels.items())): e for e in old.timed if e.right}
+    cells, failed = [], len(_wrong(new))
     after = {tuple(sorted(e.labels.items())): e for e in new.entries}
     for key, other in before.items():
         entry = after.get(key)
@@ -47,7 +50,7 @@ def _compare(options: Any) -> int:
             continue
         ratio = Interval.quotient(entry.times, other.times)
         bad = ratio.known and ratio.low > options.threshold
-        failed += bad or not entry.right
+        failed += bad
         cells.append({
             **entry.labels, "old": duration(other.median or 0.0),
             "new": duration(entry.median or 0.0), "new / old": str(ratio),
@@ -60,6 +63,15 @@ def _compare(options: Any) -> int:
     title = f"{new.command}: {new.name} over {old.name}"
     print_wide(console(), plain_table(title, columns, cells, labels))
     return FAILED if failed else 0
+
+
+def _wrong(result: Result) -> list[str]:
+    """Local. The rows with wrong data, and what else the command found wrong."""
+    verdicts = part(result.content, "verdicts")
+    return [
+        *(" ".join(e.labels.values()) for e in result.timed if not e.right),
+        *(what for what in verdicts if part(verdicts, what).get("verified") is False),
+    ]
 
 
 #: What may differ between two runs of one problem.
@@ -120,7 +132,7 @@ def _check(options: Any) -> int:
 
 def held(result: Result) -> Iterator[tuple[Mapping[str, Any], Entry, Interval | None]]:
     """Local. The targets, the rows that each is about, and what is held against it; None where that
-    row, or the opponent's, could not be measured."""
+    row, or the opponent's, could not be measured, or the opponent's data were wrong."""
     text = (files("onesided.apps") / "data" / "targets.toml").read_text(encoding="utf-8")
     vendor = str(result.versions.get("mpi library", ""))
     for target in tomllib.loads(text)["target"]:
@@ -136,10 +148,10 @@ def held(result: Result) -> Iterator[tuple[Mapping[str, Any], Entry, Interval | 
 
 
 def _unopposed(result: Result, entry: Entry, target: Mapping[str, Any]) -> bool:
-    """Local. Whether what a row is to be compared with was asked for, and refused."""
+    """Local. Whether what a row is to be compared with was asked for, and refused or wrong."""
     own = ("method", "memory", "order", "aggregate")
     case = {name: text for name, text in entry.labels.items() if name not in own}
-    opponents = (each for each in result.entries if each.reason and each.has(case))
+    opponents = (each for each in result.entries if not each.right and each.has(case))
     return any(f"{each.method} ".startswith(f"{target.get('against')} ") for each in opponents)
 
 

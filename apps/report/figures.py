@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape
+from itertools import accumulate
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -101,6 +102,7 @@ class Spec:
             if len(xs) > 1:
                 for line in lines.values():
                     line.sort()
+                title = _more(title, len(lines) - MOST_LINES, "line")
                 lines = dict(list(lines.items())[:MOST_LINES])
                 yield Plot(title, self.x[1:], self.y[1:], lines, level=self.level)
             elif xs:
@@ -110,7 +112,15 @@ class Spec:
 
 
 def _named(entry: Entry, names: Sequence[str]) -> str:
-    return " ".join(text for name in names if (text := entry.label(name))) or "all"
+    """Local. By the texts of its labels; where the method is one, wrong data are told as well."""
+    texts = [text for name in names if (text := entry.label(name))]
+    texts += ["(wrong)"] if METHOD in names and not entry.right else []
+    return " ".join(texts) or "all"
+
+
+def _more(title: str, count: int, what: str) -> str:
+    """Local. A title that says how many there are that are not drawn."""
+    return f"{title} ({count} more {what}{'' if count == 1 else 's'})" if count > 0 else title
 
 
 def _panels(entries: Sequence[Entry], names: Sequence[str]) -> list[tuple[str, list[Entry]]]:
@@ -213,19 +223,16 @@ def plots(result: Result) -> list[Plot]:
     entries, found = result.timed, list[Plot]()
     for spec in SPECS.get(result.command, ()):
         drawn = list(spec.plots(entries))
-        many = [plot for plot in drawn if plot.lines] or drawn
-        out = len(many) - MOST_PANELS
-        if out > 0:
-            many = many[out:]
-            many[0] = replace(many[0], title=f"{many[0].title} ({out} more before it)")
-        found += many
+        found += _last([plot for plot in drawn if plot.lines] or drawn)
     if result.command not in SPECS:
         found += _against(entries)
     if result.command in PARTED:
         panels = _panels([e for e in entries if _parts(e)], _others(entries))
-        found += [Plot(f"Where the time goes: {words}".removesuffix(": "), y=("seconds", TIME),
-                       bars={_named(e, (METHOD, "order")): _parts(e) for e in rows})
-                  for words, rows in panels[:MOST_PANELS]]  # fmt: skip
+        found += _last([
+            Plot(f"Where the time goes: {words}".removesuffix(": "), y=("seconds", TIME),
+                 bars={_named(e, (METHOD, "order")): _parts(e) for e in rows})
+            for words, rows in panels
+        ])  # fmt: skip
     found += _matrices(result)
     outcomes = part(result.pattern, "outcomes")
     lines = {
@@ -235,6 +242,15 @@ def plots(result: Result) -> list[Plot]:
     if any(len(line) > 1 for line in lines.values()):
         found.append(Plot("Convergence", ("iteration", RANKS), ("residual", PLAIN), lines))
     return found
+
+
+def _last(panels: list[Plot]) -> list[Plot]:
+    """Local. The last ones; the title of the first of them says how many there are before it."""
+    out = len(panels) - MOST_PANELS
+    if out > 0:
+        panels = panels[out:]
+        panels[0] = replace(panels[0], title=f"{panels[0].title} ({out} more before it)")
+    return panels
 
 
 PARTED = ("bench apps", "bench fft", "hpccg", "minife", "minimd", "heat")
@@ -261,15 +277,22 @@ def _against(entries: Sequence[Entry]) -> list[Plot]:
             if value is not None and not entry.method.startswith("memcpy"):
                 case = _named(entry, others)
                 bars.setdefault(case, {})[_named(entry, (METHOD, "order"))] = value
-        if bars and sum(map(len, bars.values())) <= MOST_BARS:
+        if bars:
             told = (f"time over that of {opponent}", RATIO)
-            return [Plot(f"Time over that of {opponent}", y=told, bars=bars, level=1.0)]
+            return [_fitting(Plot(f"Time over that of {opponent}", y=told, bars=bars, level=1.0))]
     bars = {_named(e, others): {} for e in entries}
     for entry in entries:
         bars[_named(entry, others)][_named(entry, (METHOD, "order"))] = entry.median or 0.0
-    if not 1 < sum(map(len, bars.values())) <= MOST_BARS:
+    if sum(map(len, bars.values())) < 2:
         return []
-    return [Plot("Time", y=("median time of an iteration", TIME), bars=bars)]
+    return [_fitting(Plot("Time", y=("median time of an iteration", TIME), bars=bars))]
+
+
+def _fitting(plot: Plot) -> Plot:
+    """Local. The first cases, at least one, whose bars have room."""
+    count = max(1, sum(end <= MOST_BARS for end in accumulate(map(len, plot.bars.values()))))
+    title = _more(plot.title, len(plot.bars) - count, "case")
+    return replace(plot, title=title, bars=dict(list(plot.bars.items())[:count]))
 
 
 def _matrices(result: Result) -> Iterator[Plot]:
@@ -279,7 +302,7 @@ def _matrices(result: Result) -> Iterator[Plot]:
     for words, rows in _panels(result.timed, ("matrix", "pattern")):
         bars: dict[str, dict[str, float]] = {}
         for row in rows:
-            bars.setdefault(row.method, {})[row.label("memory")] = row.median or 0.0
+            bars.setdefault(_named(row, (METHOD,)), {})[row.label("memory")] = row.median or 0.0
         yield Plot(f"Times (as Figure 3 of paper 000): {words}", y=("time", TIME), bars=bars)
     for name, matrix in part(result.pattern, "matrices").items():
         for pattern, record in part(matrix if isinstance(matrix, dict) else {}, "patterns").items():
@@ -312,7 +335,7 @@ LEVEL: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (5, 3)
 def save(path: str, plots: Sequence[Plot]) -> None:
     """Local. One image, or several with numbers in their names; no other file is touched."""
     if not plots:
-        raise CommandError(f"{path}: no figure is made of this: nothing is timed, or too much")
+        raise CommandError(f"{path}: no figure is made of this: nothing is timed")
     file = Path(path)
     for place, plot in enumerate(plots, 1):
         canvas(plot).savefig(file if len(plots) == 1 else file.with_stem(f"{file.stem}-{place}"))

@@ -158,13 +158,13 @@ def outcome(result: Result) -> str:
         text += f" Slower by every method: {', '.join(slower[:6])}" + (
             f" and {len(slower) - 6} more." if len(slower) > 6 else ".")  # fmt: skip
     counts = [c for e in result.timed if isinstance(c := e.values.get("break_even"), int)]
+    never = sum(e.values.get("break_even") == "never" for e in result.timed)
+    paid = [f"never in {never} of {len(counts) + never} rows"] if never else []
     if counts:
         least, most = min(counts), max(counts)
         more = f" to {most} iterations (median {median(counts):.0f})" if most > least else ""
-        never = sum(e.values.get("break_even") == "never" for e in result.timed)
-        less = f"; never in {never} of {len(counts) + never} rows" if never else ""
-        text += f" A set-up has paid after {least}{more or ' iterations'}{less}."
-    return text
+        paid.insert(0, f"after {least}{more or ' iterations'}")
+    return text + (f" A set-up has paid {'; '.join(paid)}." if paid else "")
 
 
 def _spread(values: Sequence[float]) -> str:
