@@ -103,9 +103,8 @@ def sweep(
     """Collective. The rows of all cases; what is kept beside ``--json`` is not measured again, if
     the files that options name, and other ``inputs``, are the same.
 
-    ``--seconds`` is shared by all of them; none measures for longer than half of ``--limit``, after
-    which it would be ended. :class:`CommandError` where nothing that was asked for can be done
-    here.
+    ``--seconds`` is shared by all of them, and none takes more than half of ``--limit``, when it is
+    ended. :class:`CommandError` where nothing that was asked for can be done here.
     """
     longest = vars(options).get("limit", math.inf) / 2
     names = Counter(case.name for case in cases)

@@ -15,11 +15,8 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-# What the environment says about the MPI job that this process belongs to.
-#
-# Read before MPI is initialized: printing a usage message, or starting the job, needs no MPI.
-
-# MPICH and its relatives; Open MPI; any launcher that speaks PMIx
+# What the environment says about the MPI job, before MPI is initialized: MPICH and its relatives;
+# Open MPI; any launcher that speaks PMIx
 RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
 
 

@@ -26,7 +26,6 @@ SENTENCE = "onesided: "
 GOES_ON = "ONESIDED_GOES_ON"  # tells a job that the one before has ended in a case
 LEAVING = 15.0  # seconds for a job to leave when it is told to
 
-
 #: Names of a launcher on PATH; Debian's have that of their MPI.
 NAMES = ("mpiexec", "mpirun", "mpiexec.mpich", "mpiexec.openmpi", "mpiexec.hydra")
 

@@ -108,7 +108,6 @@ class Layout:
 
 # -- epochs ---------------------------------------------------------------------------------------
 
-
 #: What opens an epoch, in which the threads of this rank may put and get; what closes it; and what
 #: frees what it holds of MPI. The first two are Collective where the targets take part, else Local;
 #: after closing all operations are complete at their origins and their targets.

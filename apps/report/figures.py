@@ -267,32 +267,23 @@ def _parts(entry: Entry) -> dict[str, float]:
 
 
 def _against(entries: Sequence[Entry]) -> list[Plot]:
-    """Local. Times over that of the opponent, case by case."""
+    """Local. Times over that of the opponent, or as they are where there is none, case by case: the
+    first cases, at least one, whose bars have room."""
     names = {name for entry in entries for name in part(entry.values, "ratios")}
-    others = _others(entries)
-    for opponent in (name for name in OPPONENTS if name in names):
-        bars: dict[str, dict[str, float]] = {}
-        for entry in entries:
-            value = _over(opponent)(entry)
-            if value is not None and not entry.method.startswith("memcpy"):
-                case = _named(entry, others)
-                bars.setdefault(case, {})[_named(entry, (METHOD, "order"))] = value
-        if bars:
-            told = (f"time over that of {opponent}", RATIO)
-            return [_fitting(Plot(f"Time over that of {opponent}", y=told, bars=bars, level=1.0))]
-    bars = {_named(e, others): {} for e in entries}
+    opponent = next((name for name in OPPONENTS if name in names), "")
+    others, bars = _others(entries), dict[str, dict[str, float]]()
     for entry in entries:
-        bars[_named(entry, others)][_named(entry, (METHOD, "order"))] = entry.median or 0.0
-    if sum(map(len, bars.values())) < 2:
+        value = _over(opponent)(entry) if opponent else entry.median
+        if value is not None and not entry.method.startswith("memcpy"):
+            bars.setdefault(_named(entry, others), {})[_named(entry, (METHOD, "order"))] = value
+    if sum(map(len, bars.values())) < (1 if opponent else 2):
         return []
-    return [_fitting(Plot("Time", y=("median time of an iteration", TIME), bars=bars))]
-
-
-def _fitting(plot: Plot) -> Plot:
-    """Local. The first cases, at least one, whose bars have room."""
-    count = max(1, sum(end <= MOST_BARS for end in accumulate(map(len, plot.bars.values()))))
-    title = _more(plot.title, len(plot.bars) - count, "case")
-    return replace(plot, title=title, bars=dict(list(plot.bars.items())[:count]))
+    count = max(1, sum(end <= MOST_BARS for end in accumulate(map(len, bars.values()))))
+    title = f"Time over that of {opponent}" if opponent else "Time"
+    told = (f"time over that of {opponent}", RATIO) if opponent else SECONDS[1:]
+    shown = dict(list(bars.items())[:count])
+    return [Plot(_more(title, len(bars) - count, "case"), y=told, bars=shown,
+                 level=1.0 if opponent else None)]
 
 
 def _matrices(result: Result) -> Iterator[Plot]:

@@ -368,16 +368,13 @@ def _built(folder: Path, arguments: Sequence[str]) -> Program:
             continue
         if done.returncode == 0:
             return Program(launcher, [str(program), *arguments])
-        failures.append(f"{compiler.name}: {_first_error(done.stderr)}")
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        errors = (line for line in lines if "error" in line or "cannot find" in line)
+        first = next(errors, lines[0] if lines else "no reason given").removeprefix(f"{SOURCE}:")
+        failures.append(f"{compiler.name}: {first}")
     if not failures:
         raise ForeignError("no mpicc on PATH, other than this environment's own")
     raise ForeignError("FFTW-MPI (fftw3-mpi.h, libfftw3_mpi) is not there: " + "; ".join(failures))
-
-
-def _first_error(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = (line for line in lines if "error" in line or "cannot find" in line)
-    return next(errors, lines[0] if lines else "no reason given").removeprefix(f"{SOURCE}:")
 
 
 def _best_kernel(part: Part) -> None:

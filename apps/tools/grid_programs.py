@@ -245,48 +245,34 @@ class Ours:
 
 
 class Root:
-    """Persistent messages of the blocks of a grid to rank 0, and back."""
+    """The blocks of a grid on rank 0, and back."""
 
     def __init__(self, grid: Grid) -> None:
-        comm = grid.comm
-        #: By rank, its block, and where that is in the array of rank 0; elsewhere the own alone.
-        self._blocks: list[tuple[NDArray[Any], Any]] = []
-        self._there: list[MPI.Prequest] = []
-        self._back: list[MPI.Prequest] = []
-        self._is_root = comm.rank == 0
-        for rank in range(comm.size) if self._is_root else [comm.rank]:
-            box = grid.part(rank, grid.shape)
-            block = np.zeros([part.stop - part.start for part in box])
-            self._blocks.append((block, tuple(slice(p.start + 1, p.stop + 1) for p in box)))
-            if self._is_root and rank:
-                self._there.append(comm.Recv_init(block, rank, 7))
-                self._back.append(comm.Send_init(block, rank, 7))
-            elif rank:
-                self._there.append(comm.Send_init(block, 0, 7))
-                self._back.append(comm.Recv_init(block, 0, 7))
+        self._comm = comm = grid.comm
+        boxes = [grid.part(rank, grid.shape) for rank in range(comm.size)]
+        shapes = [[part.stop - part.start for part in box] for box in boxes]
+        self._counts, self._block = list(map(math.prod, shapes)), np.zeros(shapes[comm.rank])
+        self._all = np.zeros(sum(self._counts))
+        #: By rank, its block, and where that is in the array of rank 0.
+        self._blocks = [
+            (flat.reshape(shape), tuple(slice(p.start + 1, p.stop + 1) for p in box))
+            for flat, shape, box in zip(np.split(self._all, np.cumsum(self._counts)[:-1]), shapes,
+                                        boxes, strict=True)
+        ]  # fmt: skip
 
     def down(self, level: Level, below: Level) -> None:
         """Collective. The defect goes to rank 0."""
-        self._blocks[0][0][...] = level.r[level.own]
-        MPI.Prequest.Startall(self._there)
-        MPI.Request.Waitall(self._there)
-        if self._is_root:
-            for block, there in self._blocks:
-                below.f[there] = block
+        self._block[...] = level.r[level.own]
+        self._comm.Gatherv(self._block, [self._all, self._counts])
+        for block, there in self._blocks if self._comm.rank == 0 else ():
+            below.f[there] = block
 
     def up(self, level: Level, below: Level) -> None:
         """Collective. Rank 0 answers with what is to be added."""
-        if self._is_root:
-            for block, there in self._blocks:
-                block[...] = below.u[there]
-        MPI.Prequest.Startall(self._back)
-        MPI.Request.Waitall(self._back)
-        level.u[level.own] += self._blocks[0][0]
-
-    def free(self) -> None:
-        """Local."""
-        for request in (*self._there, *self._back):
-            request.Free()
+        for block, there in self._blocks if self._comm.rank == 0 else ():
+            block[...] = below.u[there]
+        self._comm.Scatterv([self._all, self._counts], self._block)
+        level.u[level.own] += self._block
 
 
 class Cycle:
@@ -335,7 +321,6 @@ class Cycle:
         else:
             u, f = (np.zeros([n + 2 for n in shape]) for _ in range(2))
             last = Root(grid)
-            self._made.callback(last.free)
         self._transfers.append((last.down, last.up))
         everywhere = [(True, True)] * len(shape)
         self.levels.append(Level(u, f, h, everywhere))
@@ -365,9 +350,6 @@ class Cycle:
         """Collective. Of the defect on the finest grid."""
         return math.sqrt(self._comm.allreduce(float((self.levels[0].defect() ** 2).sum())))
 
-    def restart(self) -> None:
-        self.levels[0].u[...] = 0
-
     def free(self) -> None:
         """Collective."""
         self._made.close()
@@ -382,7 +364,7 @@ def multigrid(shape: tuple[int, ...], comm: MPI.Intracomm, stack: ExitStack) -> 
 
         def check() -> Verdict:
             """From the beginning: cycles leave little of the defect, and all ways the same."""
-            cycle.restart()
+            cycle.levels[0].u[...] = 0
             norms = [cycle.norm()]
             for _ in range(4):
                 cycle.run()

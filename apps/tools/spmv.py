@@ -82,7 +82,13 @@ def _run(comm: MPI.Intracomm, options: Options, path: Path) -> int:
         def make(labels: Labels) -> Variant:
             matrix = maker(labels[METHOD])
             if not pattern:
-                pattern.update(_pattern(comm, matrix, path.name))
+                pattern.update({
+                    "file": path.name, "shape": list(matrix.shape), "nonzeros": matrix.nnz,
+                    "dtype": matrix.dtype.name, "ranks": comm.size,
+                    "rows": comm.allgather(matrix.row_range[1] - matrix.row_range[0]),
+                    "ghosts": comm.allgather(len(matrix.pattern.ghosts)),
+                    "neighbors": comm.allgather(matrix.pattern.neighbors),
+                })
                 if options.picture is not None:
                     sent = matrix.report().sent.tolist()
                     title = f"{path.name} on {comm.size} ranks: bytes of a product, who to whom"
@@ -293,13 +299,3 @@ def _product(matrix: DistMatrix, phase: float) -> NDArray[Any]:
     x = vector(start, stop, matrix.dtype, phase)
     y: NDArray[Any] = ordering.backward(matrix @ ordering.forward(x))
     return y
-
-
-def _pattern(comm: MPI.Intracomm, matrix: DistMatrix, shown: str) -> dict[str, Any]:
-    return {
-        "file": shown, "shape": list(matrix.shape), "nonzeros": matrix.nnz,
-        "dtype": matrix.dtype.name, "ranks": comm.size,
-        "rows": comm.allgather(matrix.row_range[1] - matrix.row_range[0]),
-        "ghosts": comm.allgather(len(matrix.pattern.ghosts)),
-        "neighbors": comm.allgather(matrix.pattern.neighbors),
-    }  # fmt: skip
