@@ -70,23 +70,24 @@ def unwritable(path: str) -> str:
 
 def check_files(comm: MPI.Intracomm, options: Options) -> None:
     """Collective. :class:`CommandError` before the work where a file cannot be written."""
-    by_rank_0(comm, lambda: [_check(name, value) for name, value in vars(options).items()])
+    by_rank_0(comm, lambda: _check(options))
 
 
-def _check(name: str, value: object) -> None:
-    """Local. An option that may name a file or folder; OSError or :class:`CommandError`."""
-    if isinstance(value, FolderName):
-        Path(value).mkdir(parents=True, exist_ok=True)
-        if not os.access(value, os.W_OK):
-            raise CommandError(f"{value}: Permission denied")
-    if isinstance(value, Picture):
-        if find_spec("matplotlib") is None:
-            raise CommandError(f"--{name} {NEEDS_MATPLOTLIB}")
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
+def _check(options: Options) -> None:
+    """Local. Options that may name a file or folder; OSError or :class:`CommandError`."""
+    for name, value in vars(options).items():
+        if isinstance(value, FolderName):
+            Path(value).mkdir(parents=True, exist_ok=True)
+            if not os.access(value, os.W_OK):
+                raise CommandError(f"{value}: Permission denied")
+        if isinstance(value, Picture):
+            if find_spec("matplotlib") is None:
+                raise CommandError(f"--{name} {NEEDS_MATPLOTLIB}")
+            from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        known = FigureCanvasAgg.get_supported_filetypes()
-        if Path(value).suffix[1:].lower() not in known:
-            endings = ", ".join(sorted(known))
-            raise CommandError(f"{value}: an image is one of {endings}, by the end of its name")
-    if isinstance(value, FileName) and unwritable(value):
-        raise CommandError(unwritable(value))
+            known = FigureCanvasAgg.get_supported_filetypes()
+            if Path(value).suffix[1:].lower() not in known:
+                endings = ", ".join(sorted(known))
+                raise CommandError(f"{value}: an image is one of {endings}, by the end of its name")
+        if isinstance(value, FileName) and unwritable(value):
+            raise CommandError(unwritable(value))

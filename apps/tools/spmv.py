@@ -155,8 +155,9 @@ def matrices(comm: MPI.Intracomm, options: Options) -> dict[str, partial[RowBloc
         made[f"27-point {points}^3"] = partial(grid, points)
     if options.mesh is None:
         options.mesh = 0 if options.shape or options.matrices else MESH
-    if size := options.mesh:
-        made[f"mesh {size}"] = lambda comm: RowBlock.even(comm, trace_mesh(comm, size))
+    if options.mesh:
+        rows = partial(trace_mesh, size=options.mesh)
+        made[f"mesh {options.mesh}"] = partial(lambda comm: RowBlock.even(comm, rows(comm)))
     return made
 
 
