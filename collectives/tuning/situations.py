@@ -174,8 +174,11 @@ def _scratch(wanted: Exchange, number: int, in_place: bool) -> Exchange:
     )
     hints = replace(wanted.hints, slots=1 if wanted.least_slots == 1 else wanted.hints.slots)
     slots = min(wanted.slots, hints.slots)
+    # where nobody is at the open end of a grid, no room may be left between the blocks
+    counted = wanted.neighborhood and wanted.call[-1] not in "vw"
     return replace(wanted, send=wanted.send.plain(wanted.recv, in_place), recv=recv, hints=hints,
-                   number=number, words=words, said=said, slots=slots)  # fmt: skip
+                   number=number, words=words, said=said, slots=slots,
+                   call=f"{wanted.call}v" if counted else wanted.call)  # fmt: skip
 
 
 # -- broadcasts ----------------------------------------------------------------------------------
