@@ -303,9 +303,9 @@ class Context:
             end.callback(self._close_arena)
             for resources in self.live:
                 end.callback(resources.release)
-            self.drop_shared()
             for request in self.requests():
-                request.retire()
+                end.callback(request.retire)
+            self.drop_shared()
 
     def _close_arena(self) -> None:
         if self.arena is not None:
@@ -523,13 +523,15 @@ def _clean_up() -> None:
         if any(answers[1] for answers, _ in told):
             profiling.tell()
         for request in list(_unattached):
-            request.retire()
+            with contextlib.suppress(Exception):
+                request.retire()
         for context, (answers, _) in zip(contexts, questions, strict=True):
             if answers[1]:
                 with contextlib.suppress(Exception):  # an epoch left open, say: MPI's to clean up
                     context.close()
             for request in context.requests():  # of a context that was not closed
-                request.retire()
+                with contextlib.suppress(Exception):
+                    request.retire()
         _ended = True
 
 

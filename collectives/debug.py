@@ -72,8 +72,8 @@ def observe() -> bool:
     global _watched
     wait = seconds()
     if wait > 0 and not _watched:
+        _watched = True  # first: another thread may come here
         threading.Thread(target=_look, args=(wait,), name="onesided-watchdog", daemon=True).start()
-        _watched = True
     return enabled()
 
 

@@ -131,7 +131,7 @@ class Profile:
         (what, sent), counts = request.described(), _numbers(request)
         counts.subtract(self._before.get(request, Counter()))
         counts.update({"requests": 1, "nbytes": counts["rounds"] * sent})
-        self._mine.setdefault((what, str(request.label)), Counter()).update(counts)
+        self._mine.setdefault((what, request.label), Counter()).update(counts)
 
     def _end(self) -> None:
         """Local. Add what the requests that are left have counted; from now on nothing is added."""

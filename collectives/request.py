@@ -78,7 +78,6 @@ class Persistent(Rounds, Hooks, Scoped):
     ``probe`` drives MPI on the request's communicator. ``by_thread``: threads may advance the
     request. ``driven`` counts how often a call for another request has moved it, and
     ``helped_by_python`` how often the progress thread of Python has (``helped``: the core's).
-    ``label`` is the program's, and tells requests apart in a profile (:mod:`.profiling`).
     """
 
     @property
@@ -100,9 +99,18 @@ class Persistent(Rounds, Hooks, Scoped):
         self._probe = probe
         self._by_thread = self._by_python = int(by_thread)
         self.driven = self.helped_by_python = 0
-        self.label = ""
+        self._label = ""
         profiling.know(self)
         self._cause: BaseException | None = None
+
+    @property
+    def label(self) -> str:
+        """Local. The program's word; it tells requests apart in a profile (:mod:`.profiling`)."""
+        return self._label
+
+    @label.setter
+    def label(self, word: Any) -> None:
+        self._label = str(word)  # what the program's own class raises is raised here
 
     @property
     def state(self) -> str:

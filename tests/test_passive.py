@@ -145,6 +145,23 @@ def test_a_notice_is_told_once():
         assert wires.count == told
 
 
+def test_a_failure_counts_also_where_it_cannot_be_told(monkeypatch):
+    """MPI may be what has failed on the rank that decides."""
+    wires = Wires(3)
+    for notices in wires.notices[1:]:
+        notices.tell(CLOSING)
+
+    def broken(*_):
+        raise ArithmeticError
+
+    monkeypatch.setattr(Endpoint, "Isend", broken)
+    with pytest.raises(ArithmeticError):
+        wires.notices[0].tell(FAILED)
+    monkeypatch.undo()
+    wires.deliver()
+    assert not any(notices.all_closing() for notices in wires.notices)
+
+
 def test_an_interrupt_loses_no_notice(monkeypatch):
     wires = Wires(2)
     for notices in wires.notices:

@@ -34,7 +34,7 @@ PROBES = 8
 
 
 class Notices:
-    """The notices of a runtime: what this rank has told, and what it has heard.
+    """The notices of a runtime: what this rank has ``told``, and what it has heard.
 
     Two threads of a rank may tell something, the main one and the Broadcaster: one after the
     other, so that other ranks hear it in the same order. Only one at a time listens.
@@ -42,6 +42,7 @@ class Notices:
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self._comm = comm
+        self._others = [rank for rank in range(comm.size) if rank != comm.rank]
         self._status = MPI.Status()
         self._lock = threading.Lock()  # held by whoever tells, or decides
         self._sends: list[MPI.Request] = []
@@ -49,7 +50,7 @@ class Notices:
         self._taken = 0
         self._notice: NDArray[np.uint8] = np.zeros(LENGTH, np.uint8)
         self._unread: list[object] = []  # something, while there is one in it
-        self._told: list[int] = []  # kinds, in the order in which they were told
+        self.told: list[int] = []  # kinds, in the order in which they were told
         self._heard: set[int] = set()  # where it is decided: the ranks that have told something
         self._decision = 0
         self._ended = False
@@ -57,24 +58,22 @@ class Notices:
 
     def tell(self, kind: int, words: str = "") -> None:
         """Local. Tell :data:`CLOSING` or :data:`FAILED`; once more of a kind is not told."""
-        rank, size = self._comm.rank, self._comm.size
+        rank = self._comm.rank
         with interrupts_later(), self._lock:
-            if kind in self._told or self._ended:
+            if kind in self.told or self._ended:
                 return
-            self._told.append(kind)
+            self.told.append(kind)
             if kind == CLOSING:
                 if rank != DECIDES:
                     self._send([DECIDES], kind)
             elif rank != DECIDES and self.failed:
                 self._send([DECIDES], kind, rank, words)
             elif not self._decision:
-                self._send((other for other in range(size) if other != rank), kind, rank, words)
-                if rank == DECIDES:
+                if rank == DECIDES:  # also where MPI fails to send it
                     self._decision = NOT_ALL  # which the others take from the notice
+                self._send(self._others, kind, rank, words)
 
-    def _send(
-        self, targets: Iterable[int], kind: int, rank: int = 0, words: str = ""
-    ) -> None:
+    def _send(self, targets: Iterable[int], kind: int, rank: int = 0, words: str = "") -> None:
         notice = np.zeros(LENGTH, np.uint8)
         notice[0] = kind
         notice[RANK] = np.array([rank], np.int64).view(np.uint8)
@@ -86,15 +85,14 @@ class Notices:
 
     def _decide(self) -> None:
         """On the rank that decides, when all that came is read: tell all what is known of all."""
-        others = [rank for rank in range(self._comm.size) if rank != DECIDES]
-        if self._comm.rank != DECIDES or len(self._heard) < len(others):
+        if self._comm.rank != DECIDES or len(self._heard) < len(self._others):
             return
         with interrupts_later(), self._lock:
             if self._decision or self._ended:
                 return
             # this rank has told no failure: that would have been the decision
             self._decision = NOT_ALL if self.failed else ALL_CLOSE
-            self._send(others, self._decision, *next(iter(self.failed.items()), ()))
+            self._send(self._others, self._decision, *next(iter(self.failed.items()), ()))
 
     def listen(self) -> bool:
         """Local. Drive MPI, and take what has come; true where something has."""
@@ -105,7 +103,7 @@ class Notices:
             if there:
                 self._take(status.source)
                 come = True
-        if self._told and not there and not self._decision:
+        if self.told and not there and not self._decision:
             self._decide()
         return come
 
@@ -131,7 +129,7 @@ class Notices:
 
     def all_in(self) -> bool:
         """Local. True where every rank has told something, or it is known how it ends."""
-        heard = self._comm.rank != DECIDES or len(self._heard) == self._comm.size - 1
+        heard = self._comm.rank != DECIDES or len(self._heard) == len(self._others)
         return heard and self._decision != 0
 
     def all_closing(self) -> bool:

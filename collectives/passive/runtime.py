@@ -28,7 +28,7 @@ from onesided.collectives.passive.relay import PATIENCE, SHORTEST, Backoff, Broa
 from onesided.collectives.passive.windows import SideWindows, bytes_of, check_root
 from onesided.collectives.trees import LARGEST_FIRST, check_order
 
-#: Seconds that a rank which leaves by an exception still serves the others.
+#: Seconds that a rank which leaves by an exception still serves the others, if none needs it.
 GRACE = 0.25
 
 #: Seconds that the end of a runtime that nobody closed waits for the other ranks.
@@ -325,15 +325,16 @@ class Ending:
         """Local. Leave by an error: tell the others, serve them a moment longer, end the thread.
 
         The moment is for those that are sending to this rank: the MPI may need it to move the
-        data, which takes longer where they are long. They hear of the error and stop.
+        data, which takes longer where they are long. They hear of the error and stop. A rank that
+        told them before that it closes waits for the decision, which may be that all do.
         """
         self.over = True
         self._relay.fail(error)
-        left = time.monotonic()
+        left, notices = time.monotonic(), self._relay.notices
         backoff = Backoff(min(self._relay.longest, SHORTEST))
-        while not self._relay.notices.all_in():
-            seconds = time.monotonic() - left
-            if seconds > PATIENCE or (seconds > GRACE and not self._relay.side.expecting()):
+        while not notices.all_in():
+            wanted = CLOSING in notices.told or self._relay.side.expecting()
+            if time.monotonic() - left > (PATIENCE if wanted else GRACE):
                 break
             backoff(self._relay.poll())
         self._broadcaster.stop()

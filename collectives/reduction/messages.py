@@ -252,6 +252,7 @@ class _OwnReduction(ReductionTransport):
     def own_calls(self) -> list[list[Call]]:
         """Local. The one call of a round."""
         reduction, element = self.operation, self.operation.fold.element
+        # of a Reduce_scatter, too, all of it: Open MPI 5.0 adds the counts up in an int
         if MPI.VERSION < 4 and reduction.nbytes // element.extent > INT_MAX:
             raise UnsupportedError(f"{reduction.name} with counts beyond {INT_MAX} on this MPI")
         (datatype,) = held([element.datatype], self.resources)

@@ -174,8 +174,11 @@ def _scratch(wanted: Exchange, number: int, in_place: bool) -> Exchange:
     )
     hints = replace(wanted.hints, slots=1 if wanted.least_slots == 1 else wanted.hints.slots)
     slots = min(wanted.slots, hints.slots)
+    # blocks of one length have room for the open ends of a grid between them; these need not
+    counted = wanted.neighborhood and wanted.call[-1] not in "vw"
     return replace(wanted, send=wanted.send.plain(wanted.recv, in_place), recv=recv, hints=hints,
-                   number=number, words=words, said=said, slots=slots)  # fmt: skip
+                   number=number, words=words, said=said, slots=slots,
+                   call=f"{wanted.call}v" if counted else wanted.call)  # fmt: skip
 
 
 # -- broadcasts ----------------------------------------------------------------------------------
@@ -211,9 +214,7 @@ def of_broadcast(wanted: Broadcast, what: str, error: Exception | None) -> Situa
     return Situation(key, order, far, elsewhere if truth else None, release=release)
 
 
-def _scratch_memory(
-    wanted: Broadcast, resources: Resources, window: bool
-) -> NDArray[np.uint8]:
+def _scratch_memory(wanted: Broadcast, resources: Resources, window: bool) -> NDArray[np.uint8]:
     """Collective. Memory of the same kind as the buffer; plain where that is too little."""
     context, inside = wanted.context, wanted.in_window_memory
     nbytes = min(wanted.nbytes, MOST if wanted.node.alone else MOST_FAR)

@@ -256,6 +256,22 @@ def case_views_outlive_the_communicator(comm):
         assert list(Context._all) == before
 
 
+def case_a_request_that_cannot_be_retired_leaves_no_other_alive(comm):
+    """Where MPI ends before they are freed: what they use goes."""
+    mine = comm.Dup()
+    made = [Alltoallv_init(mine, np.ones(comm.size), None, method="p2p") for _ in range(3)]
+
+    def broken():
+        raise ArithmeticError("not retired")
+
+    made[1].retire = broken
+    raises(ArithmeticError, Context.of(mine).close, "not retired")
+    assert [each.state for each in made] == ["freed", "inactive", "freed"]
+    del made[1].retire
+    made[1].retire()
+    mine.Free()
+
+
 def case_one_window_memory_for_several_requests(comm):
     """One array as the target of two requests, one at a time, and the source of a third."""
     size = comm.size

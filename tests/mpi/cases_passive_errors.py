@@ -217,36 +217,55 @@ def finish(comm, broadcast, exposed):
 
 
 @contextlib.contextmanager
-def interrupted_close(broadcast, wanted, decided):
-    """By an exception between what this rank tells and what it waits for, or behind that."""
-    relay, wait_for = broadcast._relay, broadcast._relay.wait_for
+def interrupted_close(comm, broadcast, wanted, when):
+    """By an exception between what this rank tells and what it waits for, or behind that; or while
+    rank 0, which has heard all, is slow to decide."""
+    relay, notices, flag = broadcast._relay, broadcast._relay.notices, None
+    wait_for, decide, grace = relay.wait_for, notices._decide, runtime.GRACE
+    if when == "while":
+        here = tempfile.mkdtemp() if comm.rank == 0 else None
+        flag = os.path.join(comm.bcast(here), "decides")
 
     def interrupted(*given, whatever_fails=False, **more):
-        if decided or not whatever_fails:
+        if when == "after" or not whatever_fails:
             wait_for(*given, whatever_fails=whatever_fails, **more)
+        while whatever_fails and flag is not None and not os.path.exists(flag):
+            time.sleep(0.001)
         if whatever_fails:
             raise Only("only here")
 
+    def slow():
+        if comm.rank == 0 and len(notices._heard) == comm.size - 1:
+            os.makedirs(flag, exist_ok=True)
+            time.sleep(0.3)
+        decide()
+
     if wanted:
         relay.wait_for = interrupted
+    if when == "while":
+        notices._decide, runtime.GRACE = slow, 0.001
     try:
         yield
     finally:
-        relay.wait_for = wait_for
+        relay.wait_for, notices._decide, runtime.GRACE = wait_for, decide, grace
+        if flag is not None and comm.rank == 0:
+            shutil.rmtree(os.path.dirname(flag))
 
 
 @ranks(at_least=2)
-@parameters(who=["first", "last"], decided=[False, True])
-def case_a_close_is_interrupted(comm, who, decided):
-    """Where all have learned that all close, they do, this rank too; else nobody does."""
+@parameters(who=["first", "last"], when=["before", "while", "after"])
+def case_a_close_is_interrupted(comm, who, when):
+    """Where all have learned that all close, they do, this rank too; else nobody does. Rank 0 may
+    decide so before it hears that another one, which closes, has failed."""
     before, mine = len(threads()), comm.rank == (0 if who == "first" else comm.size - 1)
+    decided = when == "after" or (when == "while" and who == "last")
     exposed = Exposed(comm, 80)
     broadcast = OneSidedBroadcast(comm)
     wid = broadcast.register(exposed.window)
     still_works(comm, broadcast, wid, exposed.memory)
-    with interrupted_close(broadcast, mine, decided):
+    with interrupted_close(comm, broadcast, mine, when):
         if not mine:
-            time.sleep(0.0 if decided else 0.1)
+            time.sleep(0.1 if when == "before" else 0.0)
         if mine or not decided:
             with pytest.raises(Only if mine else BroadcastError, match="only here"):
                 broadcast.close()

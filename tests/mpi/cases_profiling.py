@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 from cases import parameters, ranks
+from errors import raises
 from exchange_data import Vector, names, tables
 
 from onesided.collectives import (
@@ -22,11 +23,17 @@ from onesided.collectives import (
 ROUNDS = 7
 
 
+class Nameless:
+    def __str__(self):
+        raise ArithmeticError("no name")
+
+
 @parameters(method=names, verb=["Wait", "Test"])
 def case_rows(comm, method, verb):
     """Requests made before, in and freed in the block; rounds outside of it do not count."""
     moved = Vector(comm, tables(comm.size)["uneven"] + 1, method)
     moved.request.label = "first"
+    raises(ArithmeticError, lambda: setattr(moved.request, "label", Nameless()), "no name")
     moved.round(0)
     with profile(comm) as times:
         other = Vector(comm, tables(comm.size)["uneven"] + 1, "p2p")

@@ -25,6 +25,8 @@ from onesided.collectives import (
     Method,
     MismatchError,
     MPIError,
+    Neighbor_allgather_init,
+    Neighbor_alltoall_init,
     PatternError,
     ResourceError,
     UnsupportedError,
@@ -34,6 +36,7 @@ from onesided.collectives import (
     registry,
 )
 from onesided.collectives.context import Context
+from onesided.collectives.exchange import neighbors
 from onesided.collectives.memory import _regions
 from onesided.collectives.transports import mpi
 from onesided.collectives.tuning import auto, defects, race, situations
@@ -430,39 +433,67 @@ def trials(most):
         yield seen
 
 
+#: What is tried: everybody with everybody, by boxes, and along grids with open ends.
+TRIED = {"Alltoall": Alltoall_init, "Alltoallw": Alltoallw_init,
+         "Neighbor_alltoall": Neighbor_alltoall_init, "Neighbor_allgather": Neighbor_allgather_init}
+
+
+def opened(comm):
+    """A line, or a grid of two lines that are no rings, each of whose ranks has an end."""
+    grid = comm.size > 2 and comm.size % 2 == 0
+    return comm.Create_cart([2, comm.size // 2] if grid else [comm.size], [True] * grid + [False])
+
+
 @ranks(at_least=2)
-@parameters(memory=["own", "plain", "window"], boxes=[False, True], above=[False, True])
-def case_long_exchanges_are_tried_with_shorter_blocks(comm, memory, boxes, above):
-    """A trial moves no more than so many bytes, whatever the exchange has."""
-    most = 1 << 16
-    rows = most // 8 // comm.size + above
+@parameters(memory=["own", "plain", "window", "holes"], call=TRIED, above=[False, True])
+def case_long_exchanges_are_tried_with_shorter_blocks(comm, memory, call, above):
+    """A trial moves no more than so many bytes, whatever the exchange has; blocks that nobody
+    sends are none of them, but have room in the receive array."""
+    most, boxes, within = 1 << 16, call == "Alltoallw", opened(comm)
+    sources, keys = list(range(comm.size)), [comm.rank] * comm.size
+    if call.startswith("Neighbor"):
+        sources, keys = neighbors(within)[1]
+    into = len(sources)
+    out = 1 if call == "Neighbor_allgather" else into
+    keys = [key % out for key in keys]
+    real = comm.allreduce(sum(peer >= 0 for peer in sources), MPI.MAX)
+    rows = most // 8 // real + above
+
+    def sent(rank):
+        return np.arange(float(rows * out)) + 1e6 * rank
+
     with tuning_file(comm), trials(most) as seen:
-        recv = None if memory == "own" else np.empty(rows * comm.size)
+        recv = None if memory == "own" else np.empty(rows * into)
         if memory == "window":
-            recv = empty(comm, rows * comm.size)
-        sent = np.arange(float(rows * comm.size)) + 1e6 * comm.rank
+            recv = empty(comm, rows * into)
+        send, given = sent(comm.rank), recv
+        kind = MPI.DOUBLE.Create_resized(0, 16).Commit()
         if boxes:
-            send = [sent.reshape(rows, comm.size),
-                    [(slice(0, rows), slice(p, p + 1)) for p in range(comm.size)]]  # fmt: skip
-            into = [((comm.size, rows), float) if recv is None else recv.reshape(comm.size, rows),
-                    [(slice(p, p + 1),) for p in range(comm.size)]]  # fmt: skip
-            request = Alltoallw_init(comm, send, into)
-        else:
-            request = Alltoall_init(comm, sent, recv)
+            send = [send.reshape(rows, into),
+                    [(slice(0, rows), slice(p, p + 1)) for p in range(into)]]  # fmt: skip
+            given = [((into, rows), float) if recv is None else recv.reshape(into, rows),
+                     [(slice(p, p + 1),) for p in range(into)]]  # fmt: skip
+        elif memory == "holes":
+            given = np.empty(2 * rows * into)
+            send, given, recv = [send.repeat(2), rows, kind], [given, rows, kind], given[::2]
+        request = TRIED[call](within if call.startswith("Neighbor") else comm, send, given)
         request.Start()
-        got = np.asarray(request.Wait()).reshape(comm.size, rows)
-        for peer in range(comm.size):
-            theirs = np.arange(float(rows * comm.size)) + 1e6 * peer
-            blocks = theirs.reshape(rows, -1).T if boxes else theirs.reshape(comm.size, -1)
-            assert np.array_equal(got[peer], blocks[comm.rank])
+        got = request.Wait()
+        got = np.asarray(got if recv is None else recv).reshape(into, rows)
+        for place, (peer, key) in enumerate(zip(sources, keys, strict=True)):
+            if peer >= 0:
+                theirs = sent(peer).reshape(rows, -1).T if boxes else sent(peer).reshape(out, -1)
+                assert np.array_equal(got[place], theirs[key])
         del got
         request.Free()
         for of, nbytes in seen:
             assert sum(8 * block.size for block in of.send.blocks) <= most
-            assert all(each <= most for each in nbytes)
+            assert all(each <= most // real * into for each in nbytes)
         assert bool(seen) == (not boxes or not above)  # of other shapes on the other side
         if memory == "window":
             free(recv)
+        kind.Free()
+        within.Free()
 
 
 @ranks(at_least=2)

@@ -223,6 +223,11 @@ def case_a_dtype_with_words_of_the_program(comm, method, form):
     with Alltoallv_init(comm, np.ones(2 * size, kind), None, method=method) as request:
         request.Start()
         assert np.all(request.Wait() == np.ones(2 * size, form))
+    with Bcast_init(comm, np.ones(2, kind)) as request:
+        request.Start()
+        assert np.all(request.Wait() == np.ones(2, form))
+    if size > 1:
+        refused(comm, PatternError, lambda: Bcast_init(comm, np.ones(2 + last, kind)), "expects 3")
 
 
 @ranks(at_least=2)
