@@ -151,6 +151,45 @@ def test_a_sweep_goes_on_with_the_cases_that_are_missing(tmp_path, monkeypatch):
     assert not beside(str(path)).exists()
 
 
+@pytest.mark.parametrize(
+    ("seconds", "limit", "share"), [("600", "120", 60.0), ("8", "120", 4.0), ("8", "3", 1.5)]
+)
+def test_cases_share_the_time_and_none_measures_so_long_that_it_would_be_ended(
+    monkeypatch, seconds, limit, share
+):
+    words = f"bench rma-mt --patterns latency --threads 1 --sizes 1 8 --seconds {seconds}"
+    options = build_parser().parse_args([*words.split(), "--limit", limit])
+    given = []
+    monkeypatch.setattr(engine, "measure", lambda comm, case, options, *more: given.append(more[0]))
+    options.command.run(COMM, options)
+    assert given == [share, share]
+
+
+def test_a_piece_in_which_somebody_has_interrupted_is_measured_again(tmp_path, monkeypatch):
+    """The first job has died in a case, the second one was interrupted in a piece of it, and is
+    called again; the case kills that job, too."""
+    path = tmp_path / "out.json"
+    words = "bench rounds --comm p2p --memory slots --sizes 64 --iterations 2 --json"
+    options = build_parser().parse_args([*words.split(), str(path)])
+    measured, original = [], engine.measure
+
+    def measure(comm, case, *others):
+        measured.append(case.piece)
+        if len(measured) in (1, 3, 4):
+            raise KeyboardInterrupt
+        return original(comm, case, *others)
+
+    monkeypatch.setattr(engine, "measure", measure)
+    for goes_on in (False, True, False):
+        with monkeypatch.context() as job, pytest.raises(KeyboardInterrupt):
+            job.setenv(GOES_ON, "1") if goes_on else job.delenv(GOES_ON, raising=False)
+            options.command.run(COMM, options)
+    monkeypatch.setenv(GOES_ON, "1")
+    assert options.command.run(COMM, options) == 0
+    assert measured == ["", "mpi plain", "p2p slots", "", "p2p slots"]
+    assert all(row["times_s"] for row in json.loads(path.read_text())["rows"])
+
+
 def test_a_case_in_which_a_job_ended_is_measured_by_its_variants(tmp_path, monkeypatch):
     """What a second job finds where the first one died, and a third one, in the same variant."""
     path = tmp_path / "out.json"

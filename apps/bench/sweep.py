@@ -8,7 +8,6 @@ they take turns (:mod:`onesided.apps.bench.timing`), are freed, and give a row e
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -32,7 +31,6 @@ from onesided.apps.cli.failures import (
     user_errors,
     words,
 )
-from onesided.apps.cli.launch import GOES_ON
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import BASELINE, METHOD, Report, Row, duration
@@ -102,8 +100,8 @@ def sweep(
     """Collective. The rows of all cases; what is kept beside ``--json`` is not measured again, if
     the files that options name, and other ``inputs``, are the same.
 
-    ``--seconds`` is shared by all of them. :class:`CommandError` where nothing that was asked for
-    can be done here.
+    ``--seconds`` is shared by all of them, each measures for at most half of ``--limit``.
+    :class:`CommandError` where nothing that was asked for can be done here.
     """
     names = Counter(case.name for case in cases)
     if twice := [name for name, count in names.items() if count > 1]:
@@ -111,15 +109,14 @@ def sweep(
     turns = options.iterations * sum(len(case.variants) for case in cases)
     report.draw = draw
     parts = Parts(comm, report, options.json, [*options.inputs(), *inputs])
-    goes_on = comm.bcast(GOES_ON in os.environ)
     with progress(comm, options, title, turns) as tick:
         for ranks in sorted({case.ranks or comm.size for case in cases}):
             mine = [case for case in cases if (case.ranks or comm.size) == ranks]
 
             def work(sub: MPI.Intracomm, mine: Sequence[Case] = mine) -> None:
                 for case in mine:
-                    seconds = options.seconds / len(cases)
-                    for each in _pieces(case) if goes_on and case.name in parts.broken else [case]:
+                    seconds = min(options.seconds / len(cases), options.limit / 2)
+                    for each in _pieces(case) if case.name in parts.broken else [case]:
                         adds = partial(measure, sub, each, options, seconds, tick)
                         if each.piece and each.name in parts.broken:
                             adds = partial(_given_up, each, options)

@@ -180,6 +180,7 @@ class Options(argparse.Namespace):
     json: str | None = None
     picture: Picture | None = None
     format: str = "table"
+    limit: float = float("inf")
 
     def but(self, **changed: Any) -> Self:
         return type(self)(**(vars(self) | changed))

@@ -27,7 +27,8 @@ def few(text: str) -> int:
 def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
     run_options(parser, None, info=False)
     timed(parser, "50", "600")
-    take(parser, "limit", "120", "a case, with --ranks; it is tried once more by its variants")
+    note = "a case, with --ranks; it measures for half of S, and is tried once more by its variants"
+    take(parser, "limit", "120", note)
     take(parser, "patterns", ALL, choices=("latency", "bandwidth", "rate-pairs", "rate-halo"))
     take(parser, "threads", "1 2 4 8 16", "which transfer", many=True, type=few)
     take(parser, "sizes", "1 8 64 512 4K 32K 256K 1M 4M", "of a message")
