@@ -130,7 +130,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (rank == 0) {
         printf("{\"version\": \"%s\", \"ranks\": %d, \"forward\": \"%s\", \"backward\": \"%s\", "
-               "\"error\": %.3e}\n",
+               "\"round-trip error\": %.3e}\n",
                fftw_version, ranks, way_names[ways[FORWARD]], way_names[ways[BACKWARD]], error);
         fflush(stdout);
     }

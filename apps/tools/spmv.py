@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench.choices import chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import MOST_REPEATS, STEADY, WARM, Variant, unchecked
-from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
+from onesided.apps.cli.failures import CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import BASELINE, METHOD, Report
 from onesided.apps.cli.statistics import Verdict
@@ -83,10 +83,6 @@ def _run(comm: MPI.Intracomm, options: Options, path: Path) -> int:
             matrix = maker(labels[METHOD])
             if not pattern:
                 pattern.update(_pattern(comm, matrix, path.name))
-                if options.picture is not None:
-                    sent = matrix.report().sent.tolist()
-                    title = f"{path.name} on {comm.size} ranks: bytes of a product, who to whom"
-                    by_rank_0(comm, partial(save, options.picture, [Plot(title, matrix=sent)]))
             return ready(comm, matrix, whole, checked=options.verify)
 
         return make
@@ -94,8 +90,15 @@ def _run(comm: MPI.Intracomm, options: Options, path: Path) -> int:
     case = Case({}, [{METHOD: name} for name in names], opened,
                 told=lambda part: part.pattern.update(pattern))
     sweep(comm, options, report, [case], "multiplying")
+    report.draw = _draw
     report.conclude(AGAINST)
-    return report.end(comm, options.but(picture=None))
+    return report.end(comm, options)
+
+
+def _draw(path: str, content: Mapping[str, Any]) -> None:
+    """Local. Who sends how much to whom."""
+    file, ranks, sent = (content["pattern"][name] for name in ("file", "ranks", "sent"))
+    save(path, [Plot(f"{file} on {ranks} ranks: bytes of a product, who to whom", matrix=sent)])
 
 
 # -- onesided bench spmv --------------------------------------------------------------------------
@@ -306,4 +309,5 @@ def _pattern(comm: MPI.Intracomm, matrix: DistMatrix, shown: str) -> dict[str, A
         "rows": comm.allgather(matrix.row_range[1] - matrix.row_range[0]),
         "ghosts": comm.allgather(len(matrix.pattern.ghosts)),
         "neighbors": comm.allgather(matrix.pattern.neighbors),
+        "sent": matrix.report().sent.tolist(),
     }  # fmt: skip
