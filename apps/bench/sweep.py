@@ -278,11 +278,3 @@ def _rows(
             row.setup = variant.set_up + median(each.frees)
         rows.append(row)
     return rows
-
-
-def product_of(**labels: Sequence[str]) -> list[dict[str, str]]:
-    """Local. Variants of all combinations of these labels."""
-    found: list[dict[str, str]] = [{}]
-    for name, texts in labels.items():
-        found = [{**each, name: text} for each in found for text in texts]
-    return found

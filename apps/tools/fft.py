@@ -425,5 +425,4 @@ def _end(
     names = chosen(options.comm)
     cases = [transform_case(options, shape, names, **more) for shape in shapes]
     sweep(comm, options, report, cases, "transforming")
-    report.conclude(AGAINST)
-    return report.end(comm, options)
+    return report.end(comm, options, AGAINST)
