@@ -2,7 +2,8 @@
 
 A benchmark with ``--json FILE`` keeps its parts beside that file until all are there, and goes on
 with them where it is called again with the same options. A line that was cut off is as if it was
-not there; one that says what was begun tells in which part a job has ended.
+not there; one that says what was begun tells in which part a job has ended. A job that goes on for
+no other one writes the settings once more: what was begun before that did not end it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from mpi4py import MPI
 
 from onesided.apps.cli.failures import CommandError, from_rank_0, words
 from onesided.apps.cli.files import beside, is_stream
+from onesided.apps.cli.launch import GOES_ON
 from onesided.apps.cli.machine import Layout, circumstances, code, environment, library, versions
 from onesided.apps.cli.report import Report, Row
 from onesided.apps.cli.statistics import Verdict
@@ -73,7 +75,8 @@ class Parts:
                 "inputs": [_stamp(file) for file in inputs],
             })  # fmt: skip
 
-        #: Those that are done, by name; and the names of those in which a job has ended.
+        #: Those that are done, by name; and the names of those in which the job has ended for which
+        #: this one goes on.
         self.done, self.broken = from_rank_0(comm, begin)
 
     def add(self, name: str, measure: Callable[[Part], object], *, keep: bool = True) -> None:
@@ -108,7 +111,7 @@ class Parts:
 
 def _begun(path: Path, settings: Mapping[str, Any]) -> tuple[dict[str, Part], set[str]]:
     """Local. The parts of a file that was begun with these settings, by name, and the names of
-    those that were begun only; else a new file."""
+    those in which the jobs before this one have ended; else a new file."""
     text, wanted = b"", json.loads(json.dumps(settings))
     with contextlib.suppress(FileNotFoundError):
         text = path.read_bytes()
@@ -124,7 +127,11 @@ def _begun(path: Path, settings: Mapping[str, Any]) -> tuple[dict[str, Part], se
         done = {line["name"]: Part.of(line[PART]) for line in lines if PART in line}
     except (KeyError, TypeError, ValueError) as error:
         raise CommandError(f"{path}: a part cannot be read: {words(error)}") from error
-    return done, {line[BEGUN] for line in lines if BEGUN in line} - set(done)
+    if GOES_ON not in os.environ:
+        _append(path, {SETTINGS: wanted})
+        return done, set()
+    last = max(place for place, line in enumerate(lines) if SETTINGS in line)
+    return done, {line[BEGUN] for line in lines[last:] if BEGUN in line} - set(done)
 
 
 def _stamp(file: Path) -> list[str]:

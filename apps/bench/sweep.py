@@ -8,8 +8,6 @@ they take turns (:mod:`onesided.apps.bench.timing`), are freed, and give a row e
 
 from __future__ import annotations
 
-import math
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -33,7 +31,6 @@ from onesided.apps.cli.failures import (
     user_errors,
     words,
 )
-from onesided.apps.cli.launch import GOES_ON
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import progress
 from onesided.apps.cli.report import BASELINE, METHOD, Report, Row, duration
@@ -103,25 +100,23 @@ def sweep(
     """Collective. The rows of all cases; what is kept beside ``--json`` is not measured again, if
     the files that options name, and other ``inputs``, are the same.
 
-    ``--seconds`` is shared by all of them, and none takes more than half of ``--limit``, when it is
-    ended. :class:`CommandError` where nothing that was asked for can be done here.
+    ``--seconds`` is shared by all of them, each measures for at most half of ``--limit``.
+    :class:`CommandError` where nothing that was asked for can be done here.
     """
-    longest = vars(options).get("limit", math.inf) / 2
     names = Counter(case.name for case in cases)
     if twice := [name for name, count in names.items() if count > 1]:
         raise CommandError(f"two cases would be told as one: {', '.join(twice)}")
     turns = options.iterations * sum(len(case.variants) for case in cases)
     report.draw = draw
     parts = Parts(comm, report, options.json, [*options.inputs(), *inputs])
-    goes_on = comm.bcast(GOES_ON in os.environ)
     with progress(comm, options, title, turns) as tick:
         for ranks in sorted({case.ranks or comm.size for case in cases}):
             mine = [case for case in cases if (case.ranks or comm.size) == ranks]
 
             def work(sub: MPI.Intracomm, mine: Sequence[Case] = mine) -> None:
                 for case in mine:
-                    seconds = min(options.seconds / len(cases), longest)
-                    for each in _pieces(case) if goes_on and case.name in parts.broken else [case]:
+                    seconds = min(options.seconds / len(cases), options.limit / 2)
+                    for each in _pieces(case) if case.name in parts.broken else [case]:
                         adds = partial(measure, sub, each, options, seconds, tick)
                         if each.piece and each.name in parts.broken:
                             adds = partial(_given_up, each, options)
@@ -283,11 +278,3 @@ def _rows(
             row.setup = variant.set_up + median(each.frees)
         rows.append(row)
     return rows
-
-
-def product_of(**labels: Sequence[str]) -> list[dict[str, str]]:
-    """Local. Variants of all combinations of these labels."""
-    found: list[dict[str, str]] = [{}]
-    for name, texts in labels.items():
-        found = [{**each, name: text} for each in found for text in texts]
-    return found

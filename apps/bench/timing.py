@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from mpi4py import MPI
@@ -34,6 +34,8 @@ from onesided.collectives import sums
 from onesided.sparse.solvers.space import Space
 
 Made = TypeVar("Made")
+#: What is timed.
+Call: TypeAlias = Callable[[], object]
 
 REGION = 2e-4  # seconds that a timed region lasts at least
 STEADY = 5e-3  # the same, of kernels
@@ -74,19 +76,19 @@ class Variant:
     that went into data and checks, the same on all ranks; ``metrics``: what else its row tells.
     """
 
-    call: Callable[[], object]
+    call: Call
     check: Check
     name: str = ""
     repeats: int = 1
     on_root: bool = False
     warm_up: float = 0.0
     barriers: bool = False
-    before: Callable[[], object] = nothing
-    after: Callable[[], object] = nothing
+    before: Call = nothing
+    after: Call = nothing
     parts: Mapping[str, Callable[[], float]] = field(default_factory=dict)
-    first: Callable[[], object] | None = None
+    first: Call | None = None
     own: Callable[[int], list[float]] | None = None
-    free: Callable[[], object] = nothing
+    free: Call = nothing
     steps: Callable[[], float] = lambda: 1.0
     used: str = ""
     set_up: bool | float = True
@@ -111,7 +113,7 @@ class Timings:
 
 def interleaved(
     comm: MPI.Intracomm, variants: Sequence[Variant], *, iterations: int,
-    seconds: float = math.inf, tick: Callable[[], object] = nothing, seed: int = SEED,
+    seconds: float = math.inf, tick: Call = nothing,
 ) -> Timings:
     """Collective. Everything about each variant, the same on every rank.
 
@@ -129,7 +131,7 @@ def interleaved(
         times = np.empty((rounds, len(variants)))
         parts = [np.zeros((len(each.parts), rounds)) for each in variants]
         end = time.monotonic() + seconds
-        for number, order in zip(range(rounds), orders(len(variants), seed), strict=False):
+        for number, order in zip(range(rounds), orders(len(variants)), strict=False):
             for index in order:
                 each = variants[index]
                 _warm(comm, each, runs[index])
@@ -192,13 +194,13 @@ def _warm(comm: MPI.Intracomm, each: Variant, runs: int) -> None:
         done, step = done + step, 2 * step
 
 
-def orders(count: int, seed: int = SEED) -> Iterator[list[int]]:
+def orders(count: int) -> Iterator[list[int]]:
     """Local. Orders of so many variants without end, balanced over blocks of them.
 
     In a block of ``count`` orders, or twice as many where that is odd, everyone has every place,
     and comes right after everyone else, equally often (E. J. Williams 1949).
     """
-    dice = np.random.default_rng(seed)
+    dice = np.random.default_rng(SEED)
     zigzag = [(place + 1) // 2 if place % 2 else -(place // 2) for place in range(count)]
     square = [[(start + step) % count for step in zigzag] for start in range(count)]
     if count % 2:
@@ -210,8 +212,7 @@ def orders(count: int, seed: int = SEED) -> Iterator[list[int]]:
 
 
 def repeats(
-    comm: MPI.Intracomm, call: Callable[[], object], region: float = REGION, *,
-    on_root: bool = False,
+    comm: MPI.Intracomm, call: Call, region: float = REGION, *, on_root: bool = False
 ) -> int:
     """Collective. How many calls in a row make a region that is long enough for the clock."""
     trial = Variant(call, unchecked("a trial"), on_root=on_root)
@@ -255,7 +256,7 @@ def _region(comm: MPI.Intracomm, variant: Variant) -> tuple[float, list[float]]:
     return elapsed / len(count), spent
 
 
-def _on_root(comm: MPI.Intracomm, call: Callable[[], object], count: int) -> float:
+def _on_root(comm: MPI.Intracomm, call: Call, count: int) -> float:
     """Collective. Seconds of so many calls of rank 0 alone; 0 on the others, which sleep."""
 
     def run() -> float:

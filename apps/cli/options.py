@@ -180,6 +180,7 @@ class Options(argparse.Namespace):
     json: str | None = None
     picture: Picture | None = None
     format: str = "table"
+    limit: float = float("inf")
 
     def but(self, **changed: Any) -> Self:
         return type(self)(**(vars(self) | changed))
@@ -295,10 +296,12 @@ def run_options(parser: Any, comm: str | None, info: bool = True, rows: bool = T
         take(parser, "format", "table")
 
 
-def timed(parser: Any, iterations: str, seconds: str = "120") -> None:
-    """Local. How often and how long a command measures."""
+def timed(parser: Any, iterations: str, seconds: str = "120", figures: str = FIGURES) -> None:
+    """Local. How often and how long a command measures, and what it draws of that, if anything."""
     take(parser, "iterations", iterations)
     take(parser, "seconds", seconds)
+    if figures:
+        take(parser, "picture", note=figures)
 
 
 def edge(options: Options) -> int:

@@ -357,11 +357,6 @@ class Report:
         verdicts = self._verdicts()
         return all(verdict.passed for verdict in verdicts) if verdicts else None
 
-    def conclude(self, against: str) -> None:
-        """Rank 0's: a sentence about what was verified, if anything was."""
-        if verdicts := self._verdicts():
-            self.remarks.append(conclusion(verdicts, against))
-
     def finish(self, comm: MPI.Intracomm, options: Options, *, interrupted: bool = False) -> None:
         """Collective. Print the table on rank 0, and write the JSON file where one is wanted.
 
@@ -426,8 +421,13 @@ class Report:
             "rows": [row.record() for row in self.rows],
         }  # fmt: skip
 
-    def end(self, comm: MPI.Intracomm, options: Options) -> int:
-        """Collective. Finish it; the exit code is 1 after a wrong result, as rank 0 has it."""
+    def end(self, comm: MPI.Intracomm, options: Options, against: str = "") -> int:
+        """Collective. Finish it; the exit code is 1 after a wrong result, as rank 0 has it.
+
+        ``against``: with what was verified, for a sentence about the verdicts.
+        """
+        if against and (verdicts := self._verdicts()):
+            self.remarks.append(conclusion(verdicts, against))
         self.finish(comm, options)
         return int(comm.bcast(self.verified is False))
 

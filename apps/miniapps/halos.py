@@ -66,12 +66,13 @@ class Neighbor:
 
 def neighbors(pattern: HaloPattern) -> list[Neighbor]:
     """Local. By rank; one with nothing to send or to receive has an empty slice."""
-    sent, received = _parts(pattern.send_counts), _parts(pattern.recv_counts)
+    sent, received = parts(pattern.send_counts), parts(pattern.recv_counts)
     ranks = np.flatnonzero(pattern.send_counts + pattern.recv_counts).tolist()
     return [Neighbor(rank, sent[rank], received[rank]) for rank in ranks]
 
 
-def _parts(counts: NDArray[np.int64]) -> list[slice]:
+def parts(counts: NDArray[np.int64]) -> list[slice]:
+    """Local. Where so many for each rank are, one after the other."""
     ends = np.cumsum(counts).tolist()
     return [slice(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import accumulate, product
+from itertools import product
 from math import ceil, prod
 from typing import Any
 
@@ -19,7 +19,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.cli.failures import CommandError
-from onesided.apps.miniapps.halos import Need
+from onesided.apps.miniapps.halos import Need, parts
 from onesided.collectives import Grid, OnesidedError
 from onesided.sparse import HaloPattern
 
@@ -324,6 +324,4 @@ def _counts(border: Border) -> NDArray[np.int64]:
 
 def _parts(counts: NDArray[np.int64]) -> list[tuple[int, slice]]:
     """Local. Ranks of which there is something, and where it is."""
-    ends = accumulate(counts.tolist())
-    return [(rank, slice(end - count, end))
-            for rank, (count, end) in enumerate(zip(counts.tolist(), ends, strict=True)) if count]
+    return [(rank, part) for rank, part in enumerate(parts(counts)) if part.stop > part.start]

@@ -10,21 +10,17 @@ what the neighbors need for a product (the halo), and a full row-wise exchange, 
 rank that owns its column. The counts are drawn as heat maps (Figure 4), the times side by side
 (Figure 3).
 
-What they share comes first: one exchange by every method in turns. A set-up is initialized and
-freed several times; the median of the one and that of the other together are T_init of equation 1.
-Before the measurement every method delivers the data into poisoned memory, so that what is left
-from a round before, or from another method, is found; after it the contents are compared once more.
+What they share comes first: one exchange by every method in turns, into memory that is poisoned
+before each round that is checked.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import as_file
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +35,7 @@ from onesided.apps.cli.failures import user_errors
 from onesided.apps.cli.options import Options, doubling
 from onesided.apps.cli.report import BASELINE, METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.tools.spmv import shipped
+from onesided.apps.tools.spmv import shipped, short_names
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import Alltoallv_init, OnesidedError, Request
 from onesided.sparse import DistMatrix, from_rows, read
@@ -47,15 +43,15 @@ from onesided.sparse import DistMatrix, from_rows, read
 ITEM = 8  # bytes of an element
 PLAIN = "plain"  # memory of what is no request
 MEMCPY = "memcpy"
-MEMCPY_IN_TURN = "memcpy2"  # into two arrays in turn, as a request with two slots has to do
 POISON = -1.0  # no element that is sent has this value
 ROUNDS = 4  # verified before the measurement, and after it: both slots, and both with poison again
 REMARK = (
     "Set-up: median of initializing plus median of freeing; break-even: iterations after which it "
     "has paid (paper 000, equations 1 to 3, medians). Short iterations are timed several in a row, "
     "each region after a barrier, by the slowest rank. vs mpi, vs memcpy: medians of the ratios of "
-    "times taken in the same round; memcpy2 fills two arrays in turn, as slots do."
+    "times taken in the same round."
 )
+AGAINST = "what was sent, element by element"
 
 
 @dataclass(frozen=True)
@@ -83,16 +79,14 @@ def exchange_case(
     labels: Labels, problem: Callable[[MPI.Intracomm], Problem], methods: Sequence[str],
     options: Options, *, ranks: int = 0, copies: bool = True, region: float = REGION,
 ) -> Case:
-    """Local. Every method on one problem, into every kind of ``--memory``. ``copies``: copies of as
-    many bytes take part, too; ``region``: seconds that are timed in a row."""
-    plain = [BASELINE, *([MEMCPY, MEMCPY_IN_TURN] if copies else [])]
+    """Local. Every method on one problem, into every kind of ``--memory``. ``copies``: a copy of as
+    many bytes takes part, too; ``region``: seconds that are timed in a row."""
+    plain = [BASELINE, MEMCPY] if copies else [BASELINE]
     variants = [{METHOD: name, "memory": PLAIN} for name in plain]
     variants += [{METHOD: name, "memory": place} for place in options.memory
                  for name in methods if name not in plain]
-    return Case(
-        labels, variants, partial(_opened, problem, options), ranks,
-        (BASELINE, MEMCPY) if copies else (BASELINE,), options.repeats, region,
-    )  # fmt: skip
+    opened = partial(_opened, problem, options)
+    return Case(labels, variants, opened, ranks, plain, options.repeats, region)
 
 
 def _opened(
@@ -105,11 +99,10 @@ def _opened(
     def make(labels: Labels) -> Variant:
         name = labels[METHOD]
         size = {"bytes": given.nbytes}
-        if name in (MEMCPY, MEMCPY_IN_TURN):
-            into = cycle([np.zeros_like(given.sent) for _ in range(1 + (name == MEMCPY_IN_TURN))])
+        if name == MEMCPY:
+            copy = partial(np.copyto, np.zeros_like(given.sent), given.sent)
             why = unchecked("a copy of as many bytes, for comparison")
-            return Variant(lambda: np.copyto(next(into), given.sent), why, set_up=False,
-                           metrics=size)  # fmt: skip
+            return Variant(copy, why, set_up=False, metrics=size)
         if name == BASELINE:
             call = _plain_call(comm, given)
             return Variant(call, partial(delivered, comm, given, call), set_up=False, metrics=size)
@@ -180,13 +173,6 @@ def delivered(comm: MPI.Intracomm, problem: Problem, call: Callable[[], Array]) 
     return Verdict(float(comm.allreduce(wrong)), 0.0)
 
 
-def _end(comm: MPI.Intracomm, options: Options, report: Report, cases: Sequence[Case]) -> int:
-    """Collective. The report with the rows of all cases; the exit code."""
-    sweep(comm, options, report, cases, "exchanging")
-    report.conclude("what was sent, element by element")
-    return report.end(comm, options)
-
-
 # -- uniform exchanges -----------------------------------------------------------------------------
 
 BYTES_REMARK = (
@@ -212,7 +198,7 @@ def places(scaling: str, counts: Sequence[int], nbytes: int) -> list[tuple[int, 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
-    names = [name for name in chosen(options.comm) if name != BASELINE]
+    names = chosen(options.comm)
     counts = counted(comm.size, options.ranks_list, doubling(2, comm.size))
     asked = {
         place for scaling in options.scaling for size in options.sizes
@@ -225,7 +211,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
                       partial(uniform, count), names, options, ranks=ranks)
         for ranks, count in sorted(asked)
     ]  # fmt: skip
-    return _end(comm, options, report, cases)
+    sweep(comm, options, report, cases, "exchanging")
+    return report.end(comm, options, AGAINST)
 
 
 #: Seconds of the rounds that are timed in a row, and how many ``auto`` is told to expect.
@@ -243,7 +230,8 @@ def run_rounds(comm: MPI.Intracomm, options: Options) -> int:
                       given, copies=False, region=IN_A_ROW)
         for ranks, count in sorted({places("weak", [comm.size], n)[0] for n in options.sizes})
     ]  # fmt: skip
-    return _end(comm, given, report, cases)
+    sweep(comm, given, report, cases, "exchanging")
+    return report.end(comm, given, AGAINST)
 
 
 # -- patterns of matrices -------------------------------------------------------------------------
@@ -296,7 +284,7 @@ HOW: dict[str, Any] = {"method": "p2p", "kernel": "scipy"}
 
 def run_patterns(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where wrong data came."""
-    names = [name for name in chosen(options.comm) if name != BASELINE]
+    names = chosen(options.comm)
     with user_errors():
         subjects = _subjects(comm, options)
     matrices = {
@@ -312,7 +300,8 @@ def run_patterns(comm: MPI.Intracomm, options: Options) -> int:
         for name, _, counts in subjects
         for each in counts
     ]  # fmt: skip
-    return _end(comm, options, report, cases)
+    sweep(comm, options, report, cases, "exchanging")
+    return report.end(comm, options, AGAINST)
 
 
 def _subjects(
@@ -333,19 +322,13 @@ def _subjects(
         found.append((name, facts, counts))
 
     with ExitStack() as stack:
-        files = options.files or [str(stack.enter_context(as_file(shipped())))]
-        for file, name in zip(files, _names(files), strict=True):
+        files = [Path(file) for file in options.files or [stack.enter_context(as_file(shipped()))]]
+        for file, name in zip(files, short_names(files), strict=True):
             matrix = read(comm, file, partition=options.partition, **HOW)
-            add(name, {"file": Path(file).name}, matrix)
+            add(name, {"file": file.name}, matrix)
     if options.mesh:
         rows = trace_mesh(comm, options.mesh, options.seed)
         facts = {"generated": "mesh refined along curves", "seed": options.seed}
         matrix = from_rows(comm, rows, partition=options.partition, **HOW)
         add(f"mesh-{options.mesh}", facts, matrix)
     return found
-
-
-def _names(files: list[str]) -> list[str]:
-    """Local. Short names of files, for tables and pictures; a number where two are alike."""
-    short = [re.sub(r"\.[A-Za-z]\w*(\.gz)?\Z", "", Path(file).name) for file in files]
-    return [each if short.count(each) == 1 else f"{each}-{k}" for k, each in enumerate(short, 1)]

@@ -146,5 +146,4 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     sweep(comm, options, report, cases, "running")
     report.remarks += [APPLICATIONS[name][1] for name in wanted]
     report.remarks.append(REMARK)
-    report.conclude("serial transforms, and residuals")
-    return report.end(comm, options)
+    return report.end(comm, options, "serial transforms, and residuals")

@@ -1,8 +1,7 @@
 """``onesided bench collectives``: every persistent collective beside the MPI's own.
 
 One operation and size after the other, in the style of OSU's micro-benchmarks: the MPI's blocking,
-nonblocking and persistent forms, our methods and what ``auto`` makes of them take turns in an order
-that changes, on the same buffers, and are checked before and after that.
+nonblocking and persistent forms, our methods and what ``auto`` makes of them, on the same buffers.
 
 A size is that of OSU's micro-benchmarks: the bytes of the vector that every rank has (Bcast, the
 reductions), or of one block (Gather, Scatter, Allgather, Alltoall and those of neighbors, a block
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from onesided import collectives
 from onesided.apps.bench.choices import named, receiving
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.timing import Variant, nothing, unchecked
+from onesided.apps.bench.timing import Call, Variant, nothing, unchecked
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import BASELINE, METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
@@ -70,9 +69,6 @@ class Place:
         """Local. The elements of a vector that is divided among the ranks."""
         return [self.count * (r + 1) // self.size - self.count * r // self.size
                 for r in range(self.size)]
-
-
-Call = Callable[[], object]
 
 
 def delivered(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -117,7 +118,7 @@ class Series:
         if experiment.name in self._parts.done and target.exists():
             ended = Ended(DONE, 0.0)
         else:
-            target.unlink(missing_ok=True)
+            self._remove(experiment)
             quick = self._options.quick
             usual = max(QUICK_LIMIT if quick else LIMIT, PATIENCE * experiment.seconds[quick])
             log, limit = target.with_suffix(".log"), self._options.limit or usual
@@ -134,6 +135,12 @@ class Series:
 
     def _target(self, experiment: Experiment) -> Path:
         return self._output / f"{experiment.name}.json"
+
+    def _remove(self, experiment: Experiment) -> None:
+        """The result and the pictures of an earlier run."""
+        for file in self._output.iterdir():
+            if re.fullmatch(rf"{experiment.name}(\.json|(-\d+)?\.png)", file.name):
+                file.unlink()
 
     def _arguments(self, experiment: Experiment) -> list[str]:
         """The words of its command."""

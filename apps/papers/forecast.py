@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import count
@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from onesided.apps.bench.timing import Variant, interleaved, nothing, repeats, unchecked
+from onesided.apps.bench.timing import Call, Variant, interleaved, nothing, repeats, unchecked
 from onesided.apps.cli.failures import words
 from onesided.apps.cli.statistics import quartiles
 from onesided.collectives import OneSidedBroadcast, OnesidedError, bcast_linear
@@ -108,8 +108,6 @@ IN_A_ROW = 8  # Puts before one flush
 ISSUES = 40  # Puts of which the call is timed
 LONG = (1 << 16, 1 << 18, 1 << 20)  # bytes, for the slope
 ROUNDS = 20
-
-Call = Callable[[], object]
 
 
 def _overhead(pair: MPI.Intracomm, put: Call, flush: Call) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from onesided.apps.cli import options as cli
-from onesided.apps.cli.options import ALL, FIGURES, InputFile, run_options, take, timed
+from onesided.apps.cli.options import ALL, InputFile, run_options, take, timed
 
 # Names of what a benchmark knows are written here again: it is not imported for a help text.
 
@@ -27,11 +27,11 @@ def few(text: str) -> int:
 def bench_rma_mt(parser: argparse.ArgumentParser) -> None:
     run_options(parser, None, info=False)
     timed(parser, "50", "600")
-    take(parser, "limit", "120", "a case, with --ranks; it is tried once more by its variants")
+    note = "a case, with --ranks; it measures for half of S, and is tried once more by its variants"
+    take(parser, "limit", "120", note)
     take(parser, "patterns", ALL, choices=("latency", "bandwidth", "rate-pairs", "rate-halo"))
     take(parser, "threads", "1 2 4 8 16", "which transfer", many=True, type=few)
     take(parser, "sizes", "1 8 64 512 4K 32K 256K 1M 4M", "of a message")
-    take(parser, "picture", note=FIGURES)
 
 
 def bench_partitioned(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,6 @@ def bench_partitioned(parser: argparse.ArgumentParser) -> None:
     note = "which mark; numbers after the first are tried with the first order only"
     take(parser, "threads", "1 4 16", note, many=True)
     take(parser, "memory", "empty", ARRAYS_NOTE, choices=ARRAYS)
-    take(parser, "picture", note=FIGURES)
 
 
 def bench_broadcast(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +54,6 @@ def bench_broadcast(parser: argparse.ArgumentParser) -> None:
     take(parser, "sizes", "2K 8K 16K 40K 256K 2M 8M", "of a message")
     take(parser, "ranks-list", said="2, 3 ... 8, then 16, 24 ... of the job")
     take(parser, "memory", "empty", f"{ARRAYS_NOTE}, by the persistent methods", choices=ARRAYS)
-    take(parser, "picture", note=FIGURES)
 
 
 PLACES = ("slots", "empty", "plain")
@@ -83,7 +81,6 @@ def bench_alltoallv(parser: argparse.ArgumentParser) -> None:
     take(parser, "ranks-list", said="2, 4, 8 ... and all of the job")
     note = "all ranks together send what the smallest number of ranks sends then"
     take(parser, "scaling", ALL, note)
-    take(parser, "picture", note=FIGURES)
 
 
 def bench_rounds(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +89,6 @@ def bench_rounds(parser: argparse.ArgumentParser) -> None:
     take(parser, "repeats", "20", "set-ups, which are timed")
     take(parser, "sizes", f"64 {cli.SIZES}", "that each rank sends, its own block included")
     take(parser, "memory", ALL, PLACES_NOTE, many=True, choices=PLACES)
-    take(parser, "picture", note=FIGURES)
 
 
 def bench_collectives(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +103,6 @@ def bench_collectives(parser: argparse.ArgumentParser) -> None:
     note = "in NumPy's memory, or in that of collectives.empty"
     take(parser, "memory", "plain", note, choices=ARRAYS)
     timed(parser, "41")
-    take(parser, "picture", note=FIGURES)
 
 
 def bench_patterns(parser: argparse.ArgumentParser) -> None:
@@ -119,7 +114,6 @@ def bench_patterns(parser: argparse.ArgumentParser) -> None:
     take(parser, "partition", "rows")
     note = "spmv: the halo of a product; rows: every nonzero to the owner of its column"
     take(parser, "patterns", ALL, note, choices=("spmv", "rows"))
-    take(parser, "picture", note=FIGURES)
 
 
 def bench_apps(parser: argparse.ArgumentParser) -> None:
@@ -132,7 +126,6 @@ def bench_apps(parser: argparse.ArgumentParser) -> None:
     take(parser, "shape", note=note, said="128 128 128, and 64 64 64")
     take(parser, "dtype", "float64")
     take(parser, "maxiter", "100", "conjugate gradients take all of them")
-    take(parser, "picture", note=FIGURES)
 
 
 def bench_all(parser: argparse.ArgumentParser) -> None:

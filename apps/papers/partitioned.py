@@ -24,7 +24,7 @@ from onesided import collectives
 from onesided.apps.bench.choices import named, receiving
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.team import Team, check_threads
+from onesided.apps.bench.team import Team, Work, check_threads
 from onesided.apps.bench.timing import Variant, clocked, nothing
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import ALL, Options, size
@@ -260,13 +260,10 @@ def runs(indices: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-#: What one thread does in a round; returns when its last partition was ready, by the clock.
-Work = Callable[[], float]
-
-
 def marks(runner: Runner, marking: str, indices: Sequence[int]) -> Work | None:
-    """Local. A call for every partition, or for every range of them; None where there is nothing to
-    mark. The loop is as short as Python allows."""
+    """Local. A call for every partition, or for every range of them, which tells when the last one
+    was ready, by the clock; None where there is nothing to mark. The loop is as short as Python
+    allows."""
     call = {ONE_BY_ONE: runner.mark, BULK: runner.mark_range}.get(marking)
     if call is None:
         return None

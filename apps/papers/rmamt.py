@@ -21,7 +21,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.store import Part
-from onesided.apps.bench.sweep import Case, Labels, Make, product_of, sweep
+from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.team import Team, Work, check_threads
 from onesided.apps.bench.timing import REGION, Variant, nothing
 from onesided.apps.cli.options import Options
@@ -328,7 +328,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     report = Report("bench rma-mt", options.settings(), {"ranks": comm.size}, remarks=[REMARK],
                     across="message", by="pattern", baseline=TWO_SIDED)  # fmt: skip
     variants = [{METHOD: TWO_SIDED}]
-    variants += product_of(method=list(SYNCHRONISATIONS), op=["put", "get"])
+    variants += [{METHOD: name, "op": op} for name in SYNCHRONISATIONS for op in ("put", "get")]
     cases = [
         Case({"pattern": name, "threads": str(threads), "message": byte_count(size)}, variants,
              partial(_opened, PATTERNS[name], size, threads), against=(TWO_SIDED,), region=REGION,
@@ -351,15 +351,14 @@ def _opened(
         slots = comm.allreduce(max(len(route.outgoing), len(route.incoming)), op=MPI.MAX)
         room = MOST_WINDOW // (slots * threads * size)
         messages = max(1, min(MESSAGES, room)) if pattern.many else 1
-        steps = 1.0
         if labels[METHOD] == TWO_SIDED:  # the main thread has the messages of all
             layout = Layout(slots, 1, threads * messages, size)
             transfer = two_sided(comm, route, layout, many=pattern.many)
-            steps = 1.0 if pattern.many else 2.0
         else:
             layout = Layout(slots, threads, messages, size)
             transfer = one_sided(comm, route, layout, labels[METHOD], labels["op"],
                                  flush=pattern.flush)  # fmt: skip
+        steps = 2.0 if labels[METHOD] == TWO_SIDED and not pattern.many else 1.0
         sent, turns = layout.nbytes // size, count(1)
         return Variant(
             transfer.call, lambda: check(comm, layout, transfer, next(turns)), barriers=True,

@@ -145,8 +145,9 @@ class Rule:
         judged = [self._judged(*each) for each in self._chosen(places)]
         holds = any if self.take == "any" else all
         fails = all if self.take in ("any", "mostly") else any
-        return _of(bool(judged) and holds(i for i, _ in judged),
-                   bool(judged) and fails(o for _, o in judged))
+        if judged and holds(inside for inside, _ in judged):
+            return HOLDS
+        return FAILS if judged and fails(outside for _, outside in judged) else UNCLEAR
 
     def _chosen(self, places: Sequence[Place]) -> Iterator[tuple[float, Interval, Interval]]:
         """By x the places that decide, each with every one that is first along x."""
@@ -176,10 +177,6 @@ class Rule:
         more = f" and {len(parts) - 8} more" if len(parts) > 8 else ""
         over = f" over that of {self.over}" if isinstance(self.over, str) else " over the other's"
         return f"{what}{'' if self.value == 'break_even' else over}: {', '.join(parts[:8])}{more}"
-
-
-def _of(holds: bool, fails: bool) -> str:
-    return HOLDS if holds else FAILS if fails else UNCLEAR
 
 
 def _share(shares: Mapping[int, float], size: float) -> float | None:

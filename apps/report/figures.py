@@ -33,6 +33,7 @@ FORMATS: Mapping[str, Callable[[float], str]] = {
     RATE: "{:.3g}".format, PLAIN: number,
 }  # fmt: skip
 MOST_LINES, MOST_PANELS, MOST_BARS = 20, 10, 60
+MOST_RANKS = 64  # of a matrix of counts
 LEAST_BARS = 3.0  # for which there is room in a figure
 
 
@@ -296,20 +297,11 @@ def _matrices(result: Result) -> Iterator[Plot]:
             bars.setdefault(_named(row, (METHOD,)), {})[row.label("memory")] = row.median or 0.0
         yield Plot(f"Times (as Figure 3 of paper 000): {words}", y=("time", TIME), bars=bars)
     for name, matrix in part(result.pattern, "matrices").items():
-        for pattern, record in part(matrix if isinstance(matrix, dict) else {}, "patterns").items():
-            counts = record.get("counts") if isinstance(record, dict) else None
-            if _square(counts):
+        for pattern, record in part(matrix, "patterns").items():
+            counts = record["counts"]
+            if len(counts) <= MOST_RANKS:
                 title = f"Elements from rank to rank (as Figure 4): {name}, {pattern}"
-                yield Plot(title, matrix=counts)  # type: ignore[arg-type]
-
-
-def _square(counts: Any) -> bool:
-    """Local. Whether these are as many rows as columns of numbers."""
-    return (
-        isinstance(counts, list) and 0 < len(counts) <= 64
-        and all(isinstance(row, list) and len(row) == len(counts) for row in counts)
-        and all(known(each) is not None for row in counts for each in row)
-    )  # fmt: skip
+                yield Plot(title, matrix=counts)
 
 
 # -- how they are drawn ---------------------------------------------------------------------------

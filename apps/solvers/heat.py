@@ -9,9 +9,6 @@ not counted. The Euler step with second-order differences
 is computed as r ((1/r - 2 d) u + neighbors), added axis by axis, the lower neighbor first: in this
 order at every point, however the grid is cut, so that all cuts give the same bytes. It is stable
 for r <= 1 / (2 d). Points inside are computed while the ghosts are on their way.
-
-Every way has a state of its own and computes all steps. They take turns, a part of the steps each
-time, so that their times can be compared on a machine that is shared.
 """
 
 from __future__ import annotations
@@ -195,8 +192,9 @@ GRID, HANDED = "grid", "persistent"
 
 
 class Simulation:
-    """A way with a state of its own. All compute in the same two arrays, so that none has memory
-    that is faster: ``resume`` puts a state there, and ``pause`` takes it away."""
+    """A way with a state of its own, by which all steps are computed, a part of them in each turn.
+    All compute in the same two arrays, so that none has memory that is faster: ``resume`` puts a
+    state there, and ``pause`` takes it away."""
 
     def __init__(
         self, problem: Problem, faces: Faces, fields: Sequence[Array], start: Array, way: Any

@@ -105,9 +105,8 @@ def poisson(parser: argparse.ArgumentParser) -> None:
     take(parser, "effort", "estimate")
     take(parser, "grid", "auto")
     run_options(parser, "auto")
-    timed(parser, "10")
+    timed(parser, "10", figures="the errors over the spacing")
     take(parser, "verify", note="a solution of rank 0 alone")
-    take(parser, "picture", note="the errors over the spacing")
 
 
 def navier_stokes(parser: argparse.ArgumentParser) -> None:

@@ -8,26 +8,25 @@ updates. Items that migrate, and V-cycles: :mod:`.grid_programs`. ``onesided hea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.apps.bench.by_hand import ByHand, Typed, along_axes, at_once, cart_of
-from onesided.apps.bench.sweep import Case, Labels, Make, product_of, sweep
-from onesided.apps.bench.timing import STEADY, WARM, Variant, nothing
+from onesided.apps.bench.sweep import Case, Labels, Make, sweep
+from onesided.apps.bench.timing import STEADY, WARM, Call, Variant, nothing
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import Report
+from onesided.apps.cli.report import METHOD, Report
 from onesided.apps.cli.statistics import Verdict
 from onesided.apps.tools.grid_programs import BY_HAND, OURS, ROOM, migration, multigrid
 from onesided.apps.tools.options import GHOSTS, MIGRATE, MULTIGRID
 from onesided.collectives import Grid
 
-Call: TypeAlias = Callable[[], object]
 FIELDS = 3
 ONE, JOINT, APART = "one field", f"{FIELDS} fields", f"{FIELDS} updates"
 PACKED, TYPED, ALONG = "packed messages", "messages of types", "packed along axes"
@@ -54,7 +53,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         shapes, names, against, opened = PATTERNS[pattern]
         for shape in map(tuple, options.shape or shapes):
             labels = {"pattern": pattern, "grid": "x".join(map(str, shape))}
-            cases.append(Case(labels, product_of(method=names),
+            cases.append(Case(labels, [{METHOD: name} for name in names],
                               partial(opened or _opened, shape), against=against,
                               region=STEADY if pattern == GHOSTS else 0.0))  # fmt: skip
     sweep(comm, options, report, cases, "exchanging")
@@ -69,7 +68,7 @@ def _opened(shape: tuple[int, ...], comm: MPI.Intracomm, stack: ExitStack) -> Ma
     stack.callback(cart.Free)
 
     def make(labels: Labels) -> Variant:
-        name = labels["method"]
+        name = labels[METHOD]
         if name in (PACKED, ALONG, TYPED):
             kind, axes = Typed if name == TYPED else ByHand, len(shape)
             phases = along_axes(axes) if name == ALONG else at_once(axes, axes)

@@ -332,7 +332,7 @@ def _fftw_mpi(comm: MPI.Intracomm, options: Options, shape: Sequence[int]) -> Va
         raise UnsupportedError(f"it splits the first axis alone, as --grid {comm.size} does")
     arguments = [str(each) for each in (*shape, WARM)]
     job = Foreign(comm, lambda folder: _built(folder, arguments))
-    if not job.facts["error"] < TOLERANCE:
+    if not job.facts["round-trip error"] < TOLERANCE:
         job.close()
         raise ForeignError(f"it does not work: {job.facts}")
 
@@ -422,5 +422,4 @@ def _end(
     names = chosen(options.comm)
     cases = [transform_case(options, shape, names, **more) for shape in shapes]
     sweep(comm, options, report, cases, "transforming")
-    report.conclude(AGAINST)
-    return report.end(comm, options)
+    return report.end(comm, options, AGAINST)

@@ -283,7 +283,8 @@ class Cycle:
         self._comm = comm
         self.levels: list[Level] = []
         self._transfers: list[tuple[Transfer, Transfer]] = []  # from each level down, and back up
-        self._made = ExitStack()
+        made = ExitStack()
+        self.free = made.close  # Collective
         finer, grid, cart, h = None, None, None, 1.0
         while grid is None or all(n % (2 * d) == 0 and n // d >= 2 * FEWEST
                                   for n, d in zip(shape, grid.dims, strict=True)):
@@ -291,7 +292,7 @@ class Cycle:
                 shape, h = tuple(n // 2 for n in shape), 2 * h
             finer, grid = grid, Grid(comm, shape, boundary="antireflect", ghosts="faces",
                                      dims=None if grid is None else grid.dims, reorder=False)
-            self._made.callback(grid.Free)
+            made.callback(grid.Free)
             if finer is not None:
                 link = Ours(finer, grid, halved=True)
                 self._transfers.append((link.down, link.up) if ours else (averaged, spread))
@@ -301,10 +302,10 @@ class Cycle:
             else:
                 if cart is None:
                     cart = cart_of(grid)
-                    self._made.callback(cart.Free)
+                    made.callback(cart.Free)
                 u, f = (np.zeros_like(grid.zeros()) for _ in range(2))
                 hand = ByHand(cart, u, at_once(len(shape), 1))
-                self._made.callback(hand.Free)
+                made.callback(hand.Free)
                 ends = zip(grid.coords, grid.dims, strict=True)
                 walls = [(at == 0, at == n - 1) for at, n in ends]
                 self.levels.append(Level(u, f, h, walls, hand.exchange))
@@ -315,7 +316,7 @@ class Cycle:
         if ours:
             root = Grid(comm, shape, sizes=[[shape[0]] + [0] * (comm.size - 1),
                                             *([n] for n in shape[1:])])  # fmt: skip
-            self._made.callback(root.Free)
+            made.callback(root.Free)
             u, f = root.zeros(), root.zeros()
             last: Ours | Root = Ours(grid, root, halved=False)
         else:
@@ -349,10 +350,6 @@ class Cycle:
     def norm(self) -> float:
         """Collective. Of the defect on the finest grid."""
         return math.sqrt(self._comm.allreduce(float((self.levels[0].defect() ** 2).sum())))
-
-    def free(self) -> None:
-        """Collective."""
-        self._made.close()
 
 
 def multigrid(shape: tuple[int, ...], comm: MPI.Intracomm, stack: ExitStack) -> Make:

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from onesided.apps.cli.options import (
-    ALL,
-    FIGURES,
-    SIZES,
-    InputFile,
-    info_entry,
-    run_options,
-    take,
-    timed,
-)
+from onesided.apps.cli.options import ALL, SIZES, InputFile, info_entry, run_options, take, timed
 
 #: What ``onesided bench halo`` has.
 GHOSTS, MIGRATE, MULTIGRID = HALO_PATTERNS = ("ghosts", "migrate", "multigrid")
@@ -51,7 +42,7 @@ def fft(parser: argparse.ArgumentParser) -> None:
     take(parser, "shape", "128 128 128")
     _transform(parser)
     run_options(parser, "auto")
-    timed(parser, "20")
+    timed(parser, "20", figures="")
     take(parser, "verify", note="scipy.fft where the array fits on one rank, else known transforms")
 
 
@@ -61,9 +52,8 @@ def spmv(parser: argparse.ArgumentParser) -> None:
         help="Matrix Market, Harwell-Boeing, npz or HDF5 (default: the matrix of the package)")
     take(parser, "partition", "rows")
     run_options(parser, "auto")
-    timed(parser, "200")
+    timed(parser, "200", figures="who sends how much to whom")
     take(parser, "verify", note="SciPy's product on rank 0")
-    take(parser, "picture", note="who sends how much to whom")
 
 
 def doctor(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +76,6 @@ def bench_fft(parser: argparse.ArgumentParser) -> None:
     opponents = ("mpi4py-fft", "fftw-mpi")
     parser.add_argument("--against", choices=opponents, nargs="+", default=[*opponents],
                         help="with what to compare (default both)")
-    take(parser, "picture", note=FIGURES)
 
 
 def bench_spmv(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +86,6 @@ def bench_spmv(parser: argparse.ArgumentParser) -> None:
     take(parser, "mesh", said="1000000, where neither --shape nor --matrices are given")
     note = "files that spmv reads, or folders of Matrix Market files"
     take(parser, "matrices", note=note, said="those of the folder that ONESIDED_MATRICES names")
-    take(parser, "picture", note=FIGURES)
 
 
 def bench_halo(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +94,6 @@ def bench_halo(parser: argparse.ArgumentParser) -> None:
     take(parser, "patterns", ALL, "ghosts, items that migrate, V-cycles", choices=HALO_PATTERNS)
     said = "of ghosts 256 256, 2048 2048, 128 128 128 and 64 64 64; 128 128 64; 1024 1024"
     take(parser, "shape", note="of a grid; may be repeated", said=said, action="append")
-    take(parser, "picture", note=FIGURES)
 
 
 def bench_programs(parser: argparse.ArgumentParser) -> None:
@@ -118,4 +105,3 @@ def bench_programs(parser: argparse.ArgumentParser) -> None:
         help="what the line NAME = ... of a program says instead, e.g. N=64; may be repeated")
     run_options(parser, None, info=False)
     timed(parser, "20", "600")
-    take(parser, "picture", note=FIGURES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from importlib.resources import as_file, files
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from onesided.apps.bench.choices import chosen, hints
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import MOST_REPEATS, STEADY, WARM, Variant, unchecked
-from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0, user_errors
+from onesided.apps.cli.failures import CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import BASELINE, METHOD, Report
 from onesided.apps.cli.statistics import Verdict
@@ -58,7 +58,7 @@ def ready(
     return Variant(
         partial(matrix.dot, x, y), check, warm_up=warm_up, free=matrix.Free,
         used=matrix.method, set_up=halo_setup(comm, matrix),
-        metrics={"bytes": traffic(matrix), "kernel": matrix.kernel_name},
+        metrics={"bytes": int(matrix.report().product_bytes.sum()), "kernel": matrix.kernel_name},
     )  # fmt: skip
 
 
@@ -82,17 +82,7 @@ def _run(comm: MPI.Intracomm, options: Options, path: Path) -> int:
         def make(labels: Labels) -> Variant:
             matrix = maker(labels[METHOD])
             if not pattern:
-                pattern.update({
-                    "file": path.name, "shape": list(matrix.shape), "nonzeros": matrix.nnz,
-                    "dtype": matrix.dtype.name, "ranks": comm.size,
-                    "rows": comm.allgather(matrix.row_range[1] - matrix.row_range[0]),
-                    "ghosts": comm.allgather(len(matrix.pattern.ghosts)),
-                    "neighbors": comm.allgather(matrix.pattern.neighbors),
-                })
-                if options.picture is not None:
-                    sent = matrix.report().sent.tolist()
-                    title = f"{path.name} on {comm.size} ranks: bytes of a product, who to whom"
-                    by_rank_0(comm, partial(save, options.picture, [Plot(title, matrix=sent)]))
+                pattern.update(_pattern(matrix, path.name))
             return ready(comm, matrix, whole, checked=options.verify)
 
         return make
@@ -100,8 +90,14 @@ def _run(comm: MPI.Intracomm, options: Options, path: Path) -> int:
     case = Case({}, [{METHOD: name} for name in names], opened,
                 told=lambda part: part.pattern.update(pattern))
     sweep(comm, options, report, [case], "multiplying")
-    report.conclude(AGAINST)
-    return report.end(comm, options.but(picture=None))
+    report.draw = _draw
+    return report.end(comm, options, AGAINST)
+
+
+def _draw(path: str, content: Mapping[str, Any]) -> None:
+    """Local. Who sends how much to whom."""
+    file, ranks, sent = (content["pattern"][name] for name in ("file", "ranks", "sent"))
+    save(path, [Plot(f"{file} on {ranks} ranks: bytes of a product, who to whom", matrix=sent)])
 
 
 # -- onesided bench spmv --------------------------------------------------------------------------
@@ -125,8 +121,7 @@ def run_bench(comm: MPI.Intracomm, options: Options) -> int:
         for name, make in found.items()
     ]  # fmt: skip
     sweep(comm, options, report, cases, "multiplying", files)
-    report.conclude(AGAINST)
-    return report.end(comm, options)
+    return report.end(comm, options, AGAINST)
 
 
 def matrices(comm: MPI.Intracomm, options: Options) -> dict[str, partial[RowBlock]]:
@@ -146,10 +141,8 @@ def matrices(comm: MPI.Intracomm, options: Options) -> dict[str, partial[RowBloc
         return found
 
     made: dict[str, partial[RowBlock]] = {}
-    for path in from_rank_0(comm, find):
-        name = re.sub(r"\.\w+(\.gz)?\Z", "", path.name)
-        if name in made:
-            raise CommandError(f"two matrices have the name {name}")
+    paths = from_rank_0(comm, find)
+    for path, name in zip(paths, short_names(paths), strict=True):
         made[name] = partial(_of_file, path=path)
     for points in options.shape or (() if options.matrices else GRIDS):
         made[f"27-point {points}^3"] = partial(grid, points)
@@ -159,6 +152,12 @@ def matrices(comm: MPI.Intracomm, options: Options) -> dict[str, partial[RowBloc
         rows = partial(trace_mesh, size=options.mesh)
         made[f"mesh {options.mesh}"] = partial(lambda comm: RowBlock.even(comm, rows(comm)))
     return made
+
+
+def short_names(files: Sequence[Path]) -> list[str]:
+    """Local. Of matrices, for tables and pictures; a number where two are alike."""
+    short = [re.sub(r"\.[A-Za-z]\w*(\.gz)?\Z", "", file.name) for file in files]
+    return [each if short.count(each) == 1 else f"{each}-{k}" for k, each in enumerate(short, 1)]
 
 
 def _opened(
@@ -236,13 +235,6 @@ def halo_setup(comm: MPI.Intracomm, matrix: DistMatrix) -> float:
     return float(comm.allreduce(matrix.halo.request.setup_time, op=MPI.MAX))
 
 
-def traffic(matrix: DistMatrix) -> int:
-    """Local. Bytes that one product reads and writes at least: CSR with 32-bit indices, x, y."""
-    rows, columns = matrix.shape
-    item = matrix.dtype.itemsize
-    return matrix.nnz * (item + 4) + rows * (item + 4) + columns * item
-
-
 def vector(start: int, stop: int, dtype: np.dtype[Any], phase: float = 0.0) -> NDArray[Any]:
     """Local. Entries ``start`` to ``stop`` of a vector whose entries all differ."""
     angle = 0.61803398875 * np.arange(start, stop) + phase
@@ -300,3 +292,14 @@ def _product(matrix: DistMatrix, phase: float) -> NDArray[Any]:
     x = vector(start, stop, matrix.dtype, phase)
     y: NDArray[Any] = ordering.backward(matrix @ ordering.forward(x))
     return y
+
+
+def _pattern(matrix: DistMatrix, shown: str) -> dict[str, Any]:
+    """Collective. What is told of a matrix, and of its rows on every rank."""
+    found = matrix.report()
+    names = "rows", "ghosts", "neighbors", "sent"
+    of_ranks = {name: getattr(found, name).tolist() for name in names}
+    return {
+        "file": shown, "shape": list(found.shape), "nonzeros": matrix.nnz, "dtype": found.dtype,
+        "ranks": len(found.rows), **of_ranks,
+    }  # fmt: skip
