@@ -7,6 +7,7 @@ callers are inside ``agreed``, or the function is Collective.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,13 @@ def common_dtype(name: str, vector: np.dtype[Any], matrix: np.dtype[Any]) -> np.
 def entries_dtype(matrix: np.dtype[Any], wanted: np.dtype[Any]) -> np.dtype[Any]:
     """Local. What a matrix is cast to for products of the wanted dtype; a real one stays real."""
     return wanted if matrix.kind == "c" else np.empty(0, wanted).real.dtype
+
+
+def spelled(dtype: Any) -> str:
+    """Local. A dtype in words that ranks can compare, however it is given, or what is given."""
+    with suppress(Exception):  # NumPy refuses it when it is used, in its own way
+        return "None" if dtype is None else np.dtype(dtype).str
+    return repr(dtype)
 
 
 def values_dtype(

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
-from onesided.sparse.alike import places, values_dtype, vector_dtype
+from onesided.sparse.alike import places, spelled, values_dtype, vector_dtype
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import Route, Triplets, balanced_rows, blocks_of, route, scattered
@@ -60,7 +60,7 @@ def from_triplets(
     ...     A.nnz
     6
     """
-    with agreed(comm, f"from_triplets with dtype={dtype}"):
+    with agreed(comm, f"from_triplets with dtype={spelled(dtype)}"):
         shape = operator.index(shape[0]), operator.index(shape[1])
         given = np.asarray(values)
         row, col = places(rows, cols, given.size if given.ndim == 1 else -1, shape)
@@ -107,7 +107,7 @@ class Assembler:
         on several. Errors, and the other arguments, as of :func:`from_triplets`; ``TypeError``
         without a shape.
         """
-        with agreed(comm, f"Assembler with shape={shape}, dtype={dtype}, {rows is None}"):
+        with agreed(comm, ("Assembler", shape, spelled(dtype), rows is None)):
             if shape is None:
                 raise TypeError("an Assembler needs the shape of the matrix")
             self._size = operator.index(shape[0]), operator.index(shape[1])
@@ -268,7 +268,7 @@ def from_scipy(
     4
     """
     csr = sparse.csr_array((0, 0))
-    with agreed(comm, f"from_scipy with root={root}, dtype={dtype}"):
+    with agreed(comm, f"from_scipy with root={root}, dtype={spelled(dtype)}"):
         if not 0 <= root < comm.size:
             raise ValueError(f"root {root} on {comm.size} ranks")
         if comm.rank == root:

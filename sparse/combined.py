@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from onesided.collectives import agreed
+from onesided.sparse.alike import spelled
 from onesided.sparse.assembly import Choices, from_blocks, from_triplets
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
@@ -39,8 +40,10 @@ def diags(
     >>> A.Free()
     """
     single = isinstance(offsets, int | np.integer)
-    with agreed(comm, ("diags", offsets, shape, dtype)):
+    told = ["diags", offsets, shape, spelled(dtype)]
+    with agreed(comm, told):
         places = [int(offset) for offset in ([offsets] if single else offsets)]  # type: ignore
+        told[1] = places
         given = [diagonals] if single else list(diagonals)
         if len(given) != len(places):
             raise ValueError(f"{len(given)} diagonals, {len(places)} offsets")
@@ -65,7 +68,9 @@ def diags(
         )
         at = row.astype(np.int64), col.astype(np.int64)
         local = sparse.csr_array(sparse.coo_array((values, at), shape=(stop - start, n_cols)))
-    return from_blocks(comm, local, rows, Choices(method, info, dtype, "rows", None, kernel))
+    made = from_blocks(comm, local, rows, Choices(method, info, dtype, "rows", None, kernel))
+    made.keep_ordering(None, False)  # the partition may be that of a matrix with an ordering
+    return made
 
 
 def kron(A: DistMatrix, B: Any) -> DistMatrix:
@@ -136,4 +141,6 @@ def block_array(blocks: Sequence[Sequence[DistMatrix | None]], **how: Any) -> Di
             first = tops[i] + B.row_range[0]
             parts.append((block.row + first, block.col + lefts[j], block.data))
         row, col, values = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return from_triplets(comm, row, col, values, (int(tops[-1]), int(lefts[-1])), **how)
+    made = from_triplets(comm, row, col, values, (int(tops[-1]), int(lefts[-1])), **how)
+    made.ordered &= made.ordering is not None  # blocks may be in any order
+    return made

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import RequestError, agree, agreed
 from onesided.collectives.debug import enabled as debugging
-from onesided.sparse.alike import common_dtype, entries_dtype
+from onesided.sparse.alike import common_dtype, entries_dtype, spelled
 from onesided.sparse.partition import Partition
 from onesided.sparse.vector import DistVector
 
@@ -320,9 +320,8 @@ class Adjoint(Linear):
 
     def view(self, transposed: bool, conjugated: bool) -> Linear:
         """Local. This transposed, conjugated, both, or itself."""
-        made: Linear = self.matrix.view(
-            self.transposed != transposed, self.conjugated != conjugated
-        )
+        sides = self.transposed != transposed, self.conjugated != conjugated
+        made: Linear = self.matrix.view(*sides)
         return made
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
@@ -407,8 +406,8 @@ class LinearOperator(Linear):
         Raises on all ranks ``ValueError`` where partitions do not fit, ``MismatchError`` where they
         differ, ``TypeError`` for a dtype that products do not have, or what is no function.
         """
-        what = "LinearOperator", row_partition, col_partition, dtype, multiply_adjoint is None
-        with agreed(comm, what):
+        what = row_partition, col_partition, spelled(dtype), multiply_adjoint is None
+        with agreed(comm, ("LinearOperator", *what)):
             for partition in (row_partition, col_partition):
                 partition.check_parts(comm.size)
             for function in (multiply, multiply_adjoint):

@@ -23,6 +23,7 @@ from onesided.sparse.alike import (
     common_dtype,
     entries_dtype,
     row_numbers,
+    spelled,
     values_dtype,
     vector_dtype,
 )
@@ -92,7 +93,7 @@ class DistMatrix(Linear, Scoped):
         Raises the same error on every rank: ``ValueError`` where rows and partitions do not
         fit, ``TypeError`` for the dtype, and the errors of ``Alltoallw_init``.
         """
-        with agreed(comm, f"DistMatrix with dtype={dtype}, kernel={kernel}"):
+        with agreed(comm, f"DistMatrix with dtype={spelled(dtype)}, kernel={kernel}"):
             for partition in (row_partition, col_partition):
                 partition.check_parts(comm.size)
             start, stop = row_partition.range(comm.rank)
@@ -109,7 +110,7 @@ class DistMatrix(Linear, Scoped):
         self._lay_out(comm, row_partition, col_partition)
         self.version = 0
         self.nnz = int(comm.allreduce(rows.nnz))
-        self.ordering: Ordering | None = None
+        self.keep_ordering(None, False)
         self._freed = False
         self._transposed: TransposedProduct | None = None
         self._plan(method, info)
@@ -135,6 +136,7 @@ class DistMatrix(Linear, Scoped):
         self._reverse_halos: dict[int, ReverseHalo] = {}
         self.halo = self._halos[1]
         self.method = self.halo.request.method
+        self._same: dict[str, Any] = {"method": self.method, "info": info}
 
     def with_method(self, method: str = "auto", *, info: Info = None) -> DistMatrix:
         """Collective. This matrix with halos of another method.
@@ -239,7 +241,7 @@ class DistMatrix(Linear, Scoped):
 
     def astype(self, dtype: DTypeLike) -> DistMatrix:
         """Collective. A copy of another dtype; ``TypeError`` on every rank where it cannot be."""
-        with agreed(self.comm, f"astype({dtype})"):
+        with agreed(self.comm, f"astype({spelled(dtype)})"):
             kind = vector_dtype(self.dtype, np.dtype(dtype))
         return self._with(lambda data: data.astype(kind))
 
@@ -322,9 +324,12 @@ class DistMatrix(Linear, Scoped):
             a = sparse.csr_array(parts, shape=(self._n_rows, pattern.n_local))
         rows = stored.product(self.comm, a, pattern, b)
         made = self.derived(rows, self.row_partition, other.col_partition)
-        turned = isinstance(other, Adjoint) and other.transposed and other.matrix is self
-        if turned and made.ordering is None:
-            made.keep_ordering(self.ordering)  # rows and columns are numbered as the rows here
+        turned = isinstance(other, Adjoint) and other.transposed and made.ordering is None
+        if turned and np.array_equal(made.row_partition.starts, made.col_partition.starts):
+            theirs = whose(other)  # by whose rows the columns are numbered
+            apart = int(not same_ordering(self.ordering, theirs.ordering))
+            if not largest(self.comm, None, "orders", [apart])[0]:
+                made.keep_ordering(self.ordering, self.ordered and theirs.ordered)
         return made
 
     def galerkin(self, P: DistMatrix) -> DistMatrix:
@@ -345,8 +350,13 @@ class DistMatrix(Linear, Scoped):
         and columns of a square matrix, and rows of another one that has an ordering."""
         owner = whose(other)
         sides = (self, by_rows), (owner, owner is other)
-        known = [m.shape[0] == m.shape[1] or (rows and m.ordering) for m, rows in sides]
-        if all(known) and not same_ordering(self.ordering, owner.ordering):
+        if all(m.shape[0] == m.shape[1] or (rows and m.ordering) for m, rows in sides):
+            self._check_same_order(what, owner)
+
+    def _check_same_order(self, what: str, other: DistMatrix) -> None:
+        """Local. ``ValueError`` where rows of both are in orders that are known and differ."""
+        known = self.ordered and other.ordered
+        if known and not same_ordering(self.ordering, other.ordering):
             raise ValueError(f"{what} of matrices whose rows are in different orders")
 
     def transposed_rows(self) -> sparse.csr_array:
@@ -354,9 +364,10 @@ class DistMatrix(Linear, Scoped):
         start, n_rows = self.row_range[0], self.shape[0]
         return stored.transposed(self.comm, self.local(), self.pattern, start, n_rows)
 
-    def keep_ordering(self, ordering: Ordering | None) -> None:
-        """Local. The rows are numbered in this way; the last matrix of an ordering frees it."""
-        self.ordering = ordering
+    def keep_ordering(self, ordering: Ordering | None, known: bool = True) -> None:
+        """Local. The rows are numbered in this way, or None: as the caller does, if that is
+        ``known``. The last matrix of an ordering frees it."""
+        self.ordering, self.ordered = ordering, known
         if ordering is not None:
             ordering.matrices += 1
 
@@ -368,14 +379,11 @@ class DistMatrix(Linear, Scoped):
         It has the ordering where rows, and columns of a square matrix, are numbered as here,
         if ``ordered``.
         """
-        made = DistMatrix(
-            self.comm, rows, own, columns, method=self.method, info=self._how["info"],
-            kernel=self.kernel_name,
-        )  # fmt: skip
+        made = DistMatrix(self.comm, rows, own, columns, **self._same, kernel=self.kernel_name)
         alike = np.array_equal(own.starts, self.row_partition.starts)
         square = own.size == columns.size
         if ordered and alike and (not square or self.shape[0] == self.shape[1]):
-            made.keep_ordering(self.ordering)
+            made.keep_ordering(self.ordering, self.ordered)
         return made
 
     def _with(self, values: Callable[[Any], NDArray[Any]] | None, **how: Any) -> DistMatrix:
@@ -385,8 +393,8 @@ class DistMatrix(Linear, Scoped):
             made = copy(self)
             data = self._rows.data if values is None else values(self._rows.data)
             made.dtype = data.dtype
-        made._plan(**(how or {"method": self.method, "info": self._how["info"]}))
-        made.keep_ordering(self.ordering)
+        made._plan(**(how or self._same))
+        made.keep_ordering(self.ordering, self.ordered)
         if values is not None:
             made.version = 0
             made._replace(data)
@@ -420,8 +428,8 @@ class DistMatrix(Linear, Scoped):
                         f"{name} partitions {mine.tolist()} and {theirs.tolist()}"
                     )
             square = self.shape[0] == self.shape[1]  # else its rows are another's columns
-            if (owner is other or square) and not same_ordering(self.ordering, owner.ordering):
-                raise ValueError(f"{what} of matrices whose rows are in different orders")
+            if owner is other or square:
+                self._check_same_order(what, owner)
         theirs = other.local_rows()
         with agreed(self.comm):
             rows = sparse.csr_array(join(self.local_rows(), theirs))

@@ -72,10 +72,8 @@ def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _pieces(whole: NDArray[np.uint8], start: int, length: int) -> list[NDArray[np.uint8]]:
-    stop = start + length
-    return [
-        whole[first : min(first + _PIECE_BYTES, stop)] for first in range(start, stop, _PIECE_BYTES)
-    ]
+    whole = whole[start : start + length]
+    return [whole[first : first + _PIECE_BYTES] for first in range(0, length, _PIECE_BYTES)]
 
 
 class Route:

@@ -14,7 +14,6 @@ from scipy import sparse
 
 from onesided.collectives import agreed
 from onesided.sparse.assembly import from_rows
-from onesided.sparse.linear import Linear
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import lengths
 
@@ -32,15 +31,15 @@ class ShellContext:
 
     def mult(self, _shell: Any, x: Any, y: Any) -> None:
         """Collective. y = A x."""
-        _multiply(self.matrix, x, y)
+        self.matrix.multiply(x.array_r, y.array_w)
 
     def multTranspose(self, _shell: Any, x: Any, y: Any) -> None:
         """Collective. y = A.T x."""
-        _multiply(self.matrix.T, x, y)
+        self.matrix.T.multiply(x.array_r, y.array_w)
 
     def multHermitian(self, _shell: Any, x: Any, y: Any) -> None:
         """Collective. y = A.H x."""
-        _multiply(self.matrix.H, x, y)
+        self.matrix.H.multiply(x.array_r, y.array_w)
 
     def getDiagonal(self, _shell: Any, diagonal: Any) -> None:
         """Local. The diagonal, for PETSc's Jacobi preconditioner."""
@@ -111,8 +110,3 @@ def _petsc(matrix: DistMatrix) -> Any:
         if scalar != matrix.dtype:
             raise TypeError(f"the matrix is {matrix.dtype}, PETSc's scalars are {scalar}")
     return PETSc
-
-
-def _multiply(matrix: Linear, x: Any, y: Any) -> None:
-    """Collective. Multiply PETSc's vector x into y, which PETSc keeps apart."""
-    matrix.multiply(x.array_r, y.array_w)

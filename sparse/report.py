@@ -78,9 +78,6 @@ def report(matrix: Any) -> MatrixReport:
     moved = entries + (rows + pattern.n_local) * item + int(sent.sum())
     numbers = [rows, nonzeros, len(pattern.ghosts), pattern.neighbors, moved]
     everyone = of_all(matrix.comm, np.concatenate([numbers, sent]).astype(np.int64))
-    columns = everyone.T[: len(numbers)].copy()
-    return MatrixReport(
-        matrix.shape, matrix.dtype.name, matrix.method, matrix.kernel_name,
-        columns[0], columns[1], columns[2], columns[3], columns[4],
-        sent=everyone[:, len(numbers) :].copy(),
-    )  # fmt: skip
+    columns, sent = everyone.T[: len(numbers)].copy(), everyone[:, len(numbers) :].copy()
+    names = matrix.shape, matrix.dtype.name, matrix.method, matrix.kernel_name
+    return MatrixReport(*names, *columns, sent)

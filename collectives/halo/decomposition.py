@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives.buffers import as_number
 from onesided.collectives.errors import PatternError
-from onesided.collectives.halo.faces import (
-    Layers,
-    Link,
-    Place,
-    extents,
-    links_between,
-    read_width,
-)
+from onesided.collectives.halo.faces import Layers, Link, Place, extents, links_between, read_width
 from onesided.collectives.memory import Region, find_region
 
 #: By form of a grid a number, the same for all of it in this process, by which plans are found.
@@ -69,9 +62,8 @@ class Decomposition:
         self.dims = choose_dims(self.shape, size, self.layers, blocks or dims)
         ends = [(0.0, float(n)) for n in self.shape] if bounds is None else list(bounds)
         self.bounds = tuple((float(low), float(high)) for low, high in ends)
-        if len(self.bounds) != axes or not all(
-            -math.inf < low < high < math.inf for low, high in self.bounds
-        ):
+        if len(self.bounds) != axes or not all(0 < high - low < math.inf
+                                               for low, high in self.bounds):
             raise PatternError(f"bounds is {bounds!r}, not (low, high) for each of {axes} axes")
         block = [n / parts for n, parts in zip(self.shape, self.dims, strict=True)]
         self._areas = [math.prod(block) / n * sum(layers)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import debug
 from onesided.collectives.context import interrupts_later
-from onesided.collectives.errors import PatternError
+from onesided.collectives.errors import PatternError, RequestError
 from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, listed_faces
 from onesided.collectives.halo.plan import FacesOf, Ghosts
 from onesided.collectives.hints import MANUAL
@@ -167,7 +167,7 @@ class HaloExchange(Persistent):
         return f"<halo of {len(self.faces)} faces: {self.state}, {self.rounds} starts>"
 
     def exchange(self) -> Any:
-        """Start and wait; returns what ``Wait`` does."""
+        """Start and wait; returns what ``Wait`` does. What interrupts that gives the round up."""
         self.check_start()  # before a round that is under way is kept from threads
         self._quiet, self._by_thread = True, 0  # Wait follows at once
         try:
@@ -210,6 +210,8 @@ def complete_round(request: Any, between: Callable[[], object] | None = None) ->
         finally:
             answer = request.Wait()
         return answer
+    except RequestError:  # nothing was begun here
+        raise
     except BaseException as error:
         if request.rounds != rounds and request.active:
             request.give_up(error)

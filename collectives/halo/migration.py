@@ -217,10 +217,11 @@ class Migration(Scoped):
         for axis, edge in enumerate(edges):
             x = rows[:, axis]
             if self._blocks.periodic[axis]:
-                length = edge[-1] - edge[0]
-                x -= length * np.floor((x - edge[0]) / length)
+                low, high = self._edges[axis][[0, -1]]  # the dtype may not have their distance
+                beyond = (x < edge[0]) | (x >= edge[-1])
+                wide = x[beyond].astype(np.result_type(x, low)) % (high - low)
+                x[beyond] = low + (wide - low % (high - low)) % (high - low)
                 x[(x < edge[0]) | (x >= edge[-1])] = edge[0]  # what rounding has done
-                lost |= ~np.isfinite(x)  # lengths that the dtype does not have
             else:
                 lost |= (x < edge[0]) | (x > edge[-1])
             block = np.searchsorted(edge, x, side="right") - 1

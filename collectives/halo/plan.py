@@ -421,10 +421,8 @@ class Ghosts:
         chain += [copy(*move) for move in zip(parcel.place(turn), level, strict=True)]
         chain += self._emptied(level)
         if parcel.path == MESSAGE:
-            chain.append(call(partial(MPI.Prequest.Startall, parcel.messages), once=True))
-        else:
-            chain.append(tell(parcel.cell))
-        return chain
+            return [*chain, call(partial(MPI.Prequest.Startall, parcel.messages), once=True)]
+        return [*chain, tell(parcel.cell)]
 
     def _coming(self, parcel: Parcel, turn: int) -> tuple[Chain, Chain]:
         """What posts the receives of a parcel, and what receives it."""

@@ -158,8 +158,9 @@ class PartitionedRequest(Persistent):
         Any other call afterwards raises :class:`RequestError`, as does this one while the request
         is active. A broken round is given up, and so is that of a send whose partitions have not
         all been marked, after an exception between ``Start`` and the last mark: the peer's request
-        breaks, too, and says so; what is under way is left to MPI. A request that was never
-        started can be freed: its place in the order of initializations stays taken.
+        breaks, too, and says so; what is under way is left to MPI. So is an active round whose
+        error is known. A request that was never started can be freed: its place in the order of
+        initializations stays taken.
         """
         self._check_process("freed")
         self._refuse_inside()  # a signal handler, or a step, which may hold the guard
@@ -184,11 +185,12 @@ class PartitionedRequest(Persistent):
         if position is None:
             return
         receives, slot = self.parameters.side == RECEIVER, self.parameters.slot
+        sound = not broken and self._error is None  # else messages may be under way
         if end is None:
             matching.leave(position, slot)
-        elif broken and receives:
+        elif not sound and receives:
             matching.give_up(end.comm, end.peer, slot, end.sender)
-        if not broken and receives:  # else messages may be under way
+        if sound and receives:
             matching.give_slot(self.peer, slot)
 
     @guarded

@@ -18,11 +18,9 @@ from onesided.sparse.errors import naming
 
 
 def write_together(
-    comm: MPI.Intracomm,
-    path: str,
-    begin: Callable[[str], Any],
+    comm: MPI.Intracomm, path: str, begin: Callable[[str], Any],
     fill: Callable[[BinaryIO, Any], object],
-) -> None:
+) -> None:  # fmt: skip
     """Collective. Rank 0 begins a file, every rank writes its part of it, rank 0 gives it its name.
 
     ``begin`` gets the name to write to until then; ``fill``, on every rank, the open file and what

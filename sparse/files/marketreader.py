@@ -89,11 +89,7 @@ def _expanded(header: Header, first: int, found: Triplets) -> Triplets:
 
 
 def _read_dealt_lines(
-    comm: MPI.Intracomm,
-    file: TextFile | None,
-    header: Header,
-    block_bytes: int,
-    progress: Advance,
+    comm: MPI.Intracomm, file: TextFile | None, header: Header, block_bytes: int, progress: Advance
 ) -> list[Triplets]:
     """Collective. Parse the blocks of lines that rank 0 deals, until it deals an empty one.
 

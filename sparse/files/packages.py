@@ -116,9 +116,7 @@ def load_matlab(path: str, progress: Advance) -> Any:
         if file.read(19) == b"MATLAB 7.3 MAT-file":
             raise MatrixFileError(f"{path}: MATLAB's version 7.3; save it with '-v7'")
     with naming(path):
-        variables = scipy.io.loadmat(
-            path, squeeze_me=True, struct_as_record=True, spmatrix=False
-        )
+        variables = scipy.io.loadmat(path, squeeze_me=True, struct_as_record=True, spmatrix=False)
         for found in _sparse_in(list(variables.values())):
             check = getattr(found, "check_format", None)
             if check is not None:

@@ -14,6 +14,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike
 
 from onesided.collectives import agreed
+from onesided.sparse.alike import spelled
 from onesided.sparse.assembly import Choices, from_any_rank
 from onesided.sparse.errors import MatrixFileError, check_comm
 from onesided.sparse.files.compressed import read_rows
@@ -77,7 +78,7 @@ def read(
     check_comm("read", comm)
     choices = Choices(method, info, dtype, partition, None, kernel)
     found = ""
-    with agreed(comm, f"read with dtype={dtype}, kernel={kernel}"):
+    with agreed(comm, f"read with dtype={spelled(dtype)}, kernel={kernel}"):
         path = os.fsdecode(path)
         if comm.rank == 0:
             found = _format_of(path)

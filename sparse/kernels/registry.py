@@ -12,13 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onesided.sparse.kernels.rows import (
-    Csr,
-    PlainKernel,
-    compiled,
-    in_slices,
-    rows_as_they_are,
-)  # fmt: skip
+from onesided.sparse.kernels.rows import Csr, PlainKernel, compiled, in_slices, rows_as_they_are
 from onesided.sparse.product import CompiledProduct, FusedProduct, Product
 
 

@@ -48,11 +48,8 @@ def power_iteration(
     value = _power(run)
     x: Any = run.x[:, None]
     vector = x0.like(x, A.col_partition) if isinstance(x0, DistVector) else x
-    last = run.residuals[-1:] or [math.nan]
-    return Eigenpairs(
-        np.array([value]), vector, run.reason == CONVERGED, run.iterations, np.array(last),
-        run.reason,
-    )  # fmt: skip
+    last, converged = np.array(run.residuals[-1:] or [math.nan]), run.reason == CONVERGED
+    return Eigenpairs(np.array([value]), vector, converged, run.iterations, last, run.reason)
 
 
 @np.errstate(all="ignore")

@@ -104,9 +104,8 @@ class Space:
         for part in self.parts:
             left, right = (each[part].astype(wide, copy=False) for each in (one, other))
             mine += left.conj().T @ right
-        total = np.empty_like(mine)
-        self._comm.Allreduce(mine, total, op=MPI.SUM)
-        return total
+        self._comm.Allreduce(MPI.IN_PLACE, mine, op=MPI.SUM)
+        return mine
 
     def sums_during(self, work: Callable[[], object], *own: Scalar) -> list[Scalar]:
         """Collective. As :meth:`sums`, under way while the work is done."""

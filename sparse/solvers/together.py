@@ -1,7 +1,7 @@
 """The iteration of cg for several right-hand sides at once.
 
-Each column has the numbers that it would have alone; the matrix is read once for all of them, and
-their ghosts, as their scalar products, travel in one message.
+Each column has the numbers that it would have alone, but for rounding; the matrix is read once for
+all of them, and their ghosts, as their scalar products, travel in one message.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ class _Columns:
         """Collective where such sums are the first of their kind; else local."""
         self._runs, self._k = runs, len(runs)
         n, dtype = runs[0].space.length, runs[0].space.dtype
-        self._x, self._r, self._p, self._q = (
-            np.zeros((n, self._k), dtype) for _ in range(4))
+        self._x, self._r, self._p, self._q = (np.zeros((n, self._k), dtype) for _ in range(4))
         self._z = self._r if runs[0].M is None else np.zeros_like(self._r)
+        #: A column of r, and what the preconditioner makes of it.
+        self._pair = runs[0].room(), runs[0].room()
         real = self._r.real.dtype
         x, r, p, q, z = (each.view(real) for each in (self._x, self._r, self._p, self._q, self._z))
         #: alpha, beta, and two kinds of sums, for each of the real numbers of a row.
@@ -117,9 +118,10 @@ class _Columns:
         if type(run.M) is Jacobi and run.nullspace is None:
             np.multiply(self._r, run.M.inverse[:, None], out=self._z)
         elif run.M is not None:
-            out = run.space.vector()
+            one, out = self._pair
             for j in np.flatnonzero(going).tolist():
-                self._z[:, j] = run.precondition(np.ascontiguousarray(self._r[:, j]), out)
+                one[:] = self._r[:, j]
+                self._z[:, j] = run.precondition(one, out)
 
     def _products(self) -> tuple[Numbers, Numbers]:
         """Collective. The sums of this rank's shares of (r, r), which are there, and of (r, z)."""

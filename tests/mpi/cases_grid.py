@@ -17,6 +17,7 @@ from onesided.collectives import (
     Grid,
     MismatchError,
     PatternError,
+    RequestError,
     ResourceError,
     free,
 )
@@ -503,6 +504,56 @@ def case_interrupted_before_the_wait(comm, call):
     assert not Context.of(comm).live
 
 
+@parameters(nodes=[None, "1"])
+def case_one_rank_is_interrupted_before_the_wait(comm, nodes):
+    """It has sent, so its neighbors' round ends well; it waits in no other one, until Free."""
+    info = None if nodes is None else {"ranks_per_node": nodes}
+    ring = Grid(comm, (4 * comm.size,), 1, periodic=True, info=info)
+    u = ring.from_function(lambda x: x)
+    halo = ring.halo(u)
+    if comm.rank == 0:
+        class Interrupted(type(halo)):
+            def Wait(self, status=None):
+                raise KeyboardInterrupt
+
+        kind, halo.__class__ = type(halo), Interrupted
+        comm.Barrier()
+        raises(KeyboardInterrupt, halo.exchange)
+        halo.__class__ = kind
+        assert halo.state == "broken"
+        raises(RequestError, halo.exchange, "because KeyboardInterrupt was raised")
+    else:
+        halo.Start()
+        comm.Barrier()
+        halo.Wait()
+        ends = (np.array([-0.5, 4.5]) + 4 * comm.rank) % (4 * comm.size)
+        assert np.array_equal(u[[0, -1]], ends)
+    halo.Free()
+    ring.Free()
+    assert not Context.of(comm).live
+
+
+def case_started_by_somebody_else_in_between(comm):
+    """A signal handler, or another thread: its round goes on, and who came second is told."""
+    ring = Grid(comm, (4 * comm.size,), 1, periodic=True)
+    u = ring.from_function(lambda x: x)
+    halo = ring.halo(u)
+
+    class Late(type(halo)):
+        def Start(self):
+            super().Start()
+            super().Start()
+
+    kind, halo.__class__ = type(halo), Late
+    raises(RequestError, halo.exchange, "an active halo exchange cannot be started")
+    halo.__class__ = kind
+    assert halo.state == "active"
+    halo.Wait()
+    assert u[-1] == (4 * comm.rank + 4.5) % (4 * comm.size)
+    halo.Free()
+    ring.Free()
+
+
 @parameters(form=[((), ()), ((2,), (1,)), ((), (0, 1))], nodes=[None, "1", "2"])
 def case_redistribute(comm, form, nodes):
     """From any grid to any grid: other cuts, ghosts, sizes of blocks, orders of ranks."""
@@ -947,6 +998,25 @@ def case_room_that_cannot_be_had(comm):
     grid.Free()
 
 
+@parameters(kind=["f2", "f4", "f8", ">f4", "g"], outside=["raise", "drop"])
+def case_migrate_around_what_the_dtype_cannot_count(comm, kind, outside):
+    """No position of this dtype is as long as the axis; all items are legal."""
+    end = {"f2": 4e4, "f4": 3e38, ">f4": 3e38}.get(kind, 8e307)
+    given = np.array([-1.125, -1, -0.5, 0, 0.5, 1, 1.0625], "g") * end
+    wrapped = np.array([0.875, -1, -0.5, 0, 0.5, -1, -0.9375]) * end
+    with Grid(comm, (8 * comm.size, 2), 1, periodic=True, dims=(comm.size, 1),
+              bounds=[(-end, end), (0, 1)]) as grid:
+        positions = np.column_stack([given, np.full(7, 0.5)]).astype(kind)
+        (tag,), x = grid.migrate([np.arange(7)], positions, outside=outside)
+        assert x.dtype == np.dtype(kind)
+        assert np.allclose(x[:, 0].astype(float) / end, wrapped[tag] / end, rtol=1e-3)
+        edges = grid.edges(0)[comm.rank : comm.rank + 2].astype(kind)
+        assert ((x[:, 0] >= edges[0]) & (x[:, 0] < edges[1])).all()
+        assert (x[:, 1] == 0.5).all()
+        everything = np.sort(np.concatenate(comm.allgather(tag)))
+        assert np.array_equal(everything, np.repeat(np.arange(7), comm.size))
+
+
 @ranks(at_least=2)
 def case_migrate_mistakes(comm):
     """Told everywhere, before anything moves; the next call works."""
@@ -968,10 +1038,12 @@ def case_migrate_mistakes(comm):
     (none,), nowhere = grid.migrate([np.zeros((0, 3))], np.zeros((0, 2)))  # of nobody
     assert none.shape == (0, 3)
     assert nowhere.shape == (0, 2)
-    with Grid(comm, grid.shape, 1, periodic=True, bounds=[(-3e38, 3e38)] * 2) as wide:
-        wide.migrate([], np.zeros((0, 2)))
-        far = np.full((3, 2), 3.3e38 if mine else 0.0, "f4")  # no f4 is as long as the grid
-        everywhere(comm, PatternError, "items beyond an end", wide.migrate, [], far)
+    with Grid(comm, grid.shape, 1, periodic=True, bounds=[(-8e307, 8e307)] * 2) as wide:
+        far = np.full((3, 2), 1.7e308 if mine else 0.0)  # its distance from an end is no number
+        _, x = wide.migrate([], far)
+        assert comm.allreduce(len(x)) == 3 * comm.size
+        everywhere(comm, PatternError, "items beyond an end", wide.migrate, [],
+                   np.where(far > 0, np.inf, far))
     tiny = np.full((3, 2), 2.5e-323) if mine else good
     with np.errstate(all="raise"):  # what underflows on one rank is no error there
         grid.migrate([], tiny)
@@ -996,6 +1068,7 @@ def case_bad_grids(comm):
         ({"dims": (7, 7)}, "cannot be arranged"),
         ({"bounds": [(0, 1)]}, "bounds"), ({"bounds": [(0, 1), (1, 1)]}, "bounds"),
         ({"bounds": [(0, 1), (0, np.nan)]}, "bounds"), ({"dims": (None, "2")}, "not an integer"),
+        ({"bounds": [(0, 1), (-1e308, 1e308)]}, "bounds"),
         ({"boundary": "mirror"}, "a boundary condition is 'mirror'"),
         ({"boundary": {5: 0}}, "a boundary condition for axis 5"),
         ({"ghosts": "some"}, "ghosts is"), ({"corners": "some"}, "corners is"),

@@ -19,7 +19,16 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from onesided.apps.tools import trace_mesh as mesh_module
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import MismatchError, RequestError, ResourceError, UnsupportedError
-from onesided.sparse import DistMatrix, Partition, from_scipy, read, write
+from onesided.sparse import (
+    DistMatrix,
+    Partition,
+    block_array,
+    diags,
+    from_scipy,
+    kron,
+    read,
+    write,
+)
 from onesided.sparse import ordering as ordering_module
 from onesided.sparse.files.marketwriter import Form, write_matrixmarket
 from onesided.sparse.grids import stencil7
@@ -325,6 +334,42 @@ def case_what_is_made_of_a_matrix_keeps_its_order(comm, made):
     expected = {"-A": -whole, "A + A": whole + whole, "A @ A": whole @ whole, "T.copy": whole.T}
     if got is not None:
         assert abs(got - expected.get(made, whole)).max() == 0
+
+
+@parameters(made=["(2 * A) @ A.T", "(A @ D) @ A.T", "A @ B.T", "DistMatrix", "kron", "blocks",
+                  "diags"])
+def case_what_is_in_one_order_is_multiplied(comm, made):
+    """Also where nothing is known of the order of one of the two."""
+    n, m = 4 * comm.size, 3
+    whole = sparse.csr_array(np.arange(n * m, dtype=float).reshape(n, m) % 7)
+    given, owners = whole if comm.rank == 0 else None, np.arange(n) % comm.size
+    A, B = (from_scipy(comm, given, partition=owners, method="p2p") for _ in range(2))
+    D = diags(comm, [2.0], [0], partition=A.col_partition, method="p2p")
+    S = from_scipy(comm, None if given is None else given @ given.T, partition=owners, method="p2p")
+    L = {
+        "(2 * A) @ A.T": lambda: (2 * A) @ A.T, "(A @ D) @ A.T": lambda: (A @ D) @ A.T,
+        "A @ B.T": lambda: A @ B.T,
+        "DistMatrix": lambda: DistMatrix(comm, S.local_rows(), S.row_partition, S.col_partition),
+        "kron": lambda: kron(S, sparse.eye_array(1)),
+        "blocks": lambda: block_array([[S]]),
+        "diags": lambda: diags(comm, S.diagonal(), partition=S.row_partition),
+    }[made]()
+    left, right, square = (comm.bcast(each.gather()) for each in (L, A, S))
+    results = [(L @ A, left @ right), (L.galerkin(A), right.T @ left @ right),
+               (L @ S, left @ square), (S @ L, square @ left)]  # fmt: skip
+    if np.array_equal(L.row_partition.starts, S.row_partition.starts):
+        results.append((S + L, square + left))
+    for found, expected in results:
+        got = found.gather()
+        assert got is None or abs(got - expected).max() == 0
+        found.Free()
+    assert (L.ordering is A.ordering) == (".T" in made or comm.size == 1)
+    if ".T" in made:
+        with file_of(comm, b"", "L.mtx") as path:
+            write(L, path)
+            with read(comm, path) as found:
+                got = found.gather()
+        assert got is None or abs(got - (2 - (made == "A @ B.T")) * whole @ whole.T).max() == 0
 
 
 def case_numbers_that_are_no_permutation(comm):

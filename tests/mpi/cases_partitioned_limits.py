@@ -533,6 +533,42 @@ def case_tags_are_used_again(comm, method):
         comm.Barrier()
 
 
+@parameters(method=["p2p", "p2p-gather"])
+@ranks(at_least=2)
+def case_tags_of_a_peer_that_has_failed_are_not(comm, method):
+    """What it has sent for a round that the receive has not started may be under way."""
+    own, data, found = comm.Dup(), np.zeros(64), []
+    with mock.patch.object(handshake, "SLOTS", 2):
+        if comm.rank == 0:
+            send = Psend_init(own, data, 8, 1, method=method, aggregate=0)
+            for last in (7, 3):
+                send.Start()
+                send.Pready_range(0, last)
+                if last == 7:
+                    send.Wait()
+            send.Free()
+            for turn in (1, 2, 3):
+                data[:] = turn
+                with Psend_init(own, data, 8, 1, method=method, aggregate=0) as send:
+                    send.Start()
+                    send.Pready_range(0, 7)
+                    send.Wait()
+        elif comm.rank == 1:
+            receive = Precv_init(own, data, 8, 0, method=method)
+            receive.Start()
+            receive.Wait()
+            while not receive.matching.failures:
+                receive.matching.probe()
+            receive.Free()
+            for turn in (1, 2, 3):
+                with Precv_init(own, data, 8, 0, method=method) as receive:
+                    receive.Start()
+                    found.append((turn, set(receive.Wait())))
+    own.Barrier()
+    own.Free()
+    assert all(values == {turn} for turn, values in found), found
+
+
 def case_boards_are_used_again(comm):
     """Many more links one after the other than an array has boards."""
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size

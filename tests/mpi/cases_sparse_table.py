@@ -1165,6 +1165,29 @@ def partitions_that_differ(cell, of):
         raises(MismatchError, make, f"Partition of {cell.n} in {comm.size} parts")
 
 
+@row("astype", "map", "diags", "triplets", "SciPy", "assembler")
+def spelled_in_different_ways(cell, of):
+    """Ranks pass one value: a dtype by name or type, offsets in a list or from an iterator."""
+    comm, many = cell.comm, 2000
+    turn, here = comm.rank % 4, np.arange(comm.rank, 4, comm.size)
+    dtype = (cell.dtype.str, cell.dtype.type, cell.dtype, cell.dtype.name)[turn]
+    offsets = (list, tuple, np.array, iter)[turn](list(range(many)))
+    eye = sparse.eye_array(4) if comm.rank == 0 else None
+    made = {
+        "astype": lambda: cell.A.astype(dtype),
+        "map": lambda: ours.LinearOperator(comm, cell.rows, cell.rows, np.copyto, dtype=dtype),
+        "diags": lambda: ours.diags(comm, [1] * many, offsets, shape=(4, 4), dtype=dtype),
+        "triplets": lambda: ours.from_triplets(comm, here, here, here, (4, 4), dtype=dtype),
+        "SciPy": lambda: ours.from_scipy(comm, eye, dtype=dtype),
+        "assembler": lambda: ours.Assembler(comm, here, here, (4, 4), dtype=dtype).assemble(here),
+    }[of]()
+    assert made.dtype == cell.dtype
+    if of != "map":
+        cell.kept(made)
+    if of == "diags":
+        assert made.nnz == 10
+
+
 @row("shape", "astype", "map", "zeros", "diags")
 def nonsense_of_one_rank(cell, of):
     """What cannot be converted is an error of all."""
