@@ -80,4 +80,5 @@ def report(matrix: Any) -> MatrixReport:
     everyone = of_all(matrix.comm, np.concatenate([numbers, sent]).astype(np.int64))
     columns, sent = everyone.T[: len(numbers)].copy(), everyone[:, len(numbers) :].copy()
     names = matrix.shape, matrix.dtype.name, matrix.method, matrix.kernel_name
-    return MatrixReport(*names, *columns, sent)
+    fields: list[Any] = [*names, *columns, sent]
+    return MatrixReport(*fields)
