@@ -194,7 +194,7 @@ def fail_to_push(request, marked):
     request._may_call = fault
     verb = type(request).Pready_list  # which takes the guard
     raises(KeyboardInterrupt, lambda: verb(request, range(marked, 65)))
-    assert request.state == "active"
+    assert request.state in ("active", "broken")  # the second where a thread has heard of it
 
 
 def ended(request, rest, certain):
