@@ -39,8 +39,8 @@ from onesided.sparse import DistMatrix, Partition, read, stencil27
 PETSC, SCIPY = "PETSc", "SciPy"
 TOLERANCE = 50.0  # rounding errors allowed, in units of the dtype's epsilon
 REMARK = (
-    "An iteration is one product. GB/s: bytes of the matrix, its indices and the vectors that all "
-    "ranks read and write, per second. Set-up: initializing and freeing the halo's request."
+    "An iteration is one product. GB/s: bytes of the matrix, its indices, the vectors, ghosts and "
+    "what is packed for others, of all ranks, per second. Set-up: making and freeing the halo."
 )
 AGAINST = "SciPy's product on rank 0"
 TRIALS = 3  # products of PETSc that tell how long one takes

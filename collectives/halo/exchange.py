@@ -210,7 +210,7 @@ def complete_round(request: Any, between: Callable[[], object] | None = None) ->
         finally:
             answer = request.Wait()
         return answer
-    except RequestError:  # nothing was begun here
+    except RequestError:  # nothing was begun here, or the round is over
         raise
     except BaseException as error:
         if request.rounds != rounds and request.active:
