@@ -434,8 +434,10 @@ def _communicator_freed(comm: MPI.Intracomm, attachment: Attachment) -> None:
         attachment.context = None
         if context is not None and lives:
             context.orphaned = True
-            context.detach()
-            context.let_go()
+            try:
+                context.detach()
+            finally:
+                context.let_go()
 
 
 @functools.cache

@@ -63,17 +63,22 @@ def poison(dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.frombuffer(b"\xff" * dtype.itemsize, dtype).reshape(())
 
 
-_moves, _watched = 0, False
+_moves = 0
+
+#: Empty as soon as some thread has taken it, to start the watchdog of the process.
+_unwatched = [True]
 
 
 def observe() -> bool:
     """Local. Let the watchdog, one thread per process, tell of requests; false without
     debugging."""
-    global _watched
     wait = seconds()
-    if wait > 0 and not _watched:
-        _watched = True  # first: another thread may come here
-        threading.Thread(target=_look, args=(wait,), name="onesided-watchdog", daemon=True).start()
+    if wait > 0:
+        with contextlib.suppress(IndexError):  # another thread, or an earlier call, has it
+            _unwatched.pop()
+            look = threading.Thread(
+                target=_look, args=(wait,), name="onesided-watchdog", daemon=True)
+            look.start()
     return enabled()
 
 

@@ -96,6 +96,6 @@ def case_threads_that_come_together_have_one_watchdog(comm, monkeypatch):
 
     fake = SimpleNamespace(Thread=Watchdog, TIMEOUT_MAX=threading.TIMEOUT_MAX)
     monkeypatch.setattr(debug, "threading", fake)
-    monkeypatch.setattr(debug, "_watched", False)
+    monkeypatch.setattr(debug, "_unwatched", [True])
     assert debug.observe()
     assert len(started) == 1
