@@ -16,7 +16,7 @@ from mpi4py import MPI
 from mpi4py.util import dtlib
 from numpy.typing import NDArray
 
-from onesided.collectives.errors import PatternError, UnsupportedError
+from onesided.collectives.errors import PatternError, UnsupportedError, in_forked_child
 from onesided.collectives.pattern import (
     Block,
     blocks_of_boxes,
@@ -204,8 +204,8 @@ class Layout:
 
 
 def free_types(kinds: Sequence[MPI.Datatype]) -> None:
-    """Local. Free types that were made here, unless MPI has ended."""
-    if not MPI.Is_finalized():
+    """Local. Free types that were made here, unless MPI has ended or is a parent's."""
+    if not (in_forked_child() or MPI.Is_finalized()):
         for kind in kinds:
             kind.Free()
 
@@ -663,11 +663,15 @@ def check_separate(send: Side, recv: Side) -> None:
     """Raise :class:`PatternError` where a send and a receive block overlap in memory."""
     if send.array is None or recv.array is None:
         return
-    if not np.may_share_memory(send.array, recv.array):
+    if not recv.blocks or not np.may_share_memory(send.array, recv.array):
         return
     different = {tuple((p.start, p.stop) for p in block.box): block for block in send.blocks}
+    bounds = np.lib.array_utils.byte_bounds
+    lows, highs = np.array([bounds(recv.array[block.box]) for block in recv.blocks]).T
     for mine in different.values():
-        for theirs in recv.blocks:
+        low, high = bounds(send.array[mine.box])
+        for place in np.flatnonzero((lows < high) & (low < highs)).tolist():
+            theirs = recv.blocks[place]
             if overlap(send.array[mine.box], recv.array[theirs.box]):
                 raise PatternError(
                     f"the send block for rank {mine.peer} and the receive block from rank "

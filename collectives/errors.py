@@ -195,6 +195,8 @@ def _abort() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # it is closed, or its disk is full
             stream.flush()
+    if in_forked_child():
+        return  # MPI is its parent's
     time.sleep(MOMENT)
     if MPI.Is_initialized() and not MPI.Is_finalized():
         MPI.COMM_WORLD.Abort(1)

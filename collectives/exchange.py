@@ -108,7 +108,8 @@ def _shortened(side: Side, factor: int, fresh: bool) -> Side:
     every = side.blocks if side.kept is None else (*side.blocks, side.kept)
     room, at, starts, ends = side.shape[0], 0, {}, 0
     made: dict[int, Block] = {}
-    for block in sorted(every, key=lambda block: block.box[0].start):
+    # of blocks that begin at the same place the longest one says where that is
+    for block in sorted(every, key=lambda block: (block.box[0].start, -block.shape[0])):
         unit = 1 if block.element is None else block.element.itemsize // side.dtype.itemsize
         shape = _shorter(block.shape, unit, factor)
         start = block.box[0].start
@@ -388,7 +389,8 @@ class ExchangeTransport(Transport):
 
     def __init__(self, operation: Exchange, resources: Resources) -> None:
         super().__init__(operation, resources)
-        hold(resources, operation.send.array, operation.recv.array)
+        for side in (operation.send, operation.recv):
+            hold(resources, side.array, side.given)  # which differ where types have holes
 
     def serve(self, arrays: Sequence[NDArray[Any]]) -> None:
         """Local. Say where the receive memory is; ``Wait`` returns the caller's array as given."""

@@ -263,10 +263,10 @@ def find_region(array: NDArray[Any]) -> Region | None:
     return None
 
 
-def hold(resources: Resources, *arrays: NDArray[Any] | None) -> None:
+def hold(resources: Resources, *buffers: object) -> None:
     """Local. What is from :func:`empty` cannot be freed before the resources are released."""
-    for array in arrays:
-        region = None if array is None else find_region(array)
+    for buffer in buffers:
+        region = find_region(buffer) if isinstance(buffer, np.ndarray) else None
         if region is not None:
             resources.on_release(region.borrow())
 

@@ -255,8 +255,9 @@ class PythonRounds(Hooks):
 
         Notes
         -----
-        It waits for nobody: true means what :meth:`Wait` means, and where no round is active it
-        is true at once.
+        True means what :meth:`Wait` means, and where no round is active it is true at once. It
+        waits for nobody, but in what MPI cannot test: the fence of a strictly ordered method off a
+        node, of this request or of one that was started before it.
         """
         if in_forked_child():
             self._refuse("tested in a forked child, whose memory is its parent's")
@@ -302,13 +303,13 @@ class PythonRounds(Hooks):
                 self._reserve(1)
 
     def _fill_chunk(self) -> None:
-        if self._unready > 1 and self._state == ACTIVE:
-            self._unready -= 1
-            return
         self._refuse_inside()
-        with self._lock:
+        with self._lock:  # several threads may tell it of theirs
             if self._state != ACTIVE or not self._unready or in_forked_child():
                 self._refuse("told that a chunk is ready")
+            if self._unready > 1:
+                self._unready -= 1
+                return
             self._unready = 0
             with self._unbroken():
                 self._launch()

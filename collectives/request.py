@@ -375,8 +375,8 @@ class Request(Persistent):
             self._refuse("asked for its outlets")
         if not self._outlets:
             self._outlets = self.transport.outlets()
-        slots = len(self._outlets)
-        return self._outlets[self._slot if self._state == ACTIVE else self.rounds % slots]
+        slot = self._slot if self._state == ACTIVE else self.rounds
+        return self._outlets[slot % len(self._outlets)]
 
     @property
     def granted(self) -> bool:
@@ -403,7 +403,8 @@ class Request(Persistent):
         return f"<{self.method} request {number}{by}: {self.state}, {self.rounds} starts>"
 
     def __del__(self) -> None:
-        if self._made and self.active:  # data may be on their way: the end of MPI completes it
+        # data may be on their way: the end of MPI completes it, or frees nothing where it is broken
+        if self._made and self._state in (ACTIVE, BROKEN):
             self.resources.keep.append(self)
             self.resources.belong_to(self)
         super().__del__()  # a warning may have been made an error

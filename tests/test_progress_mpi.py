@@ -40,9 +40,10 @@ def test_a_program_ends_with_a_passive_broadcast_under_way(end):
 
 
 ENDS = [(2, "inactive", "by hand"), (2, "active", "at exit"), (2, "late", "at exit"),
-        (2, "broken", "by hand"), (2, "lost", "by hand"), (2, "lost", "at exit")]  # fmt: skip
-MORE = itertools.product((1, 2, 3), ("inactive", "active", "late", "broken", "lost"),
-                         ("by hand", "at exit"))  # fmt: skip
+        (2, "broken", "by hand"), (2, "lost", "by hand"), (2, "lost", "at exit"),
+        (2, "dropped", "at exit")]  # fmt: skip
+MORE = itertools.product((1, 2, 3), ("inactive", "active", "late", "broken", "lost",
+                                     "dropped"), ("by hand", "at exit"))  # fmt: skip
 
 
 @pytest.mark.parametrize(("ranks", "state", "end"), [

@@ -95,7 +95,7 @@ class BroadcastTransport(Transport):
 
     def __init__(self, operation: Broadcast, resources: Resources) -> None:
         super().__init__(operation, resources)
-        hold(resources, operation.array)
+        hold(resources, operation.array, operation.side.given)
         self.arrays = [operation.array]
         self.answers = [operation.sent]
         self.owns_slots = True  # rounds are counted by themselves, never with those of others

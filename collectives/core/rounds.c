@@ -339,6 +339,16 @@ static int lock(Rounds *self)
     return 0;
 }
 
+/* The same where a handler of signals, which might raise, has to wait. */
+static void lock_unhandled(Rounds *self)
+{
+    while (!try_lock(self)) {
+        Py_BEGIN_ALLOW_THREADS
+        sched_yield();
+        Py_END_ALLOW_THREADS
+    }
+}
+
 /* -- progress without the interpreter -------------------------------------------------------------
 
    Late rounds whose steps need no Python are executed by a thread that never takes the interpreter
@@ -944,11 +954,8 @@ static PyObject *break_round(Rounds *self, PyObject *error)
 {
     /* a step, or a handler of signals, may give its own round up: the call around it goes on */
     int inside = holds_lock(self);
-    while (!inside && !try_lock(self)) { /* not by lock(), which handles signals */
-        Py_BEGIN_ALLOW_THREADS
-        sched_yield();
-        Py_END_ALLOW_THREADS
-    }
+    if (!inside)
+        lock_unhandled(self);
     if (self->state == ACTIVE)
         break_with(self, error);
     if (!inside)
@@ -1269,8 +1276,9 @@ static int rounds_clear(Rounds *self)
 /* Drop every view of memory, when no other thread executes steps. */
 static PyObject *unload(Rounds *self, PyObject *Py_UNUSED(nothing))
 {
-    if (lock(self) < 0)
+    if (is_inside(self))
         return NULL;
+    lock_unhandled(self); /* all ranks have agreed to free it */
     drop_plans(self);
     unlock(self);
     rounds_clear(self);
@@ -1382,8 +1390,9 @@ static const char test_doc[] =
     "\n"
     "Notes\n"
     "-----\n"
-    "It waits for nobody: true means what :meth:`Wait` means, and where no round is active it\n"
-    "is true at once.";
+    "True means what :meth:`Wait` means, and where no round is active it is true at once. It\n"
+    "waits for nobody, but in what MPI cannot test: the fence of a strictly ordered method off a\n"
+    "node, of this request or of one that was started before it.";
 
 static PyMethodDef rounds_methods[] = {
     {"Start", (PyCFunction)Start, METH_NOARGS, start_doc},

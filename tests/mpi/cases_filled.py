@@ -15,6 +15,7 @@ from subjects import make
 from table import Cell
 
 from onesided.collectives import (
+    Alltoall_init,
     Alltoallw_init,
     PatternError,
     RequestError,
@@ -23,6 +24,7 @@ from onesided.collectives import (
     free,
     methods,
 )
+from onesided.collectives.testing import EVEN, Buffer
 
 MOST = [name for name in names() if name != "auto"]  # which becomes one of the others
 DIRECT = [
@@ -163,6 +165,21 @@ def case_what_one_side_describes_in_another_way(comm, method, apart, options):
                 got = recv[displs[source] :][: widths[source]].view(code)
                 assert np.all(got == turn + source + n * rank + np.arange(n)), (source, got)
             request.Release()
+
+
+@parameters(method=names, holes=[False, True])
+def case_outlets_of_every_round(comm, method, holes):
+    """They are there whatever the types, and the same after as many rounds as there are slots."""
+    send, recv = Buffer([3] * comm.size, EVEN, holes), Buffer([3] * comm.size, EVEN, holes)
+    send.array[:] = comm.rank
+    with Alltoall_init(comm, send.spec(), recv.spec(), method=method) as request:
+        for _ in range(3):
+            request.Start()
+            every = {(to, array.size) for chunk in request.outlets for to, _, array in chunk}
+            assert every == {(to, 3) for to in range(comm.size)}
+            request.Wait()
+    send.free()
+    recv.free()
 
 
 @parameters(method=names)

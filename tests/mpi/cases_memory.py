@@ -17,6 +17,7 @@ from exchange_data import Vector, any_order, names, tables
 from mpi4py import MPI
 
 from onesided.collectives import (
+    Alltoall_init,
     Alltoallv_init,
     OnesidedError,
     Precv_init,
@@ -30,6 +31,7 @@ from onesided.collectives import (
 )
 from onesided.collectives.context import Context
 from onesided.collectives.memory import Region, _regions
+from onesided.collectives.testing import EVEN, Buffer
 
 
 def settled(comm):
@@ -330,6 +332,17 @@ def case_bound_buffers_cannot_be_resized(comm, method):
 def case_free_refuses_other_arrays(comm):
     for wrong in (np.zeros(3), np.zeros(0)):
         raises(RequestError, lambda wrong=wrong: free(wrong), "empty()")
+
+
+@parameters(held=["send", "recv"], holes=[False, True], method=["auto", "p2p", "mpi-persistent"])
+def case_free_refuses_memory_of_a_request(comm, held, holes, method):
+    send, recv = (Buffer([2] * comm.size, EVEN, holes, comm if held == side else None)
+                  for side in ("send", "recv"))
+    with Alltoall_init(comm, send.spec(), recv.spec(), method=method):
+        memory = (send if held == "send" else recv).array
+        agreed(comm, RequestError, lambda: free(memory))
+    send.free()
+    recv.free()
 
 
 # -- a node without shared memory, and memory in use: nobody is left behind ------------------------

@@ -497,6 +497,24 @@ def case_long_exchanges_are_tried_with_shorter_blocks(comm, memory, call, above)
 
 
 @ranks(at_least=2)
+@parameters(counts=[(9, 9, 1), (1, 9, 9), (4, 9, 7)], receives=["own", "plain"])
+def case_blocks_of_one_place_are_tried_with_shorter_ones(comm, counts, receives):
+    """What is sent to several ranks may begin at the same element, and be of different length."""
+    most, unit = 1 << 16, 1 << 12
+    lengths = [unit * counts[rank % len(counts)] for rank in range(comm.size)]
+    send = np.arange(float(max(lengths))) if comm.rank == 0 else np.zeros(0)
+    given = lengths if comm.rank == 0 else [0] * comm.size
+    recv = np.zeros(lengths[comm.rank])
+    into = None if receives == "own" else [recv, [recv.size] + [0] * (comm.size - 1)]
+    with tuning_file(comm), trials(most) as seen:
+        request = Alltoallv_init(comm, [send, given, [0] * comm.size], into)
+        assert seen
+        request.Start()
+        assert np.array_equal(request.Wait(), np.arange(float(recv.size)))
+        request.Free()
+
+
+@ranks(at_least=2)
 @parameters(axis=[0, 1], order=["C", "F"])
 def case_boxes_of_one_shape_are_tried_as_they_lie(comm, axis, order):
     """They are shorter along their first axis, in memory of the same order."""

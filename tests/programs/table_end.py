@@ -1,10 +1,11 @@
 """The conformance table at the end of a program: table_end.py STATE END.
 
 Requests of every row and by every method are left inactive, active or broken, or are lost, with the
-arrays that Wait has returned. "late": they are active on all ranks but the last, which comes long
-afterwards and has right data; where they are inactive it comes as late. MPI is finalized by hand,
-and then their verbs raise, or by the exit functions. Afterwards the arrays are as they were, and
-plans can be destroyed, or dropped. By hand, memory of the node is in files with names.
+arrays that Wait has returned; "dropped": they are broken, and then lost. "late": they are active on
+all ranks but the last, which comes long afterwards and has right data; where they are inactive it
+comes as late. MPI is finalized by hand, and then their verbs raise, or by the exit functions.
+Afterwards the arrays are as they were, and plans can be destroyed, or dropped. By hand, memory of
+the node is in files with names.
 """
 
 import atexit
@@ -32,6 +33,8 @@ def look():
     gc.collect()
     for cell, array, copy in kept:
         assert np.array(array).tobytes() == copy.tobytes(), cell
+    if "dropped" in sys.argv:  # messages to what was broken may be on their way
+        assert Context._all, "memory was freed"
     print(f"{len(kept)} arrays are as they were", flush=True)
 
 
@@ -52,10 +55,12 @@ from onesided.collectives import (  # noqa: E402
     RequestError,
     node_memory,
 )
+from onesided.collectives.context import Context  # noqa: E402
 from onesided.pencilfft import PFFT, Subcomm, newDistArray  # noqa: E402
 
 LATE = 6  # seconds, longer than a rank tries to complete its rounds before it looks for others
-CHANGED = ("active", "late", "broken")  # states in which arrays may have been written again
+#: States in which arrays may have been written again.
+CHANGED = ("active", "late", "broken", "dropped")
 
 
 class Unlucky(Exception):
@@ -79,7 +84,7 @@ def leave(subject, state, rank):
     elif state == "active":
         subject.fill(2)
         subject.request.Start()
-    elif state == "broken" and len(requests) == 1 and rank == 0:
+    elif state in ("broken", "dropped") and len(requests) == 1 and rank == 0:
         request = requests[0]
         request._hooked, request._after_start = 1, unlucky
         subject.fill(2)
@@ -156,6 +161,10 @@ def main(state, end):
         time.sleep(LATE)
     for subject in subjects:
         leave(subject, state, comm.rank)
+    if state == "dropped":
+        subjects.clear()
+        del subject
+        lose()
     if end == "by hand":
         MPI.Finalize()
         with pytest.raises(OnesidedError, match="MPI is not initialized, or has been finalized"):
