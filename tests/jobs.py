@@ -267,7 +267,9 @@ COLLECTIVES = {
         *full(1, 2, 3, 4, 6, 8), *two_nodes(full=True),
     ],
     "cases_many": [*on(4), *full(64, 128)],
-    "cases_tuning": [*on(1, 2), *full(3), *two_nodes(full=True)],
+    "cases_tuning": [
+        *on(1, 2), *on(4, select="that_overlap_are_tried"), *full(3), *two_nodes(full=True),
+    ],
     "cases_transport": on(1, 3, env=ALONE),
 }  # fmt: skip
 

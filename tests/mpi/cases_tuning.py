@@ -496,21 +496,22 @@ def case_long_exchanges_are_tried_with_shorter_blocks(comm, memory, call, above)
         within.Free()
 
 
-@ranks(at_least=2)
-@parameters(counts=[(9, 9, 1), (1, 9, 9), (4, 9, 7)], receives=["own", "plain"])
-def case_blocks_of_one_place_are_tried_with_shorter_ones(comm, counts, receives):
-    """What is sent to several ranks may begin at the same element, and be of different length."""
-    most, unit = 1 << 16, 1 << 12
-    lengths = [unit * counts[rank % len(counts)] for rank in range(comm.size)]
-    send = np.arange(float(max(lengths))) if comm.rank == 0 else np.zeros(0)
-    given = lengths if comm.rank == 0 else [0] * comm.size
-    recv = np.zeros(lengths[comm.rank])
-    into = None if receives == "own" else [recv, [recv.size] + [0] * (comm.size - 1)]
+@ranks(at_least=4)
+@parameters(third=[0, 1, 4999, 5000], receives=["own", "plain"])
+def case_blocks_that_overlap_are_tried(comm, third, receives):
+    """What is sent to several ranks may overlap, and begin at the same element."""
+    most, long = 1 << 16, 5000  # half of which is tried
+    places = [0, 1, *[2] * (comm.size - 2)]
+    lengths = [long, long, third, *[long] * (comm.size - 3)]
+    data, start = np.arange(long + 2.0), places[comm.rank]
+    mine = data[start : start + lengths[comm.rank]]
+    send = [data, lengths, places] if comm.rank == 0 else [np.zeros(0), [0] * comm.size]
+    recv = [np.zeros(lengths[comm.rank]), [lengths[comm.rank]] + [0] * (comm.size - 1)]
     with tuning_file(comm), trials(most) as seen:
-        request = Alltoallv_init(comm, [send, given, [0] * comm.size], into)
+        request = Alltoallv_init(comm, send, None if receives == "own" else recv)
         assert seen
         request.Start()
-        assert np.array_equal(request.Wait(), np.arange(float(recv.size)))
+        assert np.array_equal(request.Wait(), mine)
         request.Free()
 
 
