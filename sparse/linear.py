@@ -159,7 +159,7 @@ class Linear(ABC):
 
     def transposed_rows(self) -> Any:
         """Collective, internal. The same of A.T."""
-        return self.local_rows()
+        return Linear.local_rows(self)
 
     @overload
     def dot(self, x: DistVector, out: DistVector | None = None) -> DistVector: ...

@@ -29,8 +29,9 @@ def listed(module: str, name: str, members: Iterable[str]) -> list[str]:
 class Summary(Autosummary):
     """A table of members, without those that have no docstring: autodoc leaves them out, too."""
 
-    def get_items(self, names: list[str]) -> list[tuple[str, str | None, str, str]]:
-        return [item for item in super().get_items(names) if item[2]]
+    def get_table(self, items: list[tuple[str, str | None, str, str]]) -> list[Any]:
+        told = [item for item in items if item[2]]
+        return super().get_table(told) if told else []
 
 
 def first_words(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
