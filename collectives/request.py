@@ -87,11 +87,10 @@ class Persistent(Rounds, Hooks, Scoped):
 
     @property
     def turn(self) -> tuple[int, int]:
-        """Local. The place among strictly ordered requests."""
+        """Local, internal. The place among strictly ordered requests."""
         return (0, 0)
 
-    #: What messages call it.
-    noun = "request"
+    noun = "request"  # in messages
     _made = False  # what was not made to its end needs no Free
 
     def __init__(self, probe: Callable[..., object], by_thread: bool) -> None:
@@ -119,7 +118,7 @@ class Persistent(Rounds, Hooks, Scoped):
 
     @property
     def filling(self) -> bool:
-        """Local. True while the caller has to do something before the round can end."""
+        """Local, internal. True while the caller has to do something before the round can end."""
         return bool(self._unready)
 
     @property
@@ -149,20 +148,20 @@ class Persistent(Rounds, Hooks, Scoped):
         return True
 
     def give_up(self, error: BaseException) -> None:
-        """Local. Nobody will complete the round that is active, if one is: the request is broken
-        by this error."""
+        """Local, internal. Nobody will complete the round that is active, if one is: the request is
+        broken by this error."""
         self._break(error)
 
     def retire(self) -> None:
-        """Local. MPI ends before the request has been freed: from now on it raises, also where
-        another thread waits for it."""
+        """Local, internal. MPI ends before the request has been freed: from now on it raises, also
+        where another thread waits for it."""
         self._retire()
         self._unload()
         progress.delist(self)
 
     def described(self) -> tuple[str, int]:
-        """Local. What a profile calls it, and the bytes that this rank sends in a round, where
-        they are known."""
+        """Local, internal. What a profile calls it, and the bytes that this rank sends in a round,
+        where they are known."""
         return self.noun, 0
 
     def Cancel(self) -> None:
@@ -175,8 +174,8 @@ class Persistent(Rounds, Hooks, Scoped):
             warnings.warn(f"{self!r} was never freed", ResourceWarning, source=self, stacklevel=2)
 
     def complete_at_end(self) -> bool:
-        """Local. At the end of the program: advance a round, and MPI, of which other ranks may need
-        that; whether the round is under way still."""
+        """Local, internal. At the end of the program: advance a round, and MPI, of which other
+        ranks may need that; whether the round is under way still."""
         if self.active:
             progress.attempt(self, LOCAL_CALLS)
             self._drive()
@@ -351,12 +350,12 @@ class Request(Persistent):
 
     @property
     def direct(self) -> bool:
-        """Local. The caller of an opened round can write where the blocks belong."""
+        """Local, internal. The caller of an opened round can write where the blocks belong."""
         return self.transport.direct and self._before is None
 
     @property
     def turn(self) -> tuple[int, int]:
-        """Local. The place among strictly ordered requests, the same on all ranks."""
+        """Local, internal. The place among strictly ordered requests, the same on all ranks."""
         if self.any_order:
             return (0, 0)
         return (self.operation.context.number, self.operation.number)
@@ -380,7 +379,7 @@ class Request(Persistent):
 
     @property
     def granted(self) -> bool:
-        """Local. True where peers may write the next round already."""
+        """Local, internal. True where peers may write the next round already."""
         credit = self.transport.credit
         return credit is not None and credit.granted > credit.number
 
@@ -393,7 +392,7 @@ class Request(Persistent):
         return f"{call} by {operation.method}", int(nbytes)
 
     def waiting_for(self) -> str:
-        """Local. What an active request lacks, in words, for the watchdog."""
+        """Local, internal. What an active request lacks, in words, for the watchdog."""
         chains = [f"{here} of {count}" for here, count in self.stands() if here < count]
         where = f"; chains at step {', '.join(chains)}" if chains else ""
         return f"{self.transport.waiting_for(self._number)}{where}"
@@ -545,7 +544,8 @@ class Request(Persistent):
                 self._sending.remove(me)
 
     def mark(self, chunk: int) -> Callable[[], object]:
-        """Local. ``Ready(chunk)`` as a call for scripts; the core's own where that is all."""
+        """Local, internal. ``Ready(chunk)`` as a call for scripts; the core's own where that is
+        all."""
         if len(self._written) == 1 and not self.transport.sends_chunks():  # before any Open, too
             found: Callable[[], object] = self._fill_chunk
             return found
@@ -566,7 +566,8 @@ class Request(Persistent):
     # -- inside ----------------------------------------------------------------------------------
 
     def alternate_in(self, credit: Credit) -> None:
-        """Local, in the same order on all ranks. Count rounds, and give credit, with a memory."""
+        """Local, internal, in the same order on all ranks. Count rounds, and give credit, with a
+        memory."""
         number, before = self.operation.number, self.transport.credit
         if before is not None:
             before.leave(number)
@@ -576,14 +577,14 @@ class Request(Persistent):
         self.resources.on_release(functools.partial(credit.leave, number))
 
     def observe(self, watch: Any) -> None:
-        """Local. Tell an observer of every verb (:mod:`.debug`)."""
+        """Local, internal. Tell an observer of every verb (:mod:`.debug`)."""
         self.watch = watch
         self._waits_in_start |= not self.any_order  # they are compared
         self._hooked = 1
 
     def retire(self) -> None:
-        """Local. Drop every view of the memory: the request is freed, was not built on another
-        rank, or MPI ends."""
+        """Local, internal. Drop every view of the memory: the request is freed, was not built on
+        another rank, or MPI ends."""
         super().retire()
         while set(self._sending) - {threading.get_ident()}:
             os.sched_yield()
@@ -676,8 +677,9 @@ class Request(Persistent):
         return True
 
     def complete_early(self, later: Request | None = None) -> None:
-        """A round of a ``later`` request is waited for, or begins: do what this one's needs, and
-        stay active. Another thread may complete it, and start it again after the later one."""
+        """Local, internal. A round of a ``later`` request is waited for, or begins: do what this
+        one's needs, and stay active. Another thread may complete it, and start it again after the
+        later one."""
         rounds = self.rounds
         while (not self._done and self.rounds == rounds
                and (later is None or self in later._earlier())):  # fmt: skip

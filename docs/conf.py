@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "_ext"))
 
-import pages  # noqa: E402
+from docstrings import listed  # noqa: E402
 
 project = "Onesided"
 author = "The Onesided developers"
@@ -22,9 +22,10 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.intersphinx",
     "sphinx_copybutton",
-    "pages",
+    "sphinxcontrib.autoprogram",
+    "docstrings",
 ]
-exclude_patterns = ["_build", "_ext", "_templates", "results"]
+exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"Onesided {version}"
@@ -36,10 +37,9 @@ myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-autodoc_default_options = {"members": True, "inherited-members": "ndarray,Exception,tuple"}
 autodoc_preserve_defaults = True
 autodoc_type_aliases = {name: f"numpy.typing.{name}" for name in ("DTypeLike", "ArrayLike")}
-autosummary_context = {"documented": partial(pages.documented)}  # plain functions are refused
+autosummary_context = {"listed": partial(listed)}  # plain functions are refused
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 napoleon_google_docstring = False

@@ -86,7 +86,8 @@ class Linear(ABC):
         return self.view(True, True)
 
     def view(self, transposed: bool, conjugated: bool) -> Linear:
-        """Local. This map transposed, conjugated, both, or itself, with the same entries."""
+        """Local, internal. This map transposed, conjugated, both, or itself, with the same
+        entries."""
         key = transposed, conjugated and self.dtype.kind == "c"
         if not any(key):
             return self
@@ -95,7 +96,8 @@ class Linear(ABC):
         return self._views[key]
 
     def check_square(self, who: str) -> None:
-        """Local. ``ValueError`` where rows and columns are not alike, in number and partition."""
+        """Local, internal. ``ValueError`` where rows and columns are not alike, in number and
+        partition."""
         if self.shape[0] != self.shape[1]:
             raise ValueError(f"{who} needs a square matrix; this one is {self.shape}")
         rows, columns = self.row_partition, self.col_partition
@@ -106,7 +108,8 @@ class Linear(ABC):
             )
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
-        """Collective. This map for vectors of a wider dtype; what that needs is freed with it.
+        """Collective, internal. This map for vectors of a wider dtype; what that needs is freed
+        with it.
 
         ``TypeError`` where there is none.
         """
@@ -143,7 +146,8 @@ class Linear(ABC):
         )
 
     def times(self, other: Linear, transposed: bool, conjugated: bool) -> Any:
-        """Collective. The product of a view of this and another map, where both have entries."""
+        """Collective, internal. The product of a view of this and another map, where both have
+        entries."""
         raise TypeError(
             f"A @ B needs a DistMatrix, or its transpose or adjoint, on both sides; A is "
             f"{type(self).__name__}, B {type(other).__name__}"
@@ -153,7 +157,9 @@ class Linear(ABC):
         """Collective. This rank's rows as SciPy's CSR with global columns, a copy."""
         raise TypeError(f"a {type(self).__name__} has no entries")
 
-    transposed_rows = local_rows
+    def transposed_rows(self) -> Any:
+        """Collective, internal. The same of A.T."""
+        return Linear.local_rows(self)
 
     @overload
     def dot(self, x: DistVector, out: DistVector | None = None) -> DistVector: ...
@@ -424,7 +430,7 @@ class LinearOperator(Linear):
         return False
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
-        """Local. The function takes any dtype."""
+        """Local, internal. The function takes any dtype."""
         return self
 
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None:

@@ -175,8 +175,8 @@ class DistMatrix(Linear, Scoped):
         return None
 
     def steps(self, x: Place, y: Place, end: int) -> list[Step] | None:
-        """Local. y = A x of one vector as steps of a script, in which the ghosts are the end of
-        this number; None where the kernel has none."""
+        """Local, internal. y = A x of one vector as steps of a script, in which the ghosts are the
+        end of this number; None where the kernel has none."""
         return self.product.steps(self.halo, x, y, end)
 
     def multiply_back(self, x: NDArray[Any], y: NDArray[Any]) -> None:
@@ -225,7 +225,8 @@ class DistMatrix(Linear, Scoped):
         return LinearOperator(self.shape, there, back, there, self.dtype, back)
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
-        """Collective. This matrix for vectors of a wider dtype, made once and freed with it."""
+        """Collective, internal. This matrix for vectors of a wider dtype, made once and freed with
+        it."""
         kind = entries_dtype(self.dtype, dtype)
         if kind == self.dtype:
             return self
@@ -292,7 +293,8 @@ class DistMatrix(Linear, Scoped):
         return self.derived(rows, self.row_partition, self.col_partition)
 
     def times(self, other: Linear, transposed: bool, conjugated: bool) -> DistMatrix:
-        """Collective. A B, A.T B, A.H B or conj(A) B, with B's rows brought, or results sent.
+        """Collective, internal. A B, A.T B, A.H B or conj(A) B, with B's rows brought, or results
+        sent.
 
         Raises the same error on every rank: ``TypeError`` where B has no entries, ``ValueError``
         where shapes or orders do not fit, or for A.T B the partitions of the rows.
@@ -360,7 +362,7 @@ class DistMatrix(Linear, Scoped):
             raise ValueError(f"{what} of matrices whose rows are in different orders")
 
     def transposed_rows(self) -> sparse.csr_array:
-        """Collective. This rank's rows of A.T, with global columns."""
+        """Collective, internal. This rank's rows of A.T, with global columns."""
         start, n_rows = self.row_range[0], self.shape[0]
         return stored.transposed(self.comm, self.local(), self.pattern, start, n_rows)
 
@@ -374,7 +376,7 @@ class DistMatrix(Linear, Scoped):
     def derived(
         self, rows: sparse.csr_array, own: Partition, columns: Partition, ordered: bool = True
     ) -> DistMatrix:
-        """Collective. A matrix of these rows and partitions, made as this one was.
+        """Collective, internal. A matrix of these rows and partitions, made as this one was.
 
         It has the ordering where rows, and columns of a square matrix, are numbered as here,
         if ``ordered``.

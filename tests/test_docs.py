@@ -16,6 +16,8 @@ import mpi_harness
 import pytest
 import servers
 
+from onesided.apps.cli.report import SCHEMA
+from onesided.apps.report.result import Result
 from onesided.collectives import __version__, methods, partitioned_methods
 
 ROOT = mpi_harness.TESTS.parent
@@ -24,7 +26,6 @@ MATRIX = ROOT / "apps" / "data" / "bcsstk13.mtx.gz"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BLOCK = re.compile(r"^```([^`\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
-GENERATED = re.compile(r"^<!-- generate: (\w+) ?(.*?) -->$", re.MULTILINE)
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in [
@@ -58,11 +59,11 @@ RANKS = [2, pytest.param(4, marks=pytest.mark.full)]
 
 
 @pytest.fixture(scope="module")
-def pages():
-    """The module that fills the pages."""
-    sys.path.insert(0, str(DOCS / "_ext"))
-    yield import_module("pages")
-    sys.path.remove(str(DOCS / "_ext"))
+def tables():
+    """The module that writes the tables of the pages."""
+    sys.path.insert(0, str(DOCS / "results"))
+    yield import_module("write_tables")
+    sys.path.remove(str(DOCS / "results"))
 
 
 def command_line():
@@ -109,14 +110,14 @@ def test_a_command_of_a_page(tmp_path, monkeypatch, line):
     assert finished.code == 0, finished
 
 
-def test_commands_of_pages_results_the_makefile_and_job_scripts_can_be_read():
-    paths = [*(DOCS / "results").glob("*.json"), *(DOCS / "slurm").glob("*.sh"), ROOT / "Makefile"]
-    text = "\n".join(path.read_text() for path in paths)
+def test_commands_of_pages_tables_the_makefile_and_job_scripts_can_be_read(tables):
+    paths = [*(DOCS / "slurm").glob("*.sh"), ROOT / "Makefile"]
+    repeated = re.findall(r"Repeat it: `(.*?)`", "\n".join(PAGES.values()))
+    text = "\n".join([*repeated, *(path.read_text() for path in paths)])
     found = re.findall(r"(?:\bonesided|\$\(ONESIDED\)) ([a-z][^;|\"\n]*)", text)
+    assert len(repeated) >= 10
     assert len(found) >= 20
-    tables = tomllib.loads((DOCS / "results" / "tables.toml").read_text())
-    assert {each["name"] for each in tables["table"]} <= {path.stem for path in paths}
-    for line in [*COMMANDS, *found, *tables["commands"].values()]:
+    for line in [*COMMANDS, *found, *tables.GIVEN["commands"].values()]:
         words = shlex.split(re.sub(r"\$\((BENCH_)?RANKS\)", "2", line))
         command_line().build_parser().parse_args(words)  # all options are there
 
@@ -177,27 +178,83 @@ def test_the_readme_is_short_and_names_every_method():
         assert f"`{name}`" in guides, name
 
 
-def test_what_is_generated_can_be(pages):
-    found = {page: pages.fill(text) for page, text in PAGES.items() if page.startswith("docs/")}
-    assert not any(GENERATED.search(text) for text in found.values())
-    listed = found["docs/reference/commands.md"]
-    for each in command_line().parsers():
-        assert f"## {each.prog}\n" in listed
-    assert "rma-mt-cells" not in listed
-    for name in methods("broadcast"):
-        assert f"`{name}`" in found["docs/guides/broadcast.md"]
-    assert pages.missed("0.9 / -", "0.8", "lower")
-    assert not pages.missed("- / 0.9", "0.8 / 1", "lower")
-    assert pages.missed("2.1", "2.2", "higher")
+def test_the_page_of_commands_shows_the_parser_with_all_options():
+    page = PAGES["docs/reference/commands.md"]
+    ((module, name),) = re.findall(r"autoprogram:: ([\w.]+):(\w+)\(\)", page)
+    assert list(command_line().parsers())
+    assert not list(command_line().parsers(getattr(import_module(module), name)()))
 
 
-def test_tables_in_pages_are_those_of_the_results_and_the_registry(pages):
+def test_tables_in_pages_are_those_of_the_registry_the_counts_and_the_claims(tables):
     for page, text in PAGES.items():
-        assert pages.tables(text) == text, f"{page}: run docs/_ext/pages.py"
+        assert tables.filled(text) == text, f"{page}: run docs/results/write_tables.py"
+
+
+def test_every_table_of_measurements_has_its_place(tables):
+    marks = [found.group(2, 3) for text in PAGES.values() for found in tables.TABLE.finditer(text)]
+    shown = [words.split()[0] for kind, words in marks if kind == "results"]
+    assert set(shown) == set(tables.GIVEN["table"])
+    assert {words.split()[0] for kind, words in marks if kind == "targets"} < set(shown)
+    assert {kind for kind, _ in marks} == {"results", "targets", "methods", "calls", "claims"}
+
+
+def measurement(ratios, vendor):
+    """A result of exchanges: for sizes from 64 B on, times over those of MPI."""
+    sizes = ["64 B", "1 KiB", "8 KiB"]
+    return Result("rounds.json", {
+        "schema": SCHEMA, "command": "bench rounds", "settings": {},
+        "versions": {"mpi library": vendor}, "circumstances": {"date": "2026-01-02T03:04"},
+        "machine": {"ranks": 2, "nodes": 1, "all_cores": 4, "processor": "a processor"},
+        "rows": [{"labels": {"method": "auto", "memory": "empty", "bytes": size}, "median_s": 1e-6,
+                  "ratios": {"mpi": ratio}} for size, ratio in zip(sizes, ratios, strict=False)],
+    })  # fmt: skip
+
+
+def test_a_table_of_measurements(tables, monkeypatch):
+    monkeypatch.setattr(tables, "held", lambda result: [
+        ({"at_most": 0.5, "against": "mpi"}, entry, None) for entry in result.timed])  # fmt: skip
+    every = {
+        "mpich": {"rounds": measurement([0.5, 0.504, 0.506], "MPICH 9")},
+        "openmpi": {"rounds": measurement([0.25, 0.75], "Open MPI 9")},
+    }
+    page = "<!-- table: KIND rounds -->\n<!-- end -->\n"
+    found = tables.filled(page.replace("KIND", "results"), every)
+    cells = tables.read(found)["memory from `empty`"]
+    assert list(cells.values()) == ["0.50 / 0.25", "0.50 / 0.75", "0.51 / -", *[""] * 5]
+    assert "| MPICH 9 / Open MPI 9 | 64 B |" in found
+    assert "2 ranks on 1 node, 4 cores of a processor, OMP_NUM_THREADS=1; 2026-01-02. " in found
+    assert "Repeat it: `onesided bench rounds --ranks 2`.\n<!-- end -->\n" in found
+    found = tables.filled(page.replace("KIND", "targets"), every)
+    bounded = list(tables.read(found)["memory from `empty`"].values())[:3]
+    assert bounded == ["0.50 / 0.25 (0.5)", "**0.50 / 0.75** (0.5)", "**0.51 / -** (0.5 / -)"]
+    assert "In brackets what is wanted; 2 of 3 cells miss it, in bold.\n" in found
+    alone = tables.results(every, "rounds", "openmpi")
+    assert list(tables.read(alone)["memory from `empty`"].values())[:3] == ["0.25", "0.75", ""]
+
+
+@pytest.mark.parametrize(("cells", "text"), [
+    ([("2.10", "2.2"), ("2.30", "2.2")], "**2.10 / 2.30** (2.2)"),
+    ([("2.20", "2.2"), ("2.30", "2")], "2.20 / 2.30 (2.2 / 2)"),
+    ([("2.20", ""), ("", "")], "2.20 / -"),
+])  # fmt: skip
+def test_cells_of_times_as_fast(tables, cells, text):
+    assert tables.shown(cells, faster=True, targets=True) == text
+
+
+def test_targets_stand_beside_the_numbers_of_performance():
+    blocks = re.findall(
+        r"((?:^\|.*\n)+)\n(.*?\.) In brackets what is wanted; (\d+) of (\d+) cells",
+        PAGES["docs/targets.md"], re.MULTILINE)  # fmt: skip
+    assert len(blocks) == 7
+    for table, title, misses, count in blocks:
+        plain = re.sub(r"\*\*| \([\d./ -]+\)", "", table)
+        assert f"{plain}\n{title} " in PAGES["docs/performance.md"], title
+        bounded = re.findall(r"\| (\**)[\d./ -]+?\** \([\d./ -]+\)", table)
+        assert [len([bold for bold in bounded if bold]), len(bounded)] == [int(misses), int(count)]
 
 
 #: Numbers that sentences quote: the page, the words around the least and the largest, and the cells
-#: of which they are that: files, how the names of rows begin, and columns.
+#: of which they are that: MPIs, how the names of rows begin, and columns.
 QUOTED = [
     ("which-method", r"from `empty` \| rounds in (.*) to (.*) of the time of", "mpich openmpi",
      ("two slots", "memory from"), slice(0, 5)),
@@ -209,20 +266,20 @@ QUOTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("page", "words", "files", "rows", "columns"), QUOTED)
-def test_numbers_in_sentences_are_those_of_the_results(page, words, files, rows, columns):
+@pytest.mark.parametrize(("page", "words", "mpis", "rows", "columns"), QUOTED)
+def test_numbers_in_sentences_are_those_of_the_tables(tables, page, words, mpis, rows, columns):
     (quoted,) = re.findall(words, PAGES[f"docs/{page}.md"])
-    tables = [json.loads((DOCS / "results" / f"rounds-{mpi}.json").read_text())
-              for mpi in files.split()]  # fmt: skip
-    cells = [cell for table in tables for row in table["rows"] if row["name"].startswith(rows)
-             for cell in row["measured"][columns]]  # fmt: skip
+    found = [tables.read(each[4]) for each in tables.TABLE.finditer(PAGES["docs/performance.md"])
+             if each[3] in [f"rounds {mpi}" for mpi in mpis.split()]]  # fmt: skip
+    cells = [cell for table in found for name, row in table.items() if name.startswith(rows)
+             for cell in list(row.values())[columns]]  # fmt: skip
     assert quoted == (min(cells, key=float), max(cells, key=float))
 
 
-def test_the_picture_of_speed_is_what_is_drawn(pages):
+def test_the_picture_of_speed_is_what_is_drawn(tables):
     drawn = import_module("speed")
     text = drawn.PICTURE.read_text(encoding="utf-8")
-    assert text == drawn.speed(), "run docs/_ext/speed.py"
+    assert text == drawn.speed(PAGES["docs/performance.md"]), "run docs/results/speed.py"
 
 
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.full)])

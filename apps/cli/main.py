@@ -72,6 +72,14 @@ def parsers(parser: argparse.ArgumentParser | None = None) -> Iterator[Parser]:
                     yield below
 
 
+def complete_parser() -> Parser:
+    """Local. The parser of all commands, each with its options."""
+    parser = build_parser()
+    for _ in parsers(parser):
+        pass  # it has its options now
+    return parser
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Local outside an MPI job, where ``--ranks`` starts one; collective inside.
 
@@ -112,10 +120,7 @@ def _complete() -> None:
         from argcomplete import autocomplete
     except ImportError:
         return
-    parser = build_parser()
-    for _ in parsers(parser):
-        pass  # they have their options now
-    autocomplete(parser)
+    autocomplete(complete_parser())
 
 
 def _mpi() -> Any:

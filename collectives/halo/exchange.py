@@ -144,7 +144,8 @@ class HaloExchange(Persistent):
 
     @property
     def turned(self) -> bool:
-        """Local. Whether the fields that take turns begin anew: another exchange can go on."""
+        """Local, internal. Whether the fields that take turns begin anew: another exchange can go
+        on."""
         return not self.rounds % self._period
 
     @property
@@ -153,7 +154,7 @@ class HaloExchange(Persistent):
         return self._answers[self._slot] if self._state != FREED else None
 
     def waiting_for(self) -> str:
-        """Local. What an active exchange lacks, in words, for the watchdog."""
+        """Local, internal. What an active exchange lacks, in words, for the watchdog."""
         stands = self.stands()
         late = {parcel.peer for parcel in self._ghosts.into
                 if stands and stands[parcel.chain][0] < stands[parcel.chain][1]}

@@ -110,13 +110,13 @@ class PartitionedRequest(Persistent):
 
     @abstractmethod
     def waiting_for(self) -> str:
-        """Local. What an active request lacks, in words, for the watchdog."""
+        """Local, internal. What an active request lacks, in words, for the watchdog."""
 
     # -- what can be asked -----------------------------------------------------------------------
 
     @property
     def filling(self) -> bool:
-        """Local. True while it would be in vain to complete the round on the way out."""
+        """Local, internal. True while it would be in vain to complete the round on the way out."""
         return self._error is not None
 
     @property
@@ -208,7 +208,8 @@ class PartitionedRequest(Persistent):
         return broken
 
     def retire(self) -> None:
-        """Local. MPI ends: the memory of the peer goes, and from now on the request raises."""
+        """Local, internal. MPI ends: the memory of the peer goes, and from now on the request
+        raises."""
         if self._state != FREED:
             broken = self._state != INACTIVE
             self._retire()
@@ -399,12 +400,12 @@ class PartitionedSend(PartitionedRequest):
 
     @property
     def compiled(self) -> bool:
-        """Local. Whether partitions are counted in C."""
+        """Local, internal. Whether partitions are counted in C."""
         return self._compiled is not None
 
     @property
     def filling(self) -> bool:
-        """Local. True while partitions are not ready."""
+        """Local, internal. True while partitions are not ready."""
         return super().filling or self._counter.missing > 0
 
     @guarded

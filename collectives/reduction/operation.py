@@ -557,8 +557,8 @@ class Sums:
             raise
 
     def give_up(self, error: BaseException) -> None:
-        """Local. An exception has come between ``start`` and ``finish``, and nobody will finish:
-        the request is broken by it, until :func:`drop_broken_sums`."""
+        """Local, internal. An exception has come between ``start`` and ``finish``, and nobody will
+        finish: the request is broken by it, until :func:`drop_broken_sums`."""
         self.request.give_up(error)
 
     def of(self, *numbers: Any) -> list[Any]:
