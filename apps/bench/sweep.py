@@ -184,7 +184,7 @@ def measure(
     tick: Callable[[], object], part: Part,
 ) -> None:
     """Collective. Add the rows of a case to a part of the results."""
-    with closing() as stack:
+    with closing(comm) as stack:
         with user_errors():
             make = case.open(comm, stack)
             ready = [_prepared(comm, make, labels) for labels in case.variants]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Self
 
 from mpi4py import MPI
 
 from onesided.apps.cli.machine import THREAD_LEVELS
-from onesided.collectives import ResourceError, UnsupportedError
+from onesided.collectives import ResourceError, UnsupportedError, agreed
 
 #: What one thread does in a round.
 Work = Callable[[], Any]
@@ -49,6 +50,17 @@ class Team:
         except RuntimeError as error:  # no more threads can be made
             self.close()
             raise ResourceError(f"{threads - 1} threads: {error}") from error
+
+    @classmethod
+    def of_all(cls, comm: MPI.Intracomm, threads: int) -> Self:
+        """Collective. A team on every rank, each of its own size; where one rank cannot make its
+        threads, none has any, and ``ResourceError`` is raised on all."""
+        with ExitStack() as stack:
+            with agreed(comm):
+                team = cls(threads)
+                stack.callback(team.close)
+            stack.pop_all()
+        return team
 
     def run(self, works: Sequence[Work]) -> list[Any]:
         """Local. Every thread does one of the works, the caller the first; what they returned.

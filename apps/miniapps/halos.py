@@ -221,9 +221,8 @@ class _Puts(Packed):
             near = neighbors(need.pattern)
             puts = [self._puts(near, slot * count) for slot in range(slots)]
             self._works = [[nothing, *each] if threads else [partial(_all, each)] for each in puts]
-            with agreed(comm):
-                self._team = Team(len(self._works[0]))
-                self._resources.callback(self._team.close)
+            self._team = Team.of_all(comm, len(self._works[0]))
+            self._resources.callback(self._team.close)
         except OnesidedError:  # the same on every rank
             self.Free()
             raise

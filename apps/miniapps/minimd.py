@@ -216,7 +216,7 @@ class Simulation:
                 f"step {self.step}: there are atoms at no number; the time step {problem.dt:g} is "
                 "too long"
             ) from error
-        cells = Cells.of(state[:AXES], block.low, block.high, problem.reach)
+        cells = Cells.of(state[:AXES], state.shape[1], block.low, block.high, problem.reach)
         self.atoms = atoms = Atoms(state[:, cells.order])
         self.border = block.find_ghosts(atoms)
         if self.links is not None:

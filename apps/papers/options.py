@@ -44,7 +44,7 @@ def bench_partitioned(parser: argparse.ArgumentParser) -> None:
     orders = ("left-to-right", "randomized", "neighborhood")
     take(parser, "orders", ALL, "in which partitions are marked ready", choices=orders)
     note = "which mark; numbers after the first are tried with the first order only"
-    take(parser, "threads", "1 4 16", note, many=True)
+    take(parser, "threads", "1 4 16", note, many=True, type=few)
     take(parser, "memory", "empty", ARRAYS_NOTE, choices=ARRAYS)
 
 

@@ -364,9 +364,10 @@ def _opened(
     makes a way with them."""  # fmt: skip
     received = receiving(comm, options.memory, -(-options.buffer // 8), stack).view(np.uint8)
     lane = Lane(comm, received[: options.buffer], options.buffer // part)
-    if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
-        lane = replace(lane, message=np.zeros(options.buffer, np.uint8))
-    team = Team(threads)
+    with agreed(comm):
+        if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
+            lane = replace(lane, message=np.zeros(options.buffer, np.uint8))
+    team = Team.of_all(comm, threads)
     stack.callback(team.close)
     shares = [each for each in ORDERS[order](lane.partitions, threads) if each]
     return lambda labels: _ready(labels, replace(lane, tag=next(tags)), team, shares, share)

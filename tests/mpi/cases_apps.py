@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from argparse import Namespace
 from itertools import count
 
 import numpy as np
 import pytest
-from cases import parameters, ranks
+from cases import parameters, ranks, skip
+from command_runs import run_command
+from mpi4py import MPI
 
 from onesided.apps.bench import choices, timing
 from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.sweep import Case, among, sweep
 from onesided.apps.bench.timing import Variant, interleaved, repeats, unchecked
+from onesided.apps.cli import failures
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.machine import Layout, facts
 from onesided.apps.cli.options import Options
@@ -267,6 +271,44 @@ def case_what_rank_0_cannot_do_alone_is_the_error_of_all(comm):
     with pytest.raises(CommandError, match="the program ended: killed"):
         swept(comm, ["PETSc"], make, against=())
     assert swept.freed == ["PETSc", "case"]
+
+
+@parameters(words=["rma-mt --patterns rate-halo --sizes 8", "partitioned --buffer 1K --sizes 1K"])
+@ranks(at_least=2, at_most=2)
+def case_threads_of_a_benchmark_that_one_rank_cannot_make(comm, words):
+    """All are told, and nobody waits for it."""
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
+    start, running = threading.Thread.start, threading.active_count()
+
+    def refused(thread):
+        if thread.name == "team" and comm.rank == comm.size - 1:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(CommandError, match="threads: can't start new thread"):
+            run_command(comm, f"bench {words} --threads 2 --iterations 1")
+    assert threading.active_count() == running
+
+
+@ranks(at_least=2)
+def case_nothing_is_freed_where_one_rank_alone_cannot_go_on(comm):
+    """The others are in a barrier, and would not free it with that rank."""
+    freed, last = [], comm.rank == comm.size - 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(failures, "LONGEST_WAIT", 0.1)
+        try:
+            with failures.closing(comm) as stack:
+                stack.callback(freed.append, "case")
+                if last:
+                    raise CommandError("no memory here")
+                comm.Barrier()
+        except CommandError:
+            assert not freed
+            comm.Barrier()
+    assert freed == ([] if last else ["case"])
 
 
 def case_parts_and_their_rest_are_a_time(comm):
