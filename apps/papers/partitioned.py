@@ -349,7 +349,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     cases = [
         Case({"partition": byte_count(part), "order": order, "threads": str(n)},
              variants(options.comm, order), partial(_opened, part, order, n, options, share, tags),
-             against=(SINGLE, NATIVE), rest=AFTER, told=_native)
+             against=(SINGLE, NATIVE), rest=AFTER, told=count_native_mistakes)
         for part, order, n in places
     ]  # fmt: skip
     sweep(comm, options, report, cases, "sending")
@@ -412,11 +412,12 @@ def _ready(
     )  # fmt: skip
 
 
-def _native(part: Part) -> None:
+def count_native_mistakes(part: Part) -> None:
     """Local. What the MPI's own does wrong is told, and no mistake of this command."""
     for row in part.rows:
         if row.method == NATIVE and row.verdict is not None and not row.verdict.passed:
-            row.metrics["wrong partitions"] = row.verdict.error
+            partitions = row.nbytes // row.metrics["partition_bytes"]
+            row.metrics["wrong partitions"] = round(row.verdict.error * partitions)
             row.verdict = None
             part.remarks.append(FOREIGN)
 
