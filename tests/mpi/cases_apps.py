@@ -27,6 +27,7 @@ from onesided.apps.papers.methods import METHODS
 from onesided.apps.tools import fft
 from onesided.apps.tools.doctor import OPERATIONS, try_method
 from onesided.apps.tools.fft import FourierCheck, gathered
+from onesided.apps.tools.grid_programs import Items
 from onesided.apps.tools.spmv import vector
 from onesided.collectives import Request, UnsupportedError, methods
 from onesided.collectives.testing import check_transport
@@ -291,6 +292,25 @@ def case_threads_of_a_benchmark_that_one_rank_cannot_make(comm, words):
         with pytest.raises(CommandError, match="threads: can't start new thread"):
             run_command(comm, f"bench {words} --threads 2 --iterations 1")
     assert threading.active_count() == running
+
+
+@parameters(verify=[False, True])
+def case_a_field_that_is_held_against_nothing_is_not_verified(comm, verify):
+    words = "heat --shape 8 8 --steps 4 --repeats 2 --comm grid"
+    code, found = run_command(comm, words + " --verify" * verify)
+    assert code == 0
+    first, second = found["rows"]
+    assert (first.get("verified"), second["verified"]) == (True if verify else None, True)
+
+
+def case_items_migrate_along_the_axis_that_is_cut(comm):
+    """With two ranks the second one; where nothing came to a rank, the verdict would be wrong."""
+    words = "bench halo --patterns migrate --shape 8 16 16 --iterations 2"
+    code, found = run_command(comm, words)
+    assert code == 0, found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Items, "drift", lambda self: None)
+        assert run_command(comm, words)[0] == (comm.size > 1)
 
 
 @ranks(at_least=2)
