@@ -52,11 +52,14 @@ class Team:
             raise ResourceError(f"{threads - 1} threads: {error}") from error
 
     @classmethod
-    def of_all(cls, comm: MPI.Intracomm, threads: int) -> Self:
-        """Collective. A team on every rank, each of its own size; where one rank cannot make its
-        threads, none has any, and ``ResourceError`` is raised on all."""
+    def of_all(cls, comm: MPI.Intracomm, threads: int, calling: str = "") -> Self:
+        """Collective. A team on every rank, each of its own size, for threads that call MPI where
+        it is said what they are ``calling`` for. Where one rank cannot have its threads, none has
+        any: ``ResourceError`` or ``UnsupportedError`` on all."""
         with ExitStack() as stack:
             with agreed(comm):
+                if calling:
+                    check_threads(calling)
                 team = cls(threads)
                 stack.callback(team.close)
             stack.pop_all()

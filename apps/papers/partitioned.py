@@ -361,7 +361,7 @@ def _opened(
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
     """Collective. Buffers with so many bytes of a partition, threads with their marks, and what
-    makes a way with them."""  # fmt: skip
+    makes a way with them."""
     received = receiving(comm, options.memory, -(-options.buffer // 8), stack).view(np.uint8)
     lane = Lane(comm, received[: options.buffer], options.buffer // part)
     with agreed(comm):

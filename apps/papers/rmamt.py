@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.team import Team, Work, check_threads
+from onesided.apps.bench.team import Team, Work
 from onesided.apps.bench.timing import REGION, Variant, nothing
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
-from onesided.collectives import UnsupportedError, agreed
+from onesided.collectives import UnsupportedError
 
 Bytes = NDArray[np.uint8]
 TWO_SIDED = "two-sided"
@@ -199,10 +199,8 @@ def one_sided(
 ) -> Transfer:
     """Collective. Puts or gets of one or more threads in epochs of a window."""
     several = layout.threads > 1
-    if several:
-        with agreed(comm):
-            check_threads(f"{layout.threads} threads")
-    team = Team.of_all(comm, 1 + layout.threads if several and route.outgoing else 1)
+    members = 1 + layout.threads if several and route.outgoing else 1
+    team = Team.of_all(comm, members, f"{layout.threads} threads" if several else "")
     win = MPI.Win.Allocate(layout.nbytes, 1, comm=comm)
     window: Any = win.tomemory()
     memory: Bytes = np.frombuffer(window, np.uint8)

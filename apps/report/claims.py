@@ -30,9 +30,9 @@ WORDS = (
 HOLDS, FAILS, UNCLEAR, OPEN = (
     "holds here", "does not hold here", "unclear here", "cannot be tested here",
 )  # fmt: skip
-#: The rest of a row's labels, where it lies along x, and what it is divided by another row; None
-#: where one of the two had wrong data.
-Place = tuple[str, float, Interval | None]
+WRONG = Interval(math.nan, math.nan, math.nan)  # of data that one of two rows got wrong
+#: The rest of a row's labels, where it lies along x, and what it is divided by another row.
+Place = tuple[str, float, Interval]
 CLAIM_COLUMNS = ("paper", "where", "claim", "variant", "verdict", "evidence")
 
 
@@ -89,8 +89,8 @@ class Rule:
         entries = [e for result in mine for e in at_speed(result, self.ranks)]
         for method in self.methods:
             places = sorted(self._quotients(method, entries), key=lambda each: each[:2])
-            right = {each[:2] for each in places if each[2] is not None}
-            places = [each for each in places if each[2] is not None or each[:2] not in right]
+            right = {each[:2] for each in places if each[2] is not WRONG}
+            places = [each for each in places if each[2] is not WRONG or each[:2] not in right]
             most = max(Counter(rest for rest, _ in right).values(), default=0)
             wanted = max(self.points, len(self.shares))
             if most < wanted:
@@ -117,7 +117,7 @@ class Rule:
                 along = ("bytes", "message", "partition") if self.x == "bytes" else (self.x,)
                 rest = [f"{name} {text}" for name, text in entry.labels.items()
                         if name not in ("method", "memory", *along)]  # fmt: skip
-                yield " ".join(rest), x or 0.0, found if entry.right and other.right else None
+                yield " ".join(rest), x or 0.0, found if entry.right and other.right else WRONG
 
     def _other(self, entry: Entry, near: Sequence[Entry]) -> Entry | None:
         """Local. What a row is divided by; of a count, which is not divided, the row itself."""
@@ -152,28 +152,22 @@ class Rule:
 
     def _verdict(self, places: Sequence[Place]) -> str:
         chosen = list(self._chosen(places))
-        judged = [
-            self._judged(x, found, first)
-            for x, found, first in chosen
-            if found is not None and first is not None
-        ]
+        if any(WRONG in each for each in chosen):
+            return OPEN
+        judged = [self._judged(*each) for each in chosen]
         holds = any if self.take == "any" else all
         fails = all if self.take in ("any", "mostly") else any
-        if judged and fails(outside for _, outside in judged):
-            return FAILS
-        if len(judged) < len(chosen):
-            return OPEN
-        return HOLDS if judged and holds(inside for inside, _ in judged) else UNCLEAR
+        if judged and holds(inside for inside, _ in judged):
+            return HOLDS
+        return FAILS if judged and fails(outside for _, outside in judged) else UNCLEAR
 
-    def _chosen(
-        self, places: Sequence[Place]
-    ) -> Iterator[tuple[float, Interval | None, Interval | None]]:
+    def _chosen(self, places: Sequence[Place]) -> Iterator[tuple[float, Interval, Interval]]:
         """By x the places that decide, each with every one that is first along x. One with wrong
         data is among them only where the claim is about its end of the line."""
         ends = self.take in ("first", "last", "falls")
-        for rest in sorted({each[0] for each in places if ends or each[2] is not None}):
+        places = [each for each in places if ends or each[2] is not WRONG]
+        for rest in sorted({each[0] for each in places}):
             line = [each[1:] for each in places if each[0] == rest]
-            line = [each for each in line if ends or each[1] is not None]
             first, last = line[0][0], line[-1][0]
             at = {"first": first, "last": last, "falls": last if last > first else None}
             for x, found in line:
@@ -199,9 +193,9 @@ class Rule:
         over = f" over that of {self.over}" if isinstance(self.over, str) else " over the other's"
         return f"{what}{'' if self.value == 'break_even' else over}: {', '.join(parts[:8])}{more}"
 
-    def _number(self, found: Interval | None) -> str:
+    def _number(self, found: Interval) -> str:
         """Local. A count is known, it has no bounds."""
-        if found is None:
+        if found is WRONG:
             return "wrong data"
         if self.value != "break_even":
             return str(found)
