@@ -199,6 +199,7 @@ def files(tmp_path):
     (tmp_path / "truncated.mtx").write_bytes(b"\n".join(text.splitlines()[:-5]) + b"\n")
     (tmp_path / "cut.mtx.gz").write_bytes(MATRIX.read_bytes()[:-200])
     (tmp_path / "other.txt").write_text("no matrix\n")
+    (tmp_path / "empty").mkdir()
     (tmp_path / "word.mtx").write_text(
         "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 one 1.0\n"
     )
@@ -221,6 +222,9 @@ MISTAKES = {
     "option": ([*SMALL, "--fast"], "--fast"),
     "command": (["fftw"], "fftw"),
     "no command": ([], "COMMAND"),
+    "no matrices": (["bench", "spmv", "--matrices", "{}/empty"], "no Matrix Market files in"),
+    "no program": (["bench", "programs", "{}/other.txt", "{}/none.py"], "none.py: No such file"),
+    "two uses": (["spmv", "{}/word.mtx", "--json", "{}/word.mtx"], "word.mtx is named twice"),
     "json": ([*SMALL, "--json", "{}/none/out.json"], "No such file"),
 }
 

@@ -241,6 +241,19 @@ def test_results_fit_the_schema_and_pictures_are_drawn(name, words, ranks, tmp_p
 # -- beside the commands ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("words", [
+    "bench rma-mt --patterns", "bench partitioned --orders", "bench alltoallv --scaling",
+    "bench rounds --memory", "bench patterns --patterns", "bench halo --patterns",
+    "bench collectives --operations",
+])  # fmt: skip
+def test_all_can_be_given_where_it_is_the_default(words, stub):
+    for more in (["all"], []):
+        assert commands.onesided(*(words.split() if more else words.split()[:2]), *more).code == 0
+    given, default = (vars(each)[words.rpartition("--")[2]] for each in stub.given)
+    assert given == list(default)
+    assert "all" not in given
+
+
 def test_versions_are_told_in_two_lines():
     finished = commands.onesided("--version")
     assert finished.code == 0, finished

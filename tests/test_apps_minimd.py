@@ -19,7 +19,7 @@ from onesided.apps.miniapps.minimd import (
     runs_of,
 )
 from onesided.apps.miniapps.minimd_atoms import Problem
-from onesided.apps.miniapps.minimd_kernels import Kernel, load
+from onesided.apps.miniapps.minimd_kernels import RUN, Cells, Kernel, load
 
 #: The potential energy of an atom of the lattice, and the pressure with 4,000 atoms, as other
 #: programs print them for the same problem.
@@ -117,6 +117,19 @@ def test_a_rank_without_atoms_has_no_forces(kernel):
         forces = np.ones_like(x)
         assert made.forces(x, forces, 0, True).pairs == 0
         assert not forces.any()
+
+
+def test_what_is_near_an_atom_at_the_upper_corner_is_in_the_runs_around_it():
+    """Rounding has put it there; it belongs to the part all the same."""
+    problem, low, high = Problem(), np.zeros(3), np.full(3, 28.0)
+    near = 0.57 * problem.reach * np.array(list(product((-1, 0, 1), repeat=3)))
+    x = np.concatenate([high, *(high + near)]).reshape(-1, 3).T
+    cells = Cells.of(x, 1, low, high, problem.reach)
+    found = []
+    for begin in cells.cell[0] + cells.runs:
+        assert 0 <= begin < begin + RUN < cells.starts.size
+        found += cells.order[cells.starts[begin] : cells.starts[begin + RUN]].tolist()
+    assert sorted(found) == list(range(x.shape[1]))
 
 
 def test_the_lattice_has_the_energy_that_others_print():

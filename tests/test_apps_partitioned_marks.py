@@ -7,9 +7,13 @@ import time
 
 import pytest
 
+from onesided.apps.bench.store import Part
+from onesided.apps.cli.report import Row
+from onesided.apps.cli.statistics import Verdict
 from onesided.apps.papers.partitioned import (
     ORDERS,
     Runner,
+    count_native_mistakes,
     marks,
     rectangle,
     runs,
@@ -79,6 +83,17 @@ def test_marks_follow_the_order():
         assert [which[0] if len(which) == 1 else which for which in marked] == expected
         marked.clear()
     assert marks(runner, "", share) is None
+
+
+def test_wrong_partitions_of_the_mpi_s_own_are_counted_and_are_no_mistake_of_the_command():
+    metrics = {"partition_bytes": 4}
+    part = Part([Row({"method": name}, [1.0], nbytes=64, metrics=dict(metrics),
+                     verdict=Verdict(3 / 16, 0.0)) for name in ("psend", "rma")])  # fmt: skip
+    count_native_mistakes(part)
+    (native, ours), (remark,) = part.rows, part.remarks
+    assert (native.metrics["wrong partitions"], native.verdict) == (3, None)
+    assert (ours.metrics, ours.verdict.passed) == (metrics, False)
+    assert remark.startswith("psend is the MPI's own")
 
 
 def test_nobody_marks_where_nothing_can_be_marked():

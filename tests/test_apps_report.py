@@ -105,10 +105,32 @@ def test_verdicts_are_those_of_the_numbers(tmp_path):
     assert verdicts(0.5)["Fence is faster than lock throughout.", "rma-fence"] == claims.HOLDS
     saves = "Fence saves 30.2 % of a call at 32 KiB, ", "rma-fence"
     assert verdicts(0.5)[saves] == claims.HOLDS
-    assert verdicts(0.5, sizes=SIZES[1:2])[saves] == claims.HOLDS
+    assert verdicts(0.5, sizes=SIZES[1:3])[saves] == claims.OPEN
     assert verdicts(0.5, sizes=(64 << 10,))[saves] == claims.OPEN
     found = verdicts(0.5)
     assert found["With messages below 2 KiB, lock_all has ", ""] == claims.OPEN
+
+
+@pytest.mark.parametrize(("wrong", "small", "large"), [
+    (None, claims.HOLDS, claims.HOLDS),
+    (("psend", 65536), claims.OPEN, claims.HOLDS),
+    (("send", 65536), claims.OPEN, claims.HOLDS),
+    (("persistent", 1 << 20), claims.HOLDS, claims.OPEN),
+])  # fmt: skip
+def test_where_a_claim_is_about_wrong_data_no_other_size_decides(wrong, small, large):
+    """One is about the smallest partition, the other holds all against the largest."""
+    rows = [
+        Row({"order": "left-to-right", "marked": "one by one", "method": method,
+             "partition": byte_count(size)}, [1.0] * 9,
+            metrics={"partition_bytes": size, "bytes": 1 << 20},
+            verdict=Verdict(float((method, size) == wrong), 0.0))
+        for method in ("send", "psend", "persistent") for size in (65536, 1 << 20)
+    ]  # fmt: skip
+    content = written(rows, "bench partitioned") | {"machine": {"ranks": 2, "all_cores": 2}}
+    found = {(each.claim.words[:30], each.variant): each.verdict
+             for each in claims.judged([Result("a.json", content)])}  # fmt: skip
+    assert found["With small partitions, partiti", "psend"] == small
+    assert found["Persistent and partitioned sen", "persistent"] == large
 
 
 def broadcasts(name, *places):
@@ -342,9 +364,14 @@ def test_results_are_held_against_targets(tmp_path):
         content = json.loads((folder / "r.json").read_text())
         content["machine"]["ranks"] = 2
         (folder / "r.json").write_text(json.dumps(content))
-    good, *others = (commands.onesided("bench", "check", str(tmp_path / name)) for name in "abcdef")
+    good, *others, unopposed = (
+        commands.onesided("bench", "check", str(tmp_path / name)) for name in "abcdef"
+    )
     assert good.code == 0, good
-    wanted = ("MISSED", "MISSED", "not measured", "not measured", "not measured")
+    assert unopposed.code == 0, unopposed  # nobody can be faster than wrong data
+    assert "opponent WRONG" in unopposed.out
+    assert "0 of 1 targets reached" in unopposed.out
+    wanted = ("MISSED", "MISSED", "not measured", "not measured")
     for other, told in zip(others, wanted, strict=True):
         assert other.code == 1, other
         assert told in other.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import asdict
@@ -18,6 +19,7 @@ from onesided.apps.cli import launch
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.files import beside, check_files, is_stream, unwritable
 from onesided.apps.cli.launch import GOES_ON
+from onesided.apps.cli.machine import environment
 from onesided.apps.cli.main import build_parser
 from onesided.apps.cli.options import FileName, Options, Picture
 from onesided.apps.cli.report import Report, Row, write_json
@@ -87,6 +89,23 @@ def test_with_other_options_it_begins_anew(tmp_path, monkeypatch):
     assert benchmark(path, memory="plain")[1] == ["one", "two", "three"]  # it had come to its end
 
 
+def test_a_run_that_goes_on_writes_its_checkpoint(tmp_path, monkeypatch):
+    path, state = tmp_path / "out.json", tmp_path / "state.h5"
+    words = f"heat --shape 6 6 --steps 2 --repeats 1 --comm grid --checkpoint {state} --json {path}"
+    options = build_parser().parse_args(words.split())
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Report, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            options.command.run(COMM, options)
+    state.unlink()
+    assert options.command.run(COMM, options) == 0
+    assert state.exists()
+
+
 def test_a_row_is_the_same_after_it_was_kept():
     assert Row.of(json.loads(json.dumps(asdict(ROW)))).record() == ROW.record()
     with pytest.raises(KeyError):
@@ -105,6 +124,15 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path):
     with pytest.raises(CommandError, match="is in the way"):
         benchmark(path)
     assert kept.read_text() == "somebody else's\n"
+
+
+def test_what_open_mpi_tells_a_job_does_not_tell_environments_apart(monkeypatch):
+    before = environment()
+    for name in ("ess_base_jobid", "orte_hnp_uri", "initial_wdir"):
+        monkeypatch.setenv(f"OMPI_MCA_{name}", "1234")
+    assert environment() == before
+    monkeypatch.setenv("OMPI_MCA_osc", "rdma")
+    assert environment() == before | {"OMPI_MCA_osc": "rdma"}
 
 
 def test_with_other_code_or_another_environment_it_begins_anew(tmp_path, monkeypatch):
@@ -323,6 +351,19 @@ def test_to_look_whether_a_file_can_be_written_makes_none(tmp_path):
     ):  # fmt: skip
         with pytest.raises(CommandError, match=words):
             check_files(COMM, Options(json=FileName(path)))
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    ("spmv {0}/a.mtx --json {0}/../{1}/a.mtx", "named twice, as "),
+    ("generate grid7 --shape 3 -o {0}/a.mtx --json {0}/a.mtx", "named twice, as "),
+    ("heat --restart {0}/a.h5 --checkpoint {0}/a.h5", ""),  # goes on, and replaces it
+    ("spmv {0}/a.mtx --json /dev/null", ""),
+    ("bench spmv --matrices {0}/a.mtx {0}/a.mtx --json {0}/b.json", ""),
+])  # fmt: skip
+def test_no_file_is_written_that_is_also_read_or_written_again(tmp_path, words, told):
+    options = build_parser().parse_args(words.format(tmp_path, tmp_path.name).split())
+    with pytest.raises(CommandError, match=told) if told else contextlib.nullcontext():
+        check_files(COMM, options)
 
 
 def test_a_link_stays_a_link_and_numbers_that_are_none_are_null(tmp_path):

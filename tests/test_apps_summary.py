@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mpi4py import MPI
 
 from onesided.apps.cli import options
+from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import (
     Report,
     Row,
@@ -31,6 +35,7 @@ from onesided.apps.cli.statistics import (
     quartiles,
 )
 from onesided.apps.tools.fft import KERNELS
+from onesided.apps.tools.spmv import short_names
 from onesided.collectives.tuning.defects import DEFECTS, known_defects
 
 TIMES = st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30)
@@ -56,6 +61,14 @@ def test_break_even_has_paid_and_one_less_has_not(setup, baseline, persistent):
     gain = baseline - persistent
     assert count * gain >= setup * (1 - 1e-9)
     assert (count - 1) * gain <= setup * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("files", "names"), [
+    ("a.mtx b.mtx.gz", "a b"), ("d1/a.mtx d2/a.mtx b.mtx", "a-1 a-2 b"),
+    ("d1/a.mtx d2/a.mtx a-1.mtx", "a-1 a-2 a-1-3"),
+])  # fmt: skip
+def test_short_names_of_matrices_differ(files, names):
+    assert short_names([Path(file) for file in files.split()]) == names.split()
 
 
 @given(TIMES)
@@ -226,6 +239,22 @@ def test_rows_are_columns_for_other_programs(kind, capsys):
     first = {"columns": "# bytes", "csv": "bytes,method", "markdown": "| bytes | method"}[kind]
     assert lines[0].startswith(first)
     assert "8_B" in lines[1] or kind != "columns"
+
+
+def test_a_wrong_row_is_wrong_in_other_forms_too(capsys):
+    wrong = Row({"bytes": "8 B"}, [1.0], metrics={"wrong partitions": 3, "list": [1]},
+                verdict=Verdict(0.5, 0.0))  # fmt: skip
+    print_rows([wrong], "csv")
+    (record,) = csv.DictReader(capsys.readouterr().out.splitlines())
+    assert (record["error"], record["verified"]) == ("0.5", "False")
+    assert record["wrong partitions"] == "3"
+    assert "list" not in record
+    print_rows([wrong], "columns")
+    heads, cells = capsys.readouterr().out.splitlines()
+    assert len(heads.removeprefix("# ").split()) == len(cells.split())
+    report = Report("c", {}, {}, [], verdicts={"the sum": Verdict(2.0, 1.0)})
+    report.finish(MPI.COMM_SELF, Options(format="csv"))
+    assert "the sum: 2.0e+00 WRONG" in capsys.readouterr().err
 
 
 def test_what_mpi4py_fft_has_is_looked_for_without_it(monkeypatch):

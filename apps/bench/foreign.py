@@ -151,7 +151,7 @@ class _Job:
         return float(self._answer())
 
     def _answer(self) -> bytes:
-        """The next line that begins like an answer; launchers may say things in between."""
+        """The next line that is an answer, facts or a number; launchers may say things between."""
         limit = time.monotonic() + ANSWERING
         while True:
             left = limit - time.monotonic()
@@ -160,8 +160,9 @@ class _Job:
             line: bytes = self._answers.readline()
             if not line:
                 raise ForeignError(self._last_words())
-            if line[:1] in b"{0123456789":
-                return line
+            with suppress(ValueError):
+                if line.startswith(b"{") or float(line) is not None:
+                    return line
 
     def _last_words(self) -> str:
         lines = self._errors.read_text(errors="replace").splitlines()
@@ -188,7 +189,7 @@ def _started(program: Program, ranks: int, folder: Path, errors: Path) -> subpro
         command = [str(launcher), *launcher_flags(version, ranks, cores)]
         command += ["-n", str(ranks), *program.words]
         root = os.geteuid() == 0
-        needed = launcher_environment(version, ranks, cores, root=root, embedded=False)
+        needed = launcher_environment(launcher, version, ranks, cores, root=root)
         variables = clean_environment(launcher.parent) | needed | dict(program.variables)
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, env=variables,

@@ -54,7 +54,7 @@ class Case:
     ``setups``: how often a variant is set up; ``region``: seconds that are timed in a row at
     least, 0 for single calls. ``rest``: the name of what the parts of a time leave of it. ``told``:
     called with the part of the results that has the rows, to add to it. ``piece``: of which variant
-    alone it is, its last one.
+    alone it is, its last one. ``keep`` false: it writes files of its own, and is done in any case.
     """
 
     labels: Labels
@@ -66,6 +66,7 @@ class Case:
     region: float = 0.0
     rest: str = ""
     piece: str = ""
+    keep: bool = True
     told: Callable[[Part], object] = lambda part: None
 
     @property
@@ -120,7 +121,7 @@ def sweep(
                         adds = partial(measure, sub, each, options, seconds, tick)
                         if each.piece and each.name in parts.broken:
                             adds = partial(_given_up, each, options)
-                        parts.add(each.name, adds)
+                        parts.add(each.name, adds, keep=each.keep)
 
             if ranks == comm.size:
                 work(comm)
@@ -184,7 +185,7 @@ def measure(
     tick: Callable[[], object], part: Part,
 ) -> None:
     """Collective. Add the rows of a case to a part of the results."""
-    with closing() as stack:
+    with closing(comm) as stack:
         with user_errors():
             make = case.open(comm, stack)
             ready = [_prepared(comm, make, labels) for labels in case.variants]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Self
 
 from mpi4py import MPI
 
 from onesided.apps.cli.machine import THREAD_LEVELS
-from onesided.collectives import ResourceError, UnsupportedError
+from onesided.collectives import ResourceError, UnsupportedError, agreed
 
 #: What one thread does in a round.
 Work = Callable[[], Any]
@@ -49,6 +50,20 @@ class Team:
         except RuntimeError as error:  # no more threads can be made
             self.close()
             raise ResourceError(f"{threads - 1} threads: {error}") from error
+
+    @classmethod
+    def of_all(cls, comm: MPI.Intracomm, threads: int, calling: str = "") -> Self:
+        """Collective. A team on every rank, each of its own size, for threads that call MPI where
+        it is said what they are ``calling`` for. Where one rank cannot have its threads, none has
+        any: ``ResourceError`` or ``UnsupportedError`` on all."""
+        with ExitStack() as stack:
+            with agreed(comm):
+                if calling:
+                    check_threads(calling)
+                team = cls(threads)
+                stack.callback(team.close)
+            stack.pop_all()
+        return team
 
     def run(self, works: Sequence[Work]) -> list[Any]:
         """Local. Every thread does one of the works, the caller the first; what they returned.

@@ -8,8 +8,7 @@ block comes when.
 
 A machine that has done something else for a while is slow at first: caches are cold, and clocks
 follow the load (some 30 ms on a virtual machine of ours, by a factor of 1.7 after a mere pause).
-Programs call a transform or a product again and again, so a variant may have a ``warm_up``:
-seconds for which it runs before each timed region, without being timed.
+So a variant may have a ``warm_up``, as programs call a transform or a product again and again.
 
 What is timed is checked: before the first round, and after the last one.
 """

@@ -167,15 +167,20 @@ def from_rank_0(comm: MPI.Intracomm, work: Callable[[], Found]) -> Found:
 
 
 @contextmanager
-def closing() -> Iterator[ExitStack]:
-    """Collective at its end, and after :class:`.CommandError`, which all ranks have.
+def closing(comm: MPI.Intracomm) -> Iterator[ExitStack]:
+    """Collective. The stack is closed at the end, and after a :class:`.CommandError` that all ranks
+    have.
 
-    Nothing is closed after another error, which one rank may have alone: it ends the job.
+    Nothing is closed after an error that one rank has alone, be it this one or another: the others
+    wait elsewhere, and it ends the job.
     """
     stack = ExitStack()
+    apart = comm.Dup()  # a wait here must not be taken for a barrier that the others are in
+    stack.callback(apart.Free)
     try:
         yield stack
     except CommandError:
-        stack.close()
+        if rest(apart, LONGEST_WAIT):
+            stack.close()
         raise
     stack.close()

@@ -8,11 +8,12 @@ from __future__ import annotations
 import errno
 import os
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onesided.apps.cli.failures import CommandError, by_rank_0, words
-from onesided.apps.cli.options import FileName, FolderName, Options, Picture
+from onesided.apps.cli.options import FileName, FolderName, InputFile, Options, Picture
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -73,8 +74,22 @@ def check_files(comm: MPI.Intracomm, options: Options) -> None:
     by_rank_0(comm, lambda: _check(options))
 
 
+def _check_names(options: Options) -> None:
+    """Local. :class:`CommandError` where a file that is written is also read, or written again; a
+    run may go on from the checkpoint that it replaces."""
+    named = [(name, each) for name, value in vars(options).items()
+             for each in (value if isinstance(value, list) else [value])
+             if isinstance(each, (FileName, InputFile)) and not is_stream(Path(each))]  # fmt: skip
+    for (name, file), (other, same) in combinations(named, 2):
+        written = isinstance(file, FileName) or isinstance(same, FileName)
+        if written and {name, other} != {"checkpoint", "restart"}:
+            if Path(file).resolve() == Path(same).resolve():
+                raise CommandError(f"{file} is named twice, as {name} and as {other}")
+
+
 def _check(options: Options) -> None:
     """Local. Options that may name a file or folder; OSError or :class:`CommandError`."""
+    _check_names(options)
     for name, value in vars(options).items():
         if isinstance(value, FolderName):
             Path(value).mkdir(parents=True, exist_ok=True)

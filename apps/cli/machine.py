@@ -26,7 +26,9 @@ VARIABLES = (
     "FI_", "I_MPI_", "KMP_", "MKL_", "MPI4PY_", "MPICH_", "MPIR_", "MV2_", "NUMBA_", "OMPI_MCA_",
     "OMP_", "ONESIDED_", "OPENBLAS_", "PMIX_MCA_", "UCX_",
 )  # fmt: skip
-BETWEEN = ("ONESIDED_COLUMNS", "ONESIDED_GOES_ON")  # what --ranks tells its job
+#: How those begin that differ from job to job: what --ranks, and Open MPI's launcher, tell a job.
+BETWEEN = ("ONESIDED_COLUMNS", "ONESIDED_GOES_ON", "OMPI_MCA_ess", "OMPI_MCA_orte",
+           "OMPI_MCA_initial_wdir")  # fmt: skip
 SOURCE = Path(__file__).resolve().parents[2]
 ROOMS = ("collectives", "pencilfft", "sparse", "apps")
 PACKAGES = (
@@ -119,7 +121,8 @@ def environment() -> dict[str, str]:
     return {
         name: "a path" if os.sep in value else value
         for name, value in sorted(os.environ.items())
-        if name.startswith(VARIABLES) and name not in BETWEEN and not name.endswith("HOSTNAME")
+        if name.startswith(VARIABLES) and not name.startswith(BETWEEN)
+        and not name.endswith("HOSTNAME")
     }
 
 

@@ -215,6 +215,14 @@ def _named(value: Any) -> Any:
     return value.rpartition("/")[2] if isinstance(value, InputFile) else value
 
 
+class Several(argparse.Action):
+    """Names out of choices, ``all`` for every one of them."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        known = [each for each in self.choices or () if each != ALL]
+        setattr(namespace, self.dest, known if ALL in values else values)
+
+
 class Parser(argparse.ArgumentParser):
     """Speaks on rank 0 only, and leaves what happens after a mistake to the caller.
 
@@ -271,6 +279,8 @@ def take(
     own = {"metavar": option.metavar, "choices": option.choices, "action": option.action,
            "nargs": "+" if option.many else ""}  # fmt: skip
     given = {"help": text, **required, **{key: value for key, value in own.items() if value}}
+    if option.many and option.choices:
+        given |= {"choices": [*option.choices, ALL], "action": Several}
     given["default"] = [] if option.action == "append" else _value(option, default)
     parser.add_argument(*flags, type=option.type, **given)
 

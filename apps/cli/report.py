@@ -188,9 +188,14 @@ def cells_of(record: Mapping[str, Any]) -> dict[str, str]:
         found["break-even"] = str(record["break_even"])
     if record.get("verified") is False:
         found["error"] = f"{shown('error', record['error'])} WRONG"
-    plain = {name: each for name, each in record.get("metrics", {}).items()
-             if not isinstance(each, Mapping | list | tuple)}  # fmt: skip
-    return found | {without_unit(name): shown(name, each) for name, each in plain.items()}
+    metrics = single(record.get("metrics", {}))
+    return found | {without_unit(name): shown(name, each) for name, each in metrics.items()}
+
+
+def single(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Local. Those that are one number or word."""
+    several = Mapping | list | tuple
+    return {name: each for name, each in metrics.items() if not isinstance(each, several)}
 
 
 def without_unit(name: str) -> str:
@@ -376,6 +381,9 @@ class Report:
                 self._show(console(), title)
             else:
                 print_rows(self.rows, options.format)
+                for what, verdict in self.verdicts.items():
+                    if not verdict.passed:
+                        print(f"{what}: {verdict}", file=sys.stderr, flush=True)
             if options.picture is not None:
                 self.draw(options.picture, _whole(content))
 
@@ -443,8 +451,10 @@ def flat(row: Row) -> dict[str, Any]:
     found |= {name: record[name] for name in ("quartile_1_s", "quartile_3_s", "setup_s")}
     found["bytes_moved"] = record["bytes"]
     found |= {f"vs_{name}": value for name, value in record["ratios"].items()}
-    found["break_even"] = record["break_even"]
-    return found | {f"{name}_s": value for name, value in record["parts"].items()}
+    found |= {name: record.get(name) for name in ("break_even", "error", "verified")}
+    found |= {f"{name}_s": value for name, value in record["parts"].items()}
+    return found | {name: each for name, each in single(record["metrics"]).items()
+                    if name not in found}  # fmt: skip
 
 
 def print_rows(rows: Sequence[Row], kind: str) -> None:
@@ -462,7 +472,8 @@ def print_rows(rows: Sequence[Row], kind: str) -> None:
             print(f"| {' | '.join(cells)} |")
     else:
         joined = [[text.replace(" ", "_") or NOTHING for text in cells] for cells in texts]
-        heads = [f"# {names[0]}", *names[1:]] if names else []
+        heads = [name.replace(" ", "_") for name in names]
+        heads[:1] = [f"# {name}" for name in heads[:1]]
         widths = [max(map(len, column)) for column in zip(heads, *joined, strict=True)]
         for cells in (heads, *joined):
             print(" ".join(text.ljust(w) for text, w in zip(cells, widths, strict=True)).rstrip())

@@ -132,12 +132,9 @@ def main() -> None:
         facts = {
             "version": ".".join(map(str, PETSc.Sys.getVersion())),
             "mpi": MPI.Get_library_version().split(",")[0].strip(" \0\n"),
-            "ranks": comm.size,
-            "type": matrix.getType(),
-            "types": types,
-            "norms": norms,
-            "sums": sums,
-        }
+            "ranks": comm.size, "type": matrix.getType(), "types": types,
+            "norms": norms, "sums": sums,
+        }  # fmt: skip
         print(json.dumps(facts), flush=True)
     ksp = solver(comm, matrix) if matrix.size[0] == matrix.size[1] else None
     answers = (

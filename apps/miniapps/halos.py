@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from onesided import collectives
 from onesided.apps.bench.choices import counted, ways_of
 from onesided.apps.bench.sweep import Case, Make, sweep
-from onesided.apps.bench.team import Team, Work, check_threads
+from onesided.apps.bench.team import Team, Work
 from onesided.apps.bench.timing import nothing
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.options import Options, doubling
@@ -202,9 +202,6 @@ class _Puts(Packed):
         window are not one: a rank reads and writes some elements while others come.
         """
         comm, count, item = need.comm, len(need.pattern.ghosts), need.dtype.itemsize
-        if threads:
-            with agreed(comm):
-                check_threads("a thread for every neighbor")
         super().__init__(need)
         self._comm = comm.Dup()
         self._resources.callback(self._comm.Free)
@@ -221,9 +218,9 @@ class _Puts(Packed):
             near = neighbors(need.pattern)
             puts = [self._puts(near, slot * count) for slot in range(slots)]
             self._works = [[nothing, *each] if threads else [partial(_all, each)] for each in puts]
-            with agreed(comm):
-                self._team = Team(len(self._works[0]))
-                self._resources.callback(self._team.close)
+            calling = "a thread for every neighbor" if threads else ""
+            self._team = Team.of_all(comm, len(self._works[0]), calling)
+            self._resources.callback(self._team.close)
         except OnesidedError:  # the same on every rank
             self.Free()
             raise
@@ -348,7 +345,7 @@ def run_stages(
     opened: Callable[[Stage], Callable[..., Make]], rest: str = "",
 ) -> None:
     """Collective. The rows of every way in every stage. ``opened``: gives what opens the case of a
-    stage; ``rest``: how the rest of a time is called."""  # fmt: skip
+    stage; ``rest``: how the rest of a time is called."""
     every = stages(comm.size, options)
     variants = [{METHOD: name} for name in ways_of(options.comm, ways(), REFERENCE)]
     cases = []

@@ -216,7 +216,7 @@ class Simulation:
                 f"step {self.step}: there are atoms at no number; the time step {problem.dt:g} is "
                 "too long"
             ) from error
-        cells = Cells.of(state[:AXES], block.low, block.high, problem.reach)
+        cells = Cells.of(state[:AXES], state.shape[1], block.low, block.high, problem.reach)
         self.atoms = atoms = Atoms(state[:, cells.order])
         self.border = block.find_ghosts(atoms)
         if self.links is not None:
@@ -259,6 +259,7 @@ REMARK = (
     "velocities of the two-sided version, bit by bit; the energy is conserved (kinetic, and of the "
     "potential that is shifted to end at zero). T, U and P are those of Mantevo's output."
 )
+FEWER = "{} of the {} runs of --repeats: equally long, they end where new lists are made anyway."
 OUTPUT = {"ranks": ".0f", "step": ".0f", "T": ".6f", "U": ".6f", "P": ".6f", "energy": ".6f"}
 
 
@@ -267,7 +268,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     problem = Problem(steps=options.steps, dt=options.dt, thermo=options.print_every)
     if options.shape is not None:
         problem = replace(problem, cells=box(options.shape))
-    options.repeats, steps = runs_of(problem, options.repeats)
+    wanted = options.repeats
+    options.repeats, steps = runs_of(problem, wanted)
 
     def opened(stage: Stage) -> Callable[..., Make]:
         """Cells are those of a rank, one share for each, unless nothing is scaled and options say
@@ -279,8 +281,10 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             own = replace(own, cells=(x, y, z))
         return partial(_opened, own, steps, options)
 
-    pattern = {**asdict(problem), "atoms": problem.atoms, "ranks": comm.size}
+    pattern = {**asdict(problem), "ranks": comm.size}  # how many atoms, rows tell
     report = Report("minimd", options.settings(), pattern, remarks=[REMARK])
+    if options.repeats < wanted:
+        report.remarks.append(FEWER.format(options.repeats, wanted))
     run_stages(comm, options, report, opened)
     lines: list[Sequence[float | None]] = [
         (int(row.labels["ranks"]), *line)

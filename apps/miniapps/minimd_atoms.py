@@ -106,11 +106,6 @@ class Atoms:
         its number."""
         return np.concatenate([self.x[:, : self.own], self.v, self.numbers[None]])
 
-    def add_ghosts(self, positions: NDArray[Any]) -> None:
-        """Local. Behind the own atoms, which had none."""
-        self.x = np.concatenate([self.x, positions], axis=1)
-        self.f = np.zeros_like(self.x)
-
 
 @dataclass(frozen=True)
 class Border:
@@ -189,7 +184,8 @@ class Block:
         sender = np.full(len(leaving), self._comm.rank)
         (came, moved, sender), _ = self.grid.migrate([x[:, leaving].T, shifts, sender], place)
         order, size = np.argsort(sender, kind="stable"), self._comm.size
-        atoms.add_ghosts((came + moved)[order].T)
+        atoms.x = np.concatenate([x, (came + moved)[order].T], axis=1)
+        atoms.f = np.zeros_like(atoms.x)
         return Border(
             self._comm.rank, leaving[np.argsort(rank, kind="stable")],
             np.bincount(rank, minlength=size), np.bincount(sender, minlength=size),

@@ -39,14 +39,18 @@ class Cells:
     runs: NDArray[np.int64]
 
     @classmethod
-    def of(cls, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], reach: float) -> Cells:
-        """Local. Sort atoms; own ones are between ``low`` and ``high``."""
+    def of(
+        cls, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any], reach: float
+    ) -> Cells:
+        """Local. Sort atoms; own ones are between ``low`` and ``high``, but for rounding, and never
+        in the layers of ghosts: the runs around them stay inside."""
         inside = np.maximum(1, np.floor((high - low) * (LAYERS / reach)).astype(np.int64))
         shape = tuple(int(count) + 2 * LAYERS for count in inside)
         edge = (high - low) / inside
         cell = np.zeros(x.shape[1], dtype=np.int64)
         for axis, count in enumerate(shape):
             at = np.floor((x[axis] - low[axis]) / edge[axis]).astype(np.int64) + LAYERS
+            np.clip(at[:own], LAYERS, count - LAYERS - 1, out=at[:own])
             cell *= count
             cell += np.clip(at, 0, count - 1)
         order = np.argsort(cell, kind="stable")
@@ -158,7 +162,7 @@ class Compiled(Kernel):
         self._sums = np.zeros(3)
 
     def build(self, x: NDArray[Any], own: int, low: NDArray[Any], high: NDArray[Any]) -> None:
-        cells = Cells.of(x, low, high, self.problem.reach)
+        cells = Cells.of(x, own, low, high, self.problem.reach)
         if self._starts.size != own + 1:
             self._starts = np.zeros(own + 1, dtype=np.int64)
         parts = (cells.cell, cells.order, cells.starts, cells.runs, self.problem.reach**2)

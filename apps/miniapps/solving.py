@@ -164,7 +164,7 @@ def _run(
     pattern: Mapping[str, Any],
 ) -> int:
     """Collective. The command; its exit code is 1 where a result is wrong. ``equations``: of so
-    many shares."""  # fmt: skip
+    many shares."""
     pattern = {**pattern, "ranks": comm.size, "iterations": options.iterations}
     report = Report(command, options.settings(), pattern, remarks=[REMARK])
 

@@ -9,9 +9,6 @@ Every rank sends equal blocks, filled with its own number, to all ranks, itself 
 what the neighbors need for a product (the halo), and a full row-wise exchange, every nonzero to the
 rank that owns its column. The counts are drawn as heat maps (Figure 4), the times side by side
 (Figure 3).
-
-What they share comes first: one exchange by every method in turns, into memory that is poisoned
-before each round that is checked.
 """
 
 from __future__ import annotations
@@ -93,7 +90,7 @@ def _opened(
     problem: Callable[[MPI.Intracomm], Problem], options: Options,
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
-    """Collective. What makes each variant of the problem."""  # fmt: skip
+    """Collective. What makes each variant of the problem."""
     given = problem(comm)
 
     def make(labels: Labels) -> Variant:

@@ -208,11 +208,9 @@ def _opened(
 def _listing(name: str, network: LogGP) -> Listing:
     """Local. The parameters of a method, for a person."""
     numbers = {
-        "L (us)": network.latency * 1e6,
-        "o (us)": network.overhead * 1e6,
-        "g (us)": network.gap * 1e6,
-        "o_r (us)": network.waiting * 1e6,
+        "L (us)": network.latency * 1e6, "o (us)": network.overhead * 1e6,
+        "g (us)": network.gap * 1e6, "o_r (us)": network.waiting * 1e6,
         "G (ns)": network.byte_gap * 1e9,
-    }
+    }  # fmt: skip
     title = f"LogGP parameters of {name}"
     return Listing(title, dict.fromkeys(numbers, ".4g"), [list(numbers.values())])

@@ -16,8 +16,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
@@ -28,7 +27,7 @@ from mpi4py import MPI
 
 from onesided.apps.bench.store import Part, Parts
 from onesided.apps.cli.failures import FAILED, CommandError, words
-from onesided.apps.cli.launch import LEAVING
+from onesided.apps.cli.launch import LEAVING, handling
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console
 from onesided.apps.cli.report import PLAIN, Report, Row, duration
@@ -72,7 +71,7 @@ EXPERIMENTS = [Experiment(**given) for given in tomllib.loads(_TABLE)["experimen
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Local. The command; its exit code is 1 where an experiment did not come to its end."""
     series = Series(comm, options)
-    with signals_interrupt():
+    with handling(_interrupt):
         interrupted = True
         try:
             while series.waiting:
@@ -159,12 +158,10 @@ class Series:
         self.waiting.remove(experiment)
         self._say(experiment.name, f"{self._count - len(self.waiting)}/{self._count}", ended)
         labels = {
-            "experiment": experiment.name,
-            "repeats": experiment.repeats,
-            "command": experiment.command,
-            "ranks": str(experiment.ranks(self._options.ranks)),
+            "experiment": experiment.name, "repeats": experiment.repeats,
+            "command": experiment.command, "ranks": str(experiment.ranks(self._options.ranks)),
             "state": ended.state,
-        }
+        }  # fmt: skip
         times = [] if ended.reason else [ended.seconds]
 
         def add(part: Part) -> None:
@@ -200,19 +197,9 @@ class Ended:
     reason: str = ""
 
 
-@contextmanager
-def signals_interrupt() -> Iterator[None]:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     """Local. Asked to end, it ends as by Ctrl-C: no job stays behind."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    raise KeyboardInterrupt
 
 
 def run_job(arguments: Sequence[str], log: Path, limit: float) -> Ended:

@@ -44,7 +44,7 @@ def bench_partitioned(parser: argparse.ArgumentParser) -> None:
     orders = ("left-to-right", "randomized", "neighborhood")
     take(parser, "orders", ALL, "in which partitions are marked ready", choices=orders)
     note = "which mark; numbers after the first are tried with the first order only"
-    take(parser, "threads", "1 4 16", note, many=True)
+    take(parser, "threads", "1 4 16", note, many=True, type=few)
     take(parser, "memory", "empty", ARRAYS_NOTE, choices=ARRAYS)
 
 
@@ -96,8 +96,8 @@ def bench_collectives(parser: argparse.ArgumentParser) -> None:
     take(parser, "comm", note=note, said="auto, and the methods among which it chooses")
     run_options(parser, None)
     said = f"default all: {' '.join(OPERATIONS)}"
-    parser.add_argument("--operations", metavar="NAME", choices=OPERATIONS, nargs="+",
-                        default=OPERATIONS, help=said)  # fmt: skip
+    parser.add_argument("--operations", metavar="NAME", choices=[*OPERATIONS, ALL], nargs="+",
+                        action=cli.Several, default=OPERATIONS, help=said)  # fmt: skip
     note = "that a rank has, or of one block, as OSU's micro-benchmarks count them"
     take(parser, "sizes", "8 64 256 1K 4K 16K 64K 256K 1M 4M", note)
     note = "in NumPy's memory, or in that of collectives.empty"
@@ -124,7 +124,7 @@ def bench_apps(parser: argparse.ArgumentParser) -> None:
         help="a Fourier transform forward and backward, conjugate gradients (default both)")
     note = "of the transformed array, and of the 27-point grid of conjugate gradients"
     take(parser, "shape", note=note, said="128 128 128, and 64 64 64")
-    take(parser, "dtype", "float64")
+    take(parser, "dtype", "float64", "of the transformed array")
     take(parser, "maxiter", "100", "conjugate gradients take all of them")
 
 

@@ -349,7 +349,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     cases = [
         Case({"partition": byte_count(part), "order": order, "threads": str(n)},
              variants(options.comm, order), partial(_opened, part, order, n, options, share, tags),
-             against=(SINGLE, NATIVE), rest=AFTER, told=_native)
+             against=(SINGLE, NATIVE), rest=AFTER, told=count_native_mistakes)
         for part, order, n in places
     ]  # fmt: skip
     sweep(comm, options, report, cases, "sending")
@@ -361,12 +361,13 @@ def _opened(
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
     """Collective. Buffers with so many bytes of a partition, threads with their marks, and what
-    makes a way with them."""  # fmt: skip
+    makes a way with them."""
     received = receiving(comm, options.memory, -(-options.buffer // 8), stack).view(np.uint8)
     lane = Lane(comm, received[: options.buffer], options.buffer // part)
-    if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
-        lane = replace(lane, message=np.zeros(options.buffer, np.uint8))
-    team = Team(threads)
+    with agreed(comm):
+        if lane.is_sender:  # checks write to it before it is timed: untouched pages are all one
+            lane = replace(lane, message=np.zeros(options.buffer, np.uint8))
+    team = Team.of_all(comm, threads)
     stack.callback(team.close)
     shares = [each for each in ORDERS[order](lane.partitions, threads) if each]
     return lambda labels: _ready(labels, replace(lane, tag=next(tags)), team, shares, share)
@@ -411,11 +412,12 @@ def _ready(
     )  # fmt: skip
 
 
-def _native(part: Part) -> None:
+def count_native_mistakes(part: Part) -> None:
     """Local. What the MPI's own does wrong is told, and no mistake of this command."""
     for row in part.rows:
         if row.method == NATIVE and row.verdict is not None and not row.verdict.passed:
-            row.metrics["wrong partitions"] = row.verdict.error
+            partitions = row.nbytes // row.metrics["partition_bytes"]
+            row.metrics["wrong partitions"] = round(row.verdict.error * partitions)
             row.verdict = None
             part.remarks.append(FOREIGN)
 

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from onesided.apps.bench.store import Part
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
-from onesided.apps.bench.team import Team, Work, check_threads
+from onesided.apps.bench.team import Team, Work
 from onesided.apps.bench.timing import REGION, Variant, nothing
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report, byte_count
 from onesided.apps.cli.statistics import Verdict
-from onesided.collectives import UnsupportedError, agreed
+from onesided.collectives import UnsupportedError
 
 Bytes = NDArray[np.uint8]
 TWO_SIDED = "two-sided"
@@ -198,22 +198,19 @@ def one_sided(
     comm: MPI.Intracomm, route: Route, layout: Layout, sync: str, op: str, *, flush: bool
 ) -> Transfer:
     """Collective. Puts or gets of one or more threads in epochs of a window."""
-    if layout.threads > 1:
-        with agreed(comm):
-            check_threads(f"{layout.threads} threads")
+    several = layout.threads > 1
+    members = 1 + layout.threads if several and route.outgoing else 1
+    team = Team.of_all(comm, members, f"{layout.threads} threads" if several else "")
     win = MPI.Win.Allocate(layout.nbytes, 1, comm=comm)
     window: Any = win.tomemory()
     memory: Bytes = np.frombuffer(window, np.uint8)
     own: Bytes = np.zeros(layout.nbytes, np.uint8)
-    (begin, end, release), team = SYNCHRONISATIONS[sync](win, route), Team(1)
+    begin, end, release = SYNCHRONISATIONS[sync](win, route)
     transfer: Callable[[], object] = nothing
     if route.outgoing:
         works = [_loop(win, op, flush and sync == LOCK_ALL, route, layout, thread, own)
                  for thread in range(layout.threads)]  # fmt: skip
-        transfer = works[0]
-        if layout.threads > 1:
-            team = Team(1 + layout.threads)
-            transfer = partial(team.run, [nothing, *works])
+        transfer = partial(team.run, [nothing, *works]) if several else works[0]
 
     def call() -> None:
         begin()

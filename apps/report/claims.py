@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 from onesided.apps.cli.options import size as read_size
-from onesided.apps.cli.report import BASELINE, byte_count
+from onesided.apps.cli.report import BASELINE, NEVER, byte_count
 from onesided.apps.cli.statistics import Interval
 from onesided.apps.report.result import Entry, Result
 
@@ -30,6 +30,7 @@ WORDS = (
 HOLDS, FAILS, UNCLEAR, OPEN = (
     "holds here", "does not hold here", "unclear here", "cannot be tested here",
 )  # fmt: skip
+WRONG = Interval(math.nan, math.nan, math.nan)  # of data that one of two rows got wrong
 #: The rest of a row's labels, where it lies along x, and what it is divided by another row.
 Place = tuple[str, float, Interval]
 CLAIM_COLUMNS = ("paper", "where", "claim", "variant", "verdict", "evidence")
@@ -54,9 +55,12 @@ class Rule:
     number of a row; ``low`` to ``high`` are bytes. The quotients must be at ``least`` and at
     ``most`` so much: at ``every`` place, at the ``first`` or the ``last`` along ``x``, at ``any``;
     ``mostly``: holds at all, fails at none; ``falls``: it is smaller at the last than at the
-    first. ``shares``: by bytes what part of the time is saved at least. ``points``: different x
-    that rows with the same other labels must have, ``low_x``: which at least; ``ranks``: of a job
-    at least.
+    first. ``shares``: by bytes what part of the time is saved at least, all these sizes are needed.
+    ``points``: different x that rows with the same other labels must have, ``low_x``: which at
+    least; ``ranks``: of a job at least.
+
+    Rows with wrong data decide nothing; nor is there a verdict where the first, last or largest
+    place that a claim is about has them.
     """
 
     command: str
@@ -82,13 +86,16 @@ class Rule:
         if not mine:
             yield "", OPEN, f"onesided {self.command} was not run"
             return
-        entries = [e for result in mine for e in usable(result, self.ranks)]
+        entries = [e for result in mine for e in at_speed(result, self.ranks)]
         for method in self.methods:
             places = sorted(self._quotients(method, entries), key=lambda each: each[:2])
-            found = Counter(rest for rest, _ in {each[:2] for each in places})
-            if max(found.values(), default=0) < self.points:
-                missing = "not measured" if not places else f"one {self.x} only"
-                yield method, OPEN, f"{missing}, or on more ranks than there are cores"
+            right = {each[:2] for each in places if each[2] is not WRONG}
+            places = [each for each in places if each[2] is not WRONG or each[:2] not in right]
+            most = max(Counter(rest for rest, _ in right).values(), default=0)
+            wanted = max(self.points, len(self.shares))
+            if most < wanted:
+                missing = f"measured at {most} of {wanted} {self.x}" if most else "not measured"
+                yield method, OPEN, f"{missing}, or wrong, or on more ranks than there are cores"
                 continue
             yield method, self._verdict(places), self._told(places)
 
@@ -104,36 +111,38 @@ class Rule:
                 continue
             if self.shares and _share(self.shares, size) is None:
                 continue
-            found = self._quotient(entry, near)
-            if found is not None:
+            other = self._other(entry, near)
+            found = None if other is None else self._quotient(entry, other)
+            if other is not None and found is not None:
                 along = ("bytes", "message", "partition") if self.x == "bytes" else (self.x,)
                 rest = [f"{name} {text}" for name, text in entry.labels.items()
                         if name not in ("method", "memory", *along)]  # fmt: skip
-                yield " ".join(rest), x or 0.0, found
+                yield " ".join(rest), x or 0.0, found if entry.right and other.right else WRONG
 
-    def _quotient(self, entry: Entry, near: Sequence[Entry]) -> Interval | None:
+    def _other(self, entry: Entry, near: Sequence[Entry]) -> Entry | None:
+        """Local. What a row is divided by; of a count, which is not divided, the row itself."""
         if self.value == "break_even":
-            count = entry.values.get("break_even")
-            return None if count is None else Interval(math.inf if count == "never" else count)
+            return entry
         if self.over == "largest":
             alike = [e for e in near if _alike(e, entry, ("partition",))]
-            other = max(alike, key=size_of, default=None)
-            if other is entry:
-                return None
-        elif "=" in str(self.over) and isinstance(self.over, str):
+            largest = max(alike, key=size_of, default=entry)
+            return None if largest is entry else largest
+        if isinstance(self.over, str) and "=" in self.over:
             name, _, text = self.over.partition("=")
-            other = next((e for e in near if e.label(name) == text and _alike(e, entry, (name,))),
-                         None)  # fmt: skip
-        else:
-            wanted = self.over if isinstance(self.over, str) else self.over[entry.method]
-            own, op = ["method", "memory", "op"], entry.label("op")
-            own += ["order"] if self.command == "bench broadcast" else []  # of a tree alone
-            others = [e for e in near if e.method == wanted and _alike(e, entry, own)]
-            others = [e for e in others if not op or e.label("op") in ("", op)]
-            exact = [e for e in others if e.label("memory") == entry.label("memory")]
-            other = next(iter(exact or others), None)
-        if other is None:
-            return None
+            others = [e for e in near if e.label(name) == text and _alike(e, entry, (name,))]
+            return next(iter(others), None)
+        wanted = self.over if isinstance(self.over, str) else self.over[entry.method]
+        own, op = ["method", "memory", "op"], entry.label("op")
+        own += ["order"] if self.command == "bench broadcast" else []  # of a tree alone
+        others = [e for e in near if e.method == wanted and _alike(e, entry, own)]
+        others = [e for e in others if not op or e.label("op") in ("", op)]
+        exact = [e for e in others if e.label("memory") == entry.label("memory")]
+        return min(exact or others, key=lambda e: not e.right, default=None)
+
+    def _quotient(self, entry: Entry, other: Entry) -> Interval | None:
+        if self.value == "break_even":
+            count = entry.values.get("break_even")
+            return None if count is None else Interval(math.inf if count == NEVER else count)
         if self.value == "time":
             return entry.over(other)
         if self.value == "rate":
@@ -142,7 +151,10 @@ class Rule:
         return None if not one or not two else Interval(one / two)
 
     def _verdict(self, places: Sequence[Place]) -> str:
-        judged = [self._judged(*each) for each in self._chosen(places)]
+        chosen = list(self._chosen(places))
+        if any(WRONG in each for each in chosen):
+            return OPEN
+        judged = [self._judged(*each) for each in chosen]
         holds = any if self.take == "any" else all
         fails = all if self.take in ("any", "mostly") else any
         if judged and holds(inside for inside, _ in judged):
@@ -150,7 +162,10 @@ class Rule:
         return FAILS if judged and fails(outside for _, outside in judged) else UNCLEAR
 
     def _chosen(self, places: Sequence[Place]) -> Iterator[tuple[float, Interval, Interval]]:
-        """By x the places that decide, each with every one that is first along x."""
+        """By x the places that decide, each with every one that is first along x. One with wrong
+        data is among them only where the claim is about its end of the line."""
+        ends = self.take in ("first", "last", "falls")
+        places = [each for each in places if ends or each[2] is not WRONG]
         for rest in sorted({each[0] for each in places}):
             line = [each[1:] for each in places if each[0] == rest]
             first, last = line[0][0], line[-1][0]
@@ -173,10 +188,18 @@ class Rule:
         show = byte_count if self.x == "bytes" else "{:.0f}".format
         unit = "" if self.x == "bytes" else f" {self.x}"
         what = {"time": "time", "rate": "bandwidth"}.get(self.value, self.value)
-        parts = [f"{found} at {show(x)}{unit}" for _, x, found in places]
+        parts = [f"{self._number(found)} at {show(x)}{unit}" for _, x, found in places]
         more = f" and {len(parts) - 8} more" if len(parts) > 8 else ""
         over = f" over that of {self.over}" if isinstance(self.over, str) else " over the other's"
         return f"{what}{'' if self.value == 'break_even' else over}: {', '.join(parts[:8])}{more}"
+
+    def _number(self, found: Interval) -> str:
+        """Local. A count is known, it has no bounds."""
+        if found is WRONG:
+            return "wrong data"
+        if self.value != "break_even":
+            return str(found)
+        return f"{found.median:.0f}" if math.isfinite(found.median) else NEVER
 
 
 def _share(shares: Mapping[int, float], size: float) -> float | None:
@@ -197,13 +220,13 @@ def size_of(entry: Entry) -> float:
     return 0.0
 
 
-def usable(result: Result, least: int) -> Iterator[Entry]:
-    """Local. Rows with right data, of enough ranks, that have a core for every thread."""
+def at_speed(result: Result, least: int) -> Iterator[Entry]:
+    """Local. Rows that were timed on enough ranks, with a core for every thread."""
     cores, nodes = result.machine.get("all_cores", 1), result.machine.get("nodes", 1)
     for entry in result.timed:
         ranks = entry.number("ranks") or result.machine.get("ranks", 1)
         busy = ranks * (entry.number("threads") or 1)
-        if entry.right and ranks >= least and (busy <= cores or nodes > 1):
+        if ranks >= least and (busy <= cores or nodes > 1):
             yield entry
 
 

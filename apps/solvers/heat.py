@@ -328,7 +328,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
 
     opened = partial(_opened, options, problem, done, rounds, steps, wanted)
     case = Case({}, [{METHOD: name} for name in wanted], opened, against=(REFERENCE, HANDED),
-                rest="compute")  # fmt: skip
+                rest="compute", keep=options.checkpoint is None)  # fmt: skip
     sweep(comm, options.but(iterations=rounds, seconds=inf), report, [case], "heating")
     return report.end(comm, options)
 
@@ -341,7 +341,7 @@ def _opened(
     options: Options, problem: Problem, done: int, rounds: int, steps: int, wanted: Any,
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
-    """Collective. The grid and the state at the start, and what makes a way."""  # fmt: skip
+    """Collective. The grid and the state at the start, and what makes a way."""
     given = [0 if entry == "auto" else entry for entry in options.process_grid or ()]
     dims = given + [1 if given else 0] * (len(problem.shape) - len(given))
     grid = Grid(comm, problem.shape, periodic=problem.periodic, dims=dims, ghosts="faces")
@@ -387,16 +387,17 @@ def _opened(
                 to = Checkpoint(comm, options.checkpoint, *CHECKPOINT)
                 to.save(done + one.steps, _facts(problem), write)
 
-        def check() -> Verdict:
+        def check() -> Verdict | None:
             if not one.steps:
-                return Verdict(0.0, 0.0)
+                return None
             field = grid.gather(one.state, 0, tuple(slice(0, n) for n in problem.shape))
             if leads and options.verify:
                 expected[:] = [by_rank_0(comm, partial(serial, problem, done + one.steps))]
             elif leads:
                 expected[:] = [field]
             differing = partial(_differing, field, expected[0], one.steps)
-            return Verdict(from_rank_0(comm, differing), 0.0)
+            found = Verdict(from_rank_0(comm, differing), 0.0)
+            return None if leads and not options.verify else found
 
         return Variant(
             partial(one.advance, steps), check, before=one.resume, after=after, first=warm_up,

@@ -172,7 +172,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     pattern = {**asdict(state), "modes": list(state.shape), "steps": steps, "ranks": comm.size}
     report = Report("navier-stokes", options.settings(), pattern, remarks=[REMARK])
     case = Case({}, [{METHOD: name} for name in names],
-                partial(_opened, options, state, steps, history), told=partial(_told, history))
+                partial(_opened, options, state, steps, history), told=partial(_told, history),
+                keep=options.checkpoint is None and options.picture is None)  # fmt: skip
     sweep(comm, options.but(iterations=steps, seconds=math.inf), report, [case], "following")
     history.moments = [Moment(*each) for each in report.pattern.get("history", [])]
     if history.moments:
@@ -244,7 +245,7 @@ def _opened(
         last = number == steps
         if last or number % every == 0:
             history.add(state.time, flows[0])
-        due = last or (options.save_every is not None and number % options.save_every == 0)
+        due = last or bool(number and options.save_every and number % options.save_every == 0)
         if options.checkpoint is not None and due:
             state.save(_checkpoint(comm, options.checkpoint), flows[0].velocity_hat)
 
@@ -263,10 +264,10 @@ def _opened(
             if leads:
                 look(next(taken))
 
-        def check() -> Verdict:
+        def check() -> Verdict | None:
             if not state.step > begin.step:
-                return Verdict(0.0, 0.0)
-            verdicts = [_difference(comm, flow, flows[0])]
+                return None
+            verdicts = [] if leads else [_difference(comm, flow, flows[0])]
             if leads and options.verify:
                 where = (slice(None), *flow.plan.local_slice(True)[-3:])
                 error = error_of_blocks(comm, where, np.array(flow.velocity_hat),
@@ -274,7 +275,7 @@ def _opened(
                 verdicts.append(Verdict(error, DIFFERENCE))
             if leads and options.picture is not None:
                 _draw(comm, flow, state, options.picture)
-            return worst(verdicts)
+            return worst(verdicts) if verdicts else None
 
         step = np.errstate(all="ignore")(partial(flow.step, begin.dt))
         return Variant(step, check, after=after, first=start, free=flow.destroy, set_up=True,

@@ -52,7 +52,7 @@ def _run_methods(
     ended: Callable[[DistMatrix, Solution[Any]], object] = lambda matrix, solution: None,
 ) -> int:
     """Collective. Solve by every method ``--repeats`` times, in turns; the exit code. ``ended``:
-    called with what the first method came to, while its matrix is there."""  # fmt: skip
+    called with what the first method came to, while its matrix is there."""
     names = chosen(options.comm, baseline=False)
     check_output(options.output)
     info = {"expected_iterations": PRODUCTS, **dict(options.info)}
@@ -200,7 +200,7 @@ def _residual(
     comm: MPI.Intracomm, options: Options, matrix: DistMatrix, side: NDArray[Any],
     solution: Solution[Any],
 ) -> Verdict:
-    """Collective. The residual computed anew, relative to what it may be."""  # fmt: skip
+    """Collective. The residual computed anew, relative to what it may be."""
     size = _norm(comm, side)
     allowed = max(options.rtol, options.atol / (size or 1.0))
     least_squares = solution.reason == LEAST_SQUARES
@@ -221,7 +221,7 @@ def _by_scipy(
     comm: MPI.Intracomm, matrix: DistMatrix, x: NDArray[Any], side: NDArray[Any],
     least_squares: bool,
 ) -> float:
-    """Collective. The relative residual by the whole matrix on rank 0."""  # fmt: skip
+    """Collective. The relative residual by the whole matrix on rank 0."""
     whole: Any = matrix.gather()
     xs, sides = comm.gather(x) or [], comm.gather(side) or []
 

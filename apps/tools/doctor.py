@@ -168,7 +168,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             trial = try_method(comm, name, info, kind)
             if options.thorough and trial.works and kind == EXCHANGE:
                 try:
-                    testing.check_transport(comm, name, info)
+                    with _patience(name):
+                        testing.check_transport(comm, name, info)
                 except AssertionError as error:  # on all ranks
                     trial = replace(trial, works=False, reason=str(error))
             trials.append(trial)

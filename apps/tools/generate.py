@@ -44,25 +44,31 @@ KINDS: dict[str, tuple[Callable[[MPI.Intracomm, int, int], Any], str]] = {
 }
 
 
-def _store(comm: MPI.Intracomm, path: str, rows: Any, *, form: Form, comments: list[str]) -> None:
+def _store(comm: MPI.Intracomm, path: str, rows: Any, *, comments: list[str]) -> None:
+    """Collective. The file gets its name when its comments are there, too."""
     blocks = Partition.from_lengths(np.array(comm.allgather(rows.shape[0]), np.int64))
+    file = Path(path).resolve()
+    draft = file.with_name(f"{file.stem}.new.h5")
     with DistMatrix(comm, rows, blocks, blocks, method="p2p", kernel="scipy") as matrix:
-        write(matrix, path)
+        write(matrix, draft)
     with agreed(comm):
         if comm.rank == 0:
-            with h5py.File(path, "r+") as file:
-                file.attrs["comments"] = comments
-
-
-WRITERS: dict[str, Callable[..., object]] = {".mtx": write_matrixmarket, ".h5": _store}
+            try:
+                with h5py.File(draft, "r+") as content:
+                    content.attrs["comments"] = comments
+                draft.replace(file)
+            finally:
+                draft.unlink(missing_ok=True)
 
 
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; 1 where a file that is read again has another matrix."""
     (make, text), size = KINDS[options.kind], edge(options)
-    endings = [ending for ending in WRITERS if options.output.endswith(ending)]
-    if not endings:
-        raise CommandError(f"{options.output}: its name must end with {' or '.join(WRITERS)}")
+    form = Form(symmetric=True, pattern=options.kind == "mesh")
+    writers = {".mtx": partial(write_matrixmarket, form=form), ".h5": _store}
+    writer: Any = writers.get(Path(options.output).suffix)
+    if writer is None:
+        raise CommandError(f"{options.output}: its name must end with {' or '.join(writers)}")
     words = text.format(size, options.seed)
     comments = [
         f"Generated, not from any application: {words}",
@@ -70,9 +76,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     ]
     with user_errors():
         rows, making = clocked(comm, partial(make, comm, size, options.seed))
-        form = Form(symmetric=True, pattern=options.kind == "mesh")
-        write_rows = partial(WRITERS[endings[0]], comm, options.output, rows)
-        _, writing = clocked(comm, partial(write_rows, form=form, comments=comments))
+        write_rows = partial(writer, comm, options.output, rows, comments=comments)
+        _, writing = clocked(comm, write_rows)
     shape = comm.allreduce(rows.shape[0]), rows.shape[1]
     nonzeros = comm.allreduce(rows.nnz)
     pattern = {"matrix": words, "shape": list(shape), "nonzeros": nonzeros, "ranks": comm.size}

@@ -34,6 +34,7 @@ class Items:
 
     def __init__(self, grid: Grid, seed: int) -> None:
         rng, count = np.random.default_rng(seed), math.prod(grid.local_shape)
+        self._axis = int(np.argmax(grid.dims))  # along which there is another block, if any
         low = np.array([part.start for part in grid.box], float)
         self.low, self.high = low, low + grid.local_shape
         self.positions = self.low + rng.random((count, len(low))) * grid.local_shape
@@ -44,7 +45,7 @@ class Items:
     def drift(self) -> None:
         """Local. The first ones, which have been here longest, go."""
         count = max(1, len(self.number) // LEAVE)
-        self.positions[:count, 0] += self.high[0] - self.low[0]
+        self.positions[:count, self._axis] += (self.high - self.low)[self._axis]
 
     def sums(self, comm: MPI.Intracomm) -> list[int]:
         """Collective. How many there are, and what tells whether they are the same ones."""
@@ -145,7 +146,14 @@ def migration(shape: tuple[int, ...], comm: MPI.Intracomm, stack: ExitStack) -> 
             items.drift()
             move()
 
-        return Variant(call, lambda: Verdict(items.wrong(comm), 0.0), free=free, set_up=False)
+        def check() -> Verdict:
+            """After another call, in which some have come to a rank."""
+            before = items.number
+            call()
+            came = comm.allreduce(int(np.setdiff1d(items.number, before).size))
+            return Verdict(items.wrong(comm) if came or comm.size == 1 else 1.0, 0.0)
+
+        return Variant(call, check, free=free, set_up=False)
 
     return make
 

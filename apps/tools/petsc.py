@@ -29,22 +29,18 @@ from onesided.apps.bench.foreign import (
     shared_folder,
 )
 from onesided.apps.cli.failures import from_rank_0
-from onesided.apps.cli.launch import is_open_mpi
+from onesided.apps.cli.launch import NAMES, is_open_mpi
 from onesided.apps.tools.rowblock import RowBlock
 from onesided.collectives import agreed
 
 SOURCE = Path(__file__).parents[1] / "data" / "petsc_product.py"
 DEBIAN = "/usr/lib/petscdir"  # below it, a folder of each version has one of each kind of build
-LAUNCHERS = ("mpiexec", "mpiexec.openmpi", "mpiexec.mpich", "mpirun")
 TOLERANCE = 100.0  # rounding errors allowed, in units of the epsilon of double precision
 LARGEST = np.iinfo(np.int32).max
 #: What a Python is asked: the kind of its PETSc, and which MPI its mpi4py was built with.
 PROBE = """
-import petsc4py
+import petsc4py, mpi4py, json, numpy
 from petsc4py import PETSc
-import json
-import numpy
-import mpi4py
 from mpi4py import MPI
 print(json.dumps({
     "scalar": numpy.dtype(PETSc.ScalarType).name,
@@ -115,9 +111,8 @@ def _probed(python: Path, variables: Mapping[str, str]) -> Program:
 
 def _launcher(compiler: str, library: str) -> Path:
     """Local. The launcher of the MPI of this compiler, whose library says what it is."""
-    folders = [Path(compiler).resolve().parent, Path(compiler).parent] if compiler else []
-    beside = (folder / name for folder in folders for name in LAUNCHERS)
-    for path in (*filter(partial(os.access, mode=os.X_OK), beside), *foreign_programs(*LAUNCHERS)):
+    beside = [Path(compiler).parent.resolve() / name for name in NAMES if compiler]
+    for path in (*filter(partial(os.access, mode=os.X_OK), beside), *foreign_programs(*NAMES)):
         if is_open_mpi(said([str(path), "--version"])) == ("Open MPI" in library):
             return path
     raise ForeignError(f"no launcher of {library.splitlines()[0]}")

@@ -20,7 +20,7 @@ from mpi4py import MPI
 from onesided.apps.bench.foreign import Foreign, ForeignError, Program, shared_folder
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Check, Variant, nothing, unchecked
-from onesided.apps.cli.failures import from_rank_0
+from onesided.apps.cli.failures import by_rank_0, from_rank_0
 from onesided.apps.cli.launch import find_mpiexec, launcher_environment
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.report import METHOD, Report
@@ -43,6 +43,7 @@ REMARK = (
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a program comes to other numbers."""
     files = [Path(file) for file in options.files] or sorted(FOLDER.glob("*.py"))
+    by_rank_0(comm, lambda: [file.open("rb").close() for file in files])
     changes = [f"{name}={value}" for name, value in options.set]
     report = Report("bench programs", options.settings(), {"ranks": comm.size}, remarks=[REMARK],
                     baseline=AS_IS)  # fmt: skip
@@ -62,8 +63,7 @@ class Job(Foreign):
         """Collective. :class:`ForeignError` on every rank where the program cannot run."""
         launcher, version = from_rank_0(comm, find_mpiexec)
         line = [sys.executable, "-m", "onesided.apps.tools.program_job", *words]
-        embedded = launcher.parent == Path(sys.executable).parent
-        needed = launcher_environment(version, 1, 1, root=False, embedded=embedded)
+        needed = launcher_environment(launcher, version, 1, 1, root=False)
         needed |= {key: text for key, text in os.environ.items() if key.startswith(SETTINGS)}
         super().__init__(comm, lambda _: Program(launcher, line, needed | {"MPLBACKEND": "Agg"}))
         trouble = self.facts.pop("trouble", "")

@@ -151,20 +151,25 @@ def matrices(comm: MPI.Intracomm, options: Options) -> dict[str, partial[RowBloc
     if options.mesh:
         rows = partial(trace_mesh, size=options.mesh)
         made[f"mesh {options.mesh}"] = partial(lambda comm: RowBlock.even(comm, rows(comm)))
+    if not made:
+        raise CommandError(f"no Matrix Market files in {', '.join(options.matrices)}")
     return made
 
 
 def short_names(files: Sequence[Path]) -> list[str]:
     """Local. Of matrices, for tables and pictures; a number where two are alike."""
     short = [re.sub(r"\.[A-Za-z]\w*(\.gz)?\Z", "", file.name) for file in files]
-    return [each if short.count(each) == 1 else f"{each}-{k}" for k, each in enumerate(short, 1)]
+    found = [each if short.count(each) == 1 else f"{each}-{k}" for k, each in enumerate(short, 1)]
+    if len(set(found)) == len(found):
+        return found
+    return [f"{each}-{k}" for k, each in enumerate(short, 1)]  # one is called as another became
 
 
 def _opened(
     source: Callable[[MPI.Intracomm], RowBlock], options: Options,
     comm: MPI.Intracomm, stack: ExitStack,
 ) -> Make:
-    """Collective. The matrix by every method, whole on rank 0, and in PETSc."""  # fmt: skip
+    """Collective. The matrix by every method, whole on rank 0, and in PETSc."""
     block = source(comm)
     maker = block.maker(comm, hints(options))
     held: dict[str, Any] = {}

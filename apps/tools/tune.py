@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from onesided.apps.cli.failures import CommandError, by_rank_0, user_errors
-from onesided.apps.cli.machine import facts, versions
+from onesided.apps.cli.machine import facts
 from onesided.apps.cli.options import Options
 from onesided.apps.cli.progress import console, progress
 from onesided.apps.cli.report import duration, write_json
@@ -37,8 +37,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         if options.json is not None:
             known = tuning.records().get(machine(), {})
             write_json(options.json, {
-                "command": "tune", "settings": options.settings(), "versions": versions(),
-                "machine": place, "measured_on": machine(),
+                "command": "tune", "settings": options.settings(), "machine": place,
+                "measured_on": machine(),
                 "records": {situation: each.as_json() for situation, each in known.items()},
             })
 

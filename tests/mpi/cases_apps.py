@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from argparse import Namespace
 from itertools import count
 
 import numpy as np
 import pytest
-from cases import parameters, ranks
+from cases import parameters, ranks, skip
+from command_runs import run_command
+from mpi4py import MPI
 
 from onesided.apps.bench import choices, timing
 from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.sweep import Case, among, sweep
 from onesided.apps.bench.timing import Variant, interleaved, repeats, unchecked
+from onesided.apps.cli import failures
 from onesided.apps.cli.failures import CommandError, by_rank_0, from_rank_0
 from onesided.apps.cli.machine import Layout, facts
 from onesided.apps.cli.options import Options
@@ -23,6 +27,7 @@ from onesided.apps.papers.methods import METHODS
 from onesided.apps.tools import fft
 from onesided.apps.tools.doctor import OPERATIONS, try_method
 from onesided.apps.tools.fft import FourierCheck, gathered
+from onesided.apps.tools.grid_programs import Items
 from onesided.apps.tools.spmv import vector
 from onesided.collectives import Request, UnsupportedError, methods
 from onesided.collectives.testing import check_transport
@@ -267,6 +272,63 @@ def case_what_rank_0_cannot_do_alone_is_the_error_of_all(comm):
     with pytest.raises(CommandError, match="the program ended: killed"):
         swept(comm, ["PETSc"], make, against=())
     assert swept.freed == ["PETSc", "case"]
+
+
+@parameters(words=["rma-mt --patterns rate-halo --sizes 8", "partitioned --buffer 1K --sizes 1K"])
+@ranks(at_least=2, at_most=2)
+def case_threads_of_a_benchmark_that_one_rank_cannot_make(comm, words):
+    """All are told, and nobody waits for it."""
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        skip("threads that call MPI need MPI_THREAD_MULTIPLE")
+    start, running = threading.Thread.start, threading.active_count()
+
+    def refused(thread):
+        if thread.name == "team" and comm.rank == comm.size - 1:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(CommandError, match="threads: can't start new thread"):
+            run_command(comm, f"bench {words} --threads 2 --iterations 1")
+    assert threading.active_count() == running
+
+
+@parameters(verify=[False, True])
+def case_a_field_that_is_held_against_nothing_is_not_verified(comm, verify):
+    words = "heat --shape 8 8 --steps 4 --repeats 2 --comm grid"
+    code, found = run_command(comm, words + " --verify" * verify)
+    assert code == 0
+    first, second = found["rows"]
+    assert (first.get("verified"), second["verified"]) == (True if verify else None, True)
+
+
+def case_items_migrate_along_the_axis_that_is_cut(comm):
+    """With two ranks the second one; where nothing came to a rank, the verdict would be wrong."""
+    words = "bench halo --patterns migrate --shape 8 16 16 --iterations 2"
+    code, found = run_command(comm, words)
+    assert code == 0, found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Items, "drift", lambda self: None)
+        assert run_command(comm, words)[0] == (comm.size > 1)
+
+
+@ranks(at_least=2)
+def case_nothing_is_freed_where_one_rank_alone_cannot_go_on(comm):
+    """The others are in a barrier, and would not free it with that rank."""
+    freed, last = [], comm.rank == comm.size - 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(failures, "LONGEST_WAIT", 0.1)
+        try:
+            with failures.closing(comm) as stack:
+                stack.callback(freed.append, "case")
+                if last:
+                    raise CommandError("no memory here")
+                comm.Barrier()
+        except CommandError:
+            assert not freed
+            comm.Barrier()
+    assert freed == ([] if last else ["case"])
 
 
 def case_parts_and_their_rest_are_a_time(comm):

@@ -19,6 +19,7 @@ from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser
 from onesided.apps.solvers import navier_stokes
 from onesided.apps.solvers.flow import Flow
+from onesided.apps.solvers.navier_stokes import State
 from onesided.pencilfft import newDistArray
 from onesided.pencilfft.io.hdf5 import HDF5File
 
@@ -210,7 +211,13 @@ def case_a_restart_goes_on_bit_for_bit(comm):
     words = ["--shape", "8", "10", "9", "--reynolds", "40", "--dt", "0.05"]
     with folder(comm) as name:
         whole, half, rest = (os.path.join(name, word + ".h5") for word in ("whole", "half", "rest"))
-        run(comm, *words, "--steps", "7", "--checkpoint", whole, "--save-every", "3")
+        saved, save = [], State.save
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                State, "save", lambda self, *to: (saved.append(self.step), save(self, *to))
+            )
+            run(comm, *words, "--steps", "7", "--checkpoint", whole, "--save-every", "3")
+        assert saved == [3, 6, 7]
         run(comm, *words, "--steps", "4", "--checkpoint", half)
         code, found = run(comm, "--restart", half, "--steps", "3", "--checkpoint", rest)
         assert code == 0
@@ -229,6 +236,9 @@ def case_methods_side_by_side(comm):
     code, found = run(comm, "--shape", "16", "--time", "0.1", "--comm", f"p2p,{METHOD}")
     assert code == 0
     assert [row["labels"]["method"] for row in found["rows"]] == ["p2p", METHOD]
+    first, second = found["rows"]
+    assert "verified" not in first  # there was nothing to hold it against
+    assert second["verified"] is True
     assert all(row["iterations"] == 10 for row in found["rows"])
     assert len(found["verdicts"]) == 2
     assert all(verdict["verified"] for verdict in found["verdicts"].values())

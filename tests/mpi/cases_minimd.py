@@ -50,6 +50,17 @@ def case_every_way(comm, way):
     assert [line["step"] for line in found["output"]] == [0, 20, 40]
 
 
+def case_fewer_runs_than_were_asked_for_are_told(comm):
+    code, found = run(comm, "--shape 4 4 6 --steps 60 --repeats 2 --comm fence")
+    assert code == 0, found
+    assert [row["iterations"] for row in found["rows"]] == [1, 1]
+    assert any(remark.startswith("1 of the 2 runs of --repeats") for remark in found["remarks"])
+    assert "atoms" not in found["pattern"]  # cells are those of a rank: rows tell
+    code, found = run(comm, "--shape 4 4 6 --scaling weak --steps 20 --repeats 1 --comm fence")
+    atoms = {row["labels"]["ranks"]: row["metrics"]["atoms"] for row in found["rows"]}
+    assert atoms[str(comm.size)] == 4 * 96 * comm.size
+
+
 def case_rooms_grow(comm):
     """Ghosts for which there is no room: all links are planned again, and the state is right."""
     fit = Links.fit
