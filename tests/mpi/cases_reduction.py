@@ -18,6 +18,7 @@ from onesided import collectives
 from onesided.collectives import MismatchError, PatternError, UnsupportedError, methods
 from onesided.collectives.broadcast import board
 from onesided.collectives.reduction import folds, messages, shared
+from onesided.collectives.steps import COPY, REDUCE
 
 LATE = 0.05  # seconds
 ROUNDS = 3
@@ -91,6 +92,20 @@ def case_predefined_operations_and_types(comm, method, op):
             each.Wait()
         comm.Allreduce(send, want, getattr(MPI, op))
         assert np.array_equal(got, want), (code, got, want)
+
+
+@ranks(at_least=2)
+def case_an_exscan_computes_nothing_that_nobody_gets(comm):
+    """The ends: the first rank has nothing to add, the last nobody to send to."""
+    with collectives.Exscan_init(comm, np.ones(9), np.zeros(9), method="p2p") as request:
+        (chain,) = request.transport.plans()[0]
+        kinds = [step[0] for step in chain]
+        request.Start()
+        received = request.Wait()
+    assert comm.rank == 0 or np.all(received == comm.rank)
+    come = sum(comm.rank >= 1 << step for step in range((comm.size - 1).bit_length()))
+    if comm.rank in (0, comm.size - 1):
+        assert kinds.count(COPY) + kinds.count(REDUCE) == come, kinds
 
 
 # -- the barrier ---------------------------------------------------------------------------------
