@@ -171,6 +171,8 @@ def case_mistakes(comm, method):
         told(lambda counts=counts: collectives.Reduce_scatter_init(
             comm, np.zeros(comm.size), np.zeros(1), counts, method=method), "recvcount")
     if comm.size > 1:  # counts, types and roots that differ are in the table
+        told(lambda: collectives.Reduce_scatter_block_init(
+            comm, MPI.IN_PLACE, np.zeros(comm.size + 1), method=method), "cannot be split evenly")
         op = MPI.MIN if comm.rank == 1 else MPI.MAX
         told(lambda: allreduce(np.zeros(3), np.zeros(3), op), "MPI.MAX", "MPI.MIN",
              kind=(MismatchError, PatternError))  # fmt: skip
