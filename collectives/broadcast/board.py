@@ -16,13 +16,15 @@ buffers.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.broadcast.operation import Broadcast
+from onesided.collectives.context import Node
+from onesided.collectives.hardware import usable_cores
 from onesided.collectives.memory import aligned, find_region, region_with_key
 from onesided.collectives.steps import Chain, Plan, copy, tell, wait_for
 from onesided.collectives.transport import Cell
@@ -144,36 +146,36 @@ class Address:
     key: str
     node_rank: int
     offset: int
-    nbytes: int
 
     @classmethod
     def of(cls, broadcast: Broadcast) -> Address | None:
-        """Local. That of this rank, where its data are long and every rank of its node sees them;
-        else None."""
+        """Local. That of this rank, where every rank of its node sees its data; else None."""
         region, array = find_region(broadcast.array), broadcast.array
-        context = broadcast.context
-        ranks = len(broadcast.context.node().ranks)
-        short = SHORT_IF_CROWDED if ranks > (os.cpu_count() or ranks) else SHORT
-        if region is None or broadcast.nbytes <= short:
+        if region is None or not all(region.seen_by(broadcast.context, rank)
+                                     for rank in broadcast.node.ranks):
             return None
-        if not all(region.seen_by(context, rank) for rank in broadcast.node.ranks):
-            return None
-        offset = array.ctypes.data - region.address
-        return cls(region.key, region.node.comm.rank, offset, broadcast.nbytes)
+        return cls(region.key, region.node.comm.rank, array.ctypes.data - region.address)
 
-    def view(self) -> Bytes:
+    def view(self, nbytes: int) -> Bytes:
         """Local. The buffer, by a rank that sees it; mapped as long as this view of it lives."""
         region = region_with_key(self.key)
         if region is None:
             raise ValueError("this rank does not see the buffer")
-        return region.part(self.node_rank)[self.offset : self.offset + self.nbytes]
+        return region.part(self.node_rank)[self.offset : self.offset + nbytes]
+
+
+def _is_crowded(node: Node) -> bool:
+    """Collective on the node. Whether it has more ranks than cores that any of them may use."""
+    cores: set[int] = node.comm.allreduce(usable_cores(), MPI.BOR)
+    return len(node.ranks) > len(cores)
 
 
 def shared_by_root(broadcast: Broadcast) -> Address | None:
-    """Collective on the root's node. Where the buffer of the root is, for its node."""
-    if broadcast.nbytes <= SHORT:
-        return None
+    """Collective on the root's node. Where the buffer of the root is, for its node; None where the
+    data are short, too."""
     node, root = broadcast.node, broadcast.root
+    if broadcast.nbytes <= SHORT or (broadcast.nbytes <= SHORT_IF_CROWDED and _is_crowded(node)):
+        return None
     mine = Address.of(broadcast) if broadcast.sends else None
     found: Address | None = node.comm.bcast(mine, node.rank_of[root])
     return found

@@ -297,7 +297,7 @@ class Binomial(BroadcastTransport):
         filled = control.cell(self._leader, FILLED)
         taken = control.cell(self.operation.rank, TAKEN)
         if self._address is not None:
-            return [[wait_for(filled), copy(target, self._address.view()), tell(taken)]]
+            return [[wait_for(filled), copy(target, self._address.view(target.size)), tell(taken)]]
         ring = control.ring(self._leader, self._segments.room)
         return take(self._segments, turn, target, ring, filled, taken)
 

@@ -98,15 +98,16 @@ class Boundary:
             for axis, pair in enumerate(of_field) for side, condition in enumerate(pair)
             if condition is not None
         }  # fmt: skip
-        self.read()
+        self.read(everything=True)
 
-    def read(self) -> None:
-        """Local. Look at the numbers: the caller may have written to arrays without axes."""
-        for where, condition in self.shown.items():
-            if kind(condition) == NUMBER:
+    def read(self, everything: bool = False) -> None:
+        """Local. Look at the arrays without axes, to which the caller may have written, or at
+        ``everything`` that is a number."""
+        for where, given in self.shown.items():
+            if (everything or isinstance(given, np.ndarray)) and kind(given) == NUMBER:
                 value = self.value(where)
                 with np.errstate(all="ignore"):
-                    value[...] = np.asarray(condition).astype(value.dtype)
+                    value[...] = np.asarray(given).astype(value.dtype)
 
     def value(self, where: Where) -> NDArray[Any]:
         """Local. The number that an end shows, as an array without axes that keeps its place."""
@@ -200,7 +201,7 @@ def all_fills(
     ``back`` the adjoint of that. ``forms``: by field, along which axes it is staggered."""
     levels = [field if isinstance(field, tuple) else (field,) for field in fields]
     points = [blocks.coordinates(form, ghosts=True) for form in forms]
-    changes = any(isinstance(given, np.ndarray) for given in boundary.shown.values())
+    reads = NUMBER in map(kind, boundary.shown.values())  # which may become arrays
     found: list[list[Fill]] = []
     for turn in range(math.lcm(2, *map(len, levels))):
         ends = []
@@ -214,5 +215,5 @@ def all_fills(
         if back:
             found.append([partial(end.give, *back) for end in reversed(ends)])
         else:
-            found.append([boundary.read] * changes + [end.fill() for end in ends])
+            found.append([boundary.read] * reads + [end.fill() for end in ends])
     return found

@@ -159,10 +159,8 @@ class Decomposition:
         placed = [self._nodes[rank] for rank in self.order] or self._nodes
         here, there = (4 * bytes_off(self.dims, self.periodic, self._areas, nodes)
                        for nodes in (placed, self._nodes))
-        return (
-            f"{self.shape} cells on {self.dims} ranks of {len(set(self._nodes))} nodes, ghosts "
-            f"{self.layers}: {here:.0f} bytes leave nodes ({there:.0f} with ranks in C order)"
-        )
+        return (f"{self.shape} cells on {self.dims} ranks of {len(set(self._nodes))} nodes, ghosts "
+                f"{self.layers}: {here:.0f} bytes leave nodes ({there:.0f} with ranks in C order)")
 
     # -- inside -----------------------------------------------------------------------------------
 
@@ -180,9 +178,7 @@ class Decomposition:
     def _last(self, axis: int) -> bool:
         return not self.periodic[axis] and self.coords[axis] == self._lasts[axis]
 
-    def links(
-        self, layers: Sequence[Layers], staggered: Sequence[int] = ()
-    ) -> list[list[Link]]:
+    def links(self, layers: Sequence[Layers], staggered: Sequence[int] = ()) -> list[list[Link]]:
         """Local. By axis, the blocks that have ghosts in common with this one."""
         axes = zip(self.starts, self.coords, layers, self.periodic, strict=True)
         return [links_between(*each, axis in staggered and not each[-1])

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +26,7 @@ from onesided.collectives.halo.faces import DIRECT, Face, Place, grid_faces, lis
 from onesided.collectives.halo.plan import FacesOf, Ghosts
 from onesided.collectives.hints import MANUAL
 from onesided.collectives.initialization import Info
-from onesided.collectives.program import FREED, load
+from onesided.collectives.program import ACTIVE, BROKEN, FREED, load
 from onesided.collectives.request import Persistent
 from onesided.collectives.steps import address
 
@@ -126,7 +127,12 @@ class HaloExchange(Persistent):
         began = time.perf_counter()
         if isinstance(fields, np.ndarray | tuple):  # the second: arrays that take turns
             fields = [fields]
-        self._ghosts = ghosts = Ghosts(comm, fields, faces_of, *more)
+        self._ghosts = Ghosts(comm, fields, faces_of, *more, built=partial(self._take, fields))
+        self._made = True
+        self.setup_time = time.perf_counter() - began
+
+    def _take(self, fields: Sequence[Any], ghosts: Ghosts) -> None:
+        """Local, before ranks agree that all are ready. Take what has been planned."""
         super().__init__(ghosts.context.comm.Iprobe, ghosts.hints.progress != MANUAL)
         self.faces: tuple[Face, ...] = ghosts.fields[0].faces
         ways = {parcel.path for parcel in (*ghosts.out, *ghosts.into)} - {""}
@@ -139,8 +145,6 @@ class HaloExchange(Persistent):
         load(self, ghosts.plans, [a if len(a) > 1 else a[0] for a in answers])
         ghosts.resources.belong_to(self)
         debug.observe()
-        self._made = True
-        self.setup_time = time.perf_counter() - began
 
     @property
     def turned(self) -> bool:
@@ -155,9 +159,9 @@ class HaloExchange(Persistent):
 
     def waiting_for(self) -> str:
         """Local, internal. What an active exchange lacks, in words, for the watchdog."""
-        stands = self.stands()
-        late = {parcel.peer for parcel in self._ghosts.into
-                if stands and stands[parcel.chain][0] < stands[parcel.chain][1]}
+        stands, me = self.stands(), self._ghosts.context.comm.rank
+        late = {parcel.peer for parcel in self._ghosts.into if stands and parcel.peer != me
+                and stands[parcel.chain][0] < stands[parcel.chain][1]}
         return "data from " + (", ".join(f"rank {peer}" for peer in sorted(late)) or "nobody")
 
     def described(self) -> tuple[str, int]:
@@ -166,6 +170,12 @@ class HaloExchange(Persistent):
 
     def __repr__(self) -> str:
         return f"<halo of {len(self.faces)} faces: {self.state}, {self.rounds} starts>"
+
+    def __del__(self) -> None:
+        if self._made and self._state in (ACTIVE, BROKEN):  # data may come until the end of MPI
+            self._ghosts.resources.keep.append(self)
+            self._ghosts.resources.belong_to(self)
+        super().__del__()  # a warning may have been made an error
 
     def exchange(self) -> Any:
         """Start and wait; returns what ``Wait`` does. What interrupts that gives the round up."""
@@ -262,8 +272,7 @@ class Plans:
     def keep(self, wanted: Wanted, fields: Sequence[Any], plan: Any) -> None:
         """Collective. Keep a request; of too many the one that has not been used for longest is
         freed, which a warning tells once. Not in the middle of turns: they would begin anew."""
-        earlier = list(self._plans.items())[:-1]  # the last one is in use by this very call
-        idle = [name for name, each in earlier
+        idle = [name for name, each in self._plans.items()
                 if each.state != "active" and getattr(each, "turned", True)]
         self._plans[wanted, _places(fields)] = plan
         if len(self._plans) <= MOST_PLANS or not idle:

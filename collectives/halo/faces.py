@@ -96,9 +96,8 @@ def read_width(width: Any, shape: tuple[int, ...], gridded: int) -> tuple[Layers
     if isinstance(width, int | np.integer):
         width = [width] * gridded + [0] * (len(shape) - gridded)
     if not isinstance(width, Sequence | np.ndarray) or len(width) != len(shape):
-        raise PatternError(
-            f"the width is {width!r}, not a number or one per axis of an array of shape {shape}"
-        )
+        raise PatternError(f"the width is {width!r}, not a number or one per axis of an array of "
+                           f"shape {shape}")
     layers = []
     for axis, entry in enumerate(width):
         pair = (entry, entry) if isinstance(entry, int | np.integer) else entry

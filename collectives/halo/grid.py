@@ -344,18 +344,11 @@ class Grid(Decomposition, Scoped):
             coarse, fine = Grid(comm, (32, 32), 1), Grid(comm, (64, 64), 1)
             e = coarse.refine(correction, fine, boundary="antireflect")
         """
+        if order:  # first: a function may raise, and would leave a plan that is used once
+            self._updating((field,), boundary, "all", t).exchange()
         wanted = ("refine", order, self._number, fine._number)
         way = partial(refinement, True, order, self.layers)
-        plan = self._transfer(wanted, field, fine, out, out is None, way)
-        if order:
-            try:
-                ghosts = self._updating((field,), boundary, "all", t)
-            except Exception:  # on all ranks
-                if plan.once:
-                    plan.Free()
-                raise
-            ghosts.exchange()
-        return plan.exchange()
+        return self._transfer(wanted, field, fine, out, out is None, way).exchange()
 
     def coarsen(
         self, field: NDArray[Any], coarse: Grid, out: NDArray[Any] | None = None, *,
@@ -411,8 +404,11 @@ class Grid(Decomposition, Scoped):
         """Local. What tells fields of this grid from those of others, and distributed arrays."""
         if not isinstance(array, Placed):
             return self._number
-        here = array.local_slice()
-        return tuple(array.global_shape), tuple([(part.start, part.stop) for part in here])
+        try:
+            here = array.local_slice()
+            return tuple(array.global_shape), tuple([(part.start, part.stop) for part in here])
+        except Exception:  # planning tells it everywhere
+            return None
 
     def _whole(self, field: Any) -> tuple[tuple[int, ...], list[int]]:
         """Collective. The global shape of a field, and the axes along which it is staggered."""
@@ -433,9 +429,7 @@ class Grid(Decomposition, Scoped):
         boxes = [self.part(rank, shape) for rank in range(self._context.comm.size)]
         return Part(self.comm, array, origin, boxes, shape, staggered)
 
-    def gather(
-        self, field: NDArray[Any], root: int = 0, box: Any = None
-    ) -> NDArray[Any] | None:
+    def gather(self, field: NDArray[Any], root: int = 0, box: Any = None) -> NDArray[Any] | None:
         """Collective. The global array, without ghosts, on one rank; None on the others.
 
         Of ``box``, if it is given: a slice for each axis of the global array, components
@@ -585,7 +579,7 @@ class Grid(Decomposition, Scoped):
             other._plans.find(wanted, fields)
         if found is None:
             found = plan()
-            for grid in (self, *others):
+            for grid in dict.fromkeys((self, *others)):  # once, where it is one grid
                 grid._plans.keep(wanted, fields, found)
         return found
 

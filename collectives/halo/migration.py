@@ -241,7 +241,7 @@ class Migration(Scoped):
         and whether the persistent one is planned anew; no records where nobody has items. A rank
         without items has no say in their dtypes. Raises the ``error`` of any rank on every rank."""
         shapes = _name((outside, None if form is None else [shape for shape, _ in form]))
-        name = _name((outside, form)) if count else 0
+        name = _name(form) if count else 0
         known = self._records.get(name)
         room: Any = 0 if known is None else known.room
         short = bool((leaving > room)[self._near].any())

@@ -221,11 +221,12 @@ class Ghosts:
     def __init__(
         self, comm: MPI.Comm, fields: Any, faces_of: FacesOf, info: Info = None,
         fills: Callable[[], Sequence[Sequence[Fill]]] | None = None,
-        combine: Combine | None = None, empties: Any = None,
+        combine: Combine | None = None, empties: Any = None, *, built: Callable[[Ghosts], object],
     ) -> None:
         """Collective. With ``combine`` what comes from the ghosts is combined with what their
         owners have, and ``empties`` (None: nothing) is left in the ghosts. ``fills`` are done, by
-        turn, where all has come, or with ``combine`` before anything leaves."""
+        turn, where all has come, or with ``combine`` before anything leaves. What is ``built`` is
+        given to a function, which may fail on one rank: then it raises on all."""
         self.context = context = Context.of(comm)
         self._me = context.comm.rank
         self._combine, self._empties = combine, empties
@@ -259,6 +260,7 @@ class Ghosts:
                 self._check_progress()
                 filled = [[]] * self.turns if fills is None else fills()
                 self.plans = [self._program(turn, filled[turn]) for turn in range(self.turns)]
+                built(self)
         except Exception:
             self.resources.release()
             raise
@@ -439,8 +441,7 @@ class Ghosts:
         if self._combine is not None or not debug.enabled():
             return []
         parts = [part for parcel in self.into for part in parcel.level(turn)]
-        return [copy(part, np.broadcast_to(debug.poison(part.dtype), part.shape))
-                for part in parts]
+        return [copy(part, np.broadcast_to(debug.poison(part.dtype), part.shape)) for part in parts]
 
     def _moves(
         self, targets: Sequence[NDArray[Any]], sources: Sequence[NDArray[Any]]

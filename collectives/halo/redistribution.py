@@ -94,11 +94,13 @@ class Part:
 def part_of(comm: MPI.Intracomm, array: Any) -> Part:
     """Collective. A distributed array as what ranks own of its global array. Raises
     :class:`PatternError` on every rank where blocks do not make up the whole."""
-    mine = np.array([(part.start, part.stop) for part in array.local_slice()], np.int64)
-    shape = tuple(array.global_shape)
-    agree(Context.of(comm).comm, None, f"a distributed array of shape {shape}, {len(mine)} axes")
+    private = Context.of(comm).comm
+    with agreed(private, "a distributed array"):  # of a class that is not ours
+        mine = np.array([(part.start, part.stop) for part in array.local_slice()], np.int64)
+        shape = tuple(array.global_shape)
+    agree(private, None, f"a distributed array of shape {shape}, {len(mine)} axes")
     ends = words_of_all(mine.size * comm.size, np.int64)
-    Context.of(comm).comm.Allgather(mine, ends)
+    private.Allgather(mine, ends)
     boxes = [tuple(slice(*pair) for pair in box) for box in ends.reshape(comm.size, -1, 2).tolist()]
     count = sum(int(np.prod(extents(box))) for box in boxes)
     if count != int(np.prod(shape)):
@@ -135,9 +137,7 @@ class Transfer(Scoped):
             self._request.Free()
 
 
-def redistribution(
-    source: Part, target: Part, info: Any = None, once: bool = False
-) -> Transfer:
+def redistribution(source: Part, target: Part, info: Any = None, once: bool = False) -> Transfer:
     """Collective. The way from one cut to another. Raises :class:`PatternError` on every rank where
     shapes or dtypes differ, and for a target that cannot be written."""
     unpack: list[Callable[[], object]] = []

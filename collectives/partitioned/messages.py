@@ -56,7 +56,12 @@ class GroupReceive(_Groups, Receiver):
         MPI.Prequest.Startall(self._messages)
 
     def advance(self) -> bool:
-        return MPI.Prequest.Testall(self._messages)
+        if MPI.Prequest.Testall(self._messages):
+            self.fill()
+        elif MPI.Query_thread() < MPI.THREAD_MULTIPLE:  # others can only be told what is known
+            for group in range(self.grouping.groups):
+                self.arrived(group, group + 1)
+        return self._missing == 0
 
     def arrived(self, first: int, stop: int) -> bool:
         for group in range(first, stop):

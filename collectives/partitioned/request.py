@@ -399,11 +399,6 @@ class PartitionedSend(PartitionedRequest):
                 self.__dict__["Pready_range"] = self._compiled.pready_range
 
     @property
-    def compiled(self) -> bool:
-        """Local, internal. Whether partitions are counted in C."""
-        return self._compiled is not None
-
-    @property
     def filling(self) -> bool:
         """Local, internal. True while partitions are not ready."""
         return super().filling or self._counter.missing > 0
@@ -588,15 +583,16 @@ class PartitionedReceive(PartitionedRequest):
         if self._state != ACTIVE:
             return True
         self._hear()
-        calls = self._may_call()
-        there = False
+        calls, there = self._may_call(), False
         try:
-            begun = self._begun == self.rounds or (calls and self._begin())
-            end = self._end
-            if begun and end is not None:
+            begins = self._begun != self.rounds
+            end = self._end if not begins or (calls and self._begin()) else None
+            if end is not None:
                 part = self.memory.size // self.partitions
                 first, stop = end.grouping.covering(index * part, (index + 1) * part)
                 there = end.arrived(first, stop) if calls else end.have_come(first, stop)
+                if begins:  # Start, in another thread, will find that it has begun
+                    self._enlist_if_owing()
         except BaseException as error:  # what it was about to note may be lost
             self._error = error
             raise

@@ -291,6 +291,9 @@ class Description(NamedTuple):
 FIELDS = len(Description._fields)
 WORD = 8
 
+#: What an atomic read adds, whoever reads.
+_NOTHING = np.zeros(1, np.int64)
+
 
 class SideWindows:
     """The three windows of a runtime, locked from their creation to their release."""
@@ -390,7 +393,7 @@ def _words(window: MPI.Win) -> NDArray[np.int64]:
 
 def _read(window: MPI.Win, rank: int, place: int) -> int:
     """Local. An atomic read of a word of this rank's own part."""
-    nothing, word = np.zeros(1, np.int64), np.zeros(1, np.int64)
-    window.Fetch_and_op(nothing, word, rank, place, MPI.NO_OP)
+    word = np.empty(1, np.int64)  # threads may read at the same time
+    window.Fetch_and_op(_NOTHING, word, rank, place, MPI.NO_OP)
     window.Flush(rank)
     return int(word[0])

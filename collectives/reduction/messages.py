@@ -180,22 +180,24 @@ class Team:
         ``upto``: with its own, which may be ``source``. Either may be empty: it is not wanted."""
         me, size, step = self._me, self._size, 1
         came = np.empty_like(source)
-        upto = upto if upto.size else np.empty_like(source)
+        wanted, upto = bool(upto.size), upto if upto.size else np.empty_like(source)
         first = True
         while step < size:
             out = [(me + step, source)] if me + step < size else []
             into = [(me - step, came)] if me >= step else []
             self._exchange(out, into)
             if into:
-                self._reduce(upto, came, source)  # first: below may be the source
-                source = upto
+                if wanted or me + 2 * step < size:  # it is sent on
+                    self._reduce(upto, came, source)  # first: below may be the source
+                    source = upto
                 if below.size and first:
                     self._copy(below, came)
                 elif below.size:
                     self._reduce(below, came, below)
                 first = False
             step <<= 1
-        self._copy(upto, source)
+        if wanted:
+            self._copy(upto, source)
 
 
 class PointToPoint(ReductionTransport):

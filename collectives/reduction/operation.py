@@ -302,8 +302,6 @@ def Reduce_scatter_block_init(
         size, placed = context.comm.size, in_place(sendbuf)
         into = Message.read(recvbuf, "recv", size if placed else 1)
         count = into.count // size if placed else into.count
-        if placed and into.count % size:
-            raise PatternError(f"{into.count} elements cannot be divided among {size} ranks")
         return _scattered(context, sendbuf, into, [count] * size, op, block=True)
 
     return _initialize("Reduce_scatter_block", comm, read, (sendbuf, recvbuf), method, info)

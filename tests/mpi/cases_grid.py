@@ -335,6 +335,13 @@ def case_boundaries_that_change(comm, memory, staggered):
         halo.Wait()
         assert np.allclose(u[outside], np.broadcast_to(2 * x + y + t, u.shape)[outside])
     halo.Free()
+    halo = grid.halo(u, boundary=1)  # and an array later
+    halo.boundary.set([[(value, value)] * 2])
+    halo.exchange()
+    value[...] = 8
+    halo.exchange()
+    assert (u[outside] == 8).all()
+    halo.Free()
     halo, kept = grid.halo(u, boundary=value), Grid(comm, grid.shape, 2, boundary=value)
     other = kept.zeros((), staggered=staggered)
     for turn in range(3):
@@ -395,6 +402,7 @@ def case_what_one_rank_gives_alone(comm):
     few = Grid(some, (4 * some.size, 6), 1)
     if comm.rank % 2 == 0:  # the others are not there to answer
         everywhere(some, PatternError, "of other ranks", few.redistribute, few.zeros(), grid, u)
+    grid.update(u, ghosts="all")  # which is kept
     v, fine, apart = grid.zeros(), Grid(comm, (8 * comm.size, 12), 1, dims=(1, comm.size)), (
         np.zeros([2 * n for n in u.shape])[::2, ::2])
     for module, name, call, arguments in [
@@ -711,27 +719,37 @@ def case_refine_mistakes(comm):
     coarse, fine = Grid(comm, (4, 6), 1), Grid(comm, (8, 12), (0, 1))
     other = Grid(comm, (8, 11), 1)
     u, v = coarse.zeros(), fine.zeros()
+    coarse.update(u, ghosts="all")  # which is kept, whatever else is wrong
     single, both = fine.zeros((), "f4"), fine.zeros(2)
     staggered, whole_numbers = coarse.zeros((), staggered=1), coarse.zeros((), "i4")
     for call, arguments, options, text in [
         (coarse.refine, (u, other), {}, "has not twice as many cells"),
-        (fine.refine, (v, coarse), {}, "has not twice as many cells"),
-        (coarse.refine, (whole_numbers, fine), {}, "only real and complex"),
+        (fine.refine, (v, coarse), {"order": 0}, "has not twice as many cells"),
+        (coarse.refine, (whole_numbers, fine), {"order": 0}, "only real and complex"),
         (coarse.refine, (u, fine, single), {}, "a field of float32 (8, 12), which has not"),
         (coarse.refine, (u, fine, both), {}, "a field of float64 (2, 8, 12), which has not"),
-        (coarse.refine, (staggered, fine, v), {}, "middles of cells"),
+        (coarse.refine, (staggered, fine, v), {"order": 0}, "middles of cells"),
         (coarse.refine, (u, fine, v), {"order": 2}, "order 2 is not 0"),
     ]:
         everywhere(comm, PatternError, text, call, *arguments, **options)
     everywhere(comm, PatternError, "a boundary condition", coarse.refine, u, fine,
                boundary="nonsense")
     narrow = Grid(comm, (4, 6), (0, 1))
-    everywhere(comm, PatternError, "or 1 with ghosts", narrow.refine, narrow.zeros(), fine, v)
+    thin = narrow.zeros()
+    narrow.update(thin, ghosts="all")
+    everywhere(comm, PatternError, "or 1 with ghosts", narrow.refine, thin, fine, v)
     bare = DistArray.of(Pencil(Subcomm(comm, [1, 0]), coarse.shape, 0))
     everywhere(comm, PatternError, "or 1 with ghosts", fine.coarsen, v, coarse, bare, order=1)
     if comm.size > 1:
-        everywhere(comm, MismatchError, "refine", coarse.refine, u, fine, v, order=int(last))
-    assert not any(grid._plans for grid in (coarse, fine, other, narrow))
+        everywhere(comm, MismatchError, "refine", coarse.refine, coarse.zeros(), fine, v,
+                   order=int(last))
+
+    def refuse(*_):
+        raise ValueError("no value there")
+
+    assert [len(grid._plans) for grid in (coarse, fine, other, narrow)] == [1, 0, 0, 1]
+    raises(ValueError, lambda: coarse.refine(u, fine, boundary=refuse), "no value there")
+    assert [plan.state for plan in coarse._plans] == ["inactive", "broken"]
     coarse.refine(u, fine, v)
     fine.Free()
     fine = Grid(comm, (8, 12), 1)
@@ -753,6 +771,7 @@ def case_targets_that_cannot_be_written(comm, way, memory, cut):
     if memory == "strided":
         target = np.zeros([2 * n for n in target.shape])[::2, ::2]
     target.flags.writeable = comm.rank != comm.size - 1
+    here.update(source, ghosts="all")  # which is kept
     name, _, order = way.partition(" ")
     calls = {
         "redistribute": lambda: here.redistribute(source, there, target),
@@ -825,6 +844,11 @@ def case_pencils_and_files(comm, form):
         longer = DistArray((whole.shape[0] + 1, *whole.shape[1:]), twice.subcomm)
         everywhere(comm, MismatchError, "of shape", grid.redistribute, v,
                    longer if comm.rank == 0 else twice)
+        for block, kind, words in [(lambda: (slice(None),), TypeError, "NoneType"),
+                                   (lambda: 1 // 0, ZeroDivisionError, "by zero")]:
+            if comm.rank == 0:
+                twice.local_slice = block
+            everywhere(comm, kind, words, grid.redistribute, v, twice)
     need("h5py")
     folder = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
     write_field(grid, u, f"{folder}/u", "u", 3)

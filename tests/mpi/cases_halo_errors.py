@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
+from unittest import mock
+
 import numpy as np
 from cases import parameters, ranks
 from errors import agreed
@@ -15,6 +19,7 @@ from onesided.collectives import (
 )
 from onesided.collectives.arena import Arena
 from onesided.collectives.context import Context
+from onesided.collectives.halo import exchange
 
 WHOLE = (slice(0, 1), slice(0, 8))
 
@@ -113,6 +118,51 @@ def case_too_little_shared_memory(comm):
     halo.exchange()
     assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
     halo.Free()
+    cart.Free()
+
+
+def case_a_program_that_one_rank_cannot_load(comm):
+    cart = grid(comm)
+    load = exchange.load if comm.rank else short
+    with mock.patch.object(exchange, "load", load):
+        everywhere(cart, MemoryError, "no memory", np.zeros((6, 6)), 1)
+    cart.Free()
+
+
+def short(*_):
+    raise MemoryError("no memory")
+
+
+@parameters(corners=["direct", "axes"])
+def case_what_an_active_halo_lacks(comm, corners):
+    """Others, never the rank itself."""
+    cart = grid(comm)
+    with HaloExchange(cart, np.zeros((6, 6)), 1, corners=corners) as halo:
+        if comm.rank == 0:
+            halo.Start()
+            late = sorted({1, comm.size - 1} - {0})
+            assert halo.waiting_for() == "data from " + (
+                ", ".join(f"rank {each}" for each in late if comm.size > 1) or "nobody")
+        comm.Barrier()
+        if comm.rank:
+            halo.Start()
+        halo.Wait()
+    cart.Free()
+
+
+def case_dropped_in_the_middle_of_a_round(comm):
+    """It is kept, so that the end of the program can complete it."""
+    cart, array = grid(comm), np.full((6, 6), float(comm.rank))
+    halo = HaloExchange(cart, array, 1, info={"ranks_per_node": "1"})
+    halo.Start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        del halo
+        gc.collect()
+    (kept,) = Context.of(cart).requests()
+    kept.Wait()
+    assert (array[0, 1:-1] == (comm.rank - 1) % comm.size).all()
+    kept.Free()
     cart.Free()
 
 

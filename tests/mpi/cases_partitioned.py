@@ -352,6 +352,31 @@ def case_the_last_mark_is_another_thread_s(comm, method):
     free(array)
 
 
+@parameters(method=METHODS)
+def case_rounds_that_another_thread_asks_for(comm, method):
+    """The main thread looks whether all has come, and completes nothing meanwhile."""
+    pair = Pair(comm, method, 4, 4, count=64, aggregate=0)
+    for turn in range(TURNS):
+        pair.start()
+        for marks in ([2], [0, 1, 3]):
+            for index in marks:
+                pair.part(turn, index)
+                pair.send.Pready(index)
+
+            def ask(marks=marks):
+                while not all(pair.receive.Parrived(index) for index in marks):
+                    time.sleep(0.0001)
+
+            worker = threading.Thread(target=ask)
+            worker.start()
+            while worker.is_alive():
+                pair.receive.Get_status()
+                pair.send.Get_status()
+        pair.complete()
+        pair.check(turn)
+    pair.free()
+
+
 @ranks(at_least=2)
 def case_a_program_that_keeps_up_has_no_thread(comm):
     """Once the sides know each other, a receive that is waited for leaves nothing to be done."""

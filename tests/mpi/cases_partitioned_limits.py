@@ -28,6 +28,7 @@ from onesided.collectives import (
     debug,
     empty,
     free,
+    progress,
 )
 from onesided.collectives.partitioned import handshake
 from onesided.collectives.partitioned import request as requests
@@ -365,6 +366,30 @@ def case_freed_while_another_thread_waits(comm, method, met):
     pair.send.Free()
     thread.join(10)
     assert "freed" in found[0], found
+    pair.free()
+
+
+def case_begun_by_another_thread_in_the_middle_of_start(comm):
+    """Who owes something is helped, whichever call it was that found the peer."""
+    pair = Pair(comm, "rma", 65, 1, count=65, aggregate=0)  # more groups than a board has entries
+    receive = pair.receive
+    for turn in range(2):
+        if turn:
+            run = receive.guard.run
+
+            def late(act, *given, run=run):
+                receive.guard.run = run
+                receive.Parrived(0)
+                return run(act, *given)
+
+            receive.guard.run = late
+        receive.Start()
+        assert turn == 0 or progress.unfinished()
+        comm.Barrier()
+        pair.send.Start()
+        at_once(pair, turn, 0)
+        pair.complete()
+        pair.check(turn)
     pair.free()
 
 

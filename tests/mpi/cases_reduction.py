@@ -18,6 +18,7 @@ from onesided import collectives
 from onesided.collectives import MismatchError, PatternError, UnsupportedError, methods
 from onesided.collectives.broadcast import board
 from onesided.collectives.reduction import folds, messages, shared
+from onesided.collectives.steps import COPY, REDUCE
 
 LATE = 0.05  # seconds
 ROUNDS = 3
@@ -93,6 +94,20 @@ def case_predefined_operations_and_types(comm, method, op):
         assert np.array_equal(got, want), (code, got, want)
 
 
+@ranks(at_least=2)
+def case_an_exscan_computes_nothing_that_nobody_gets(comm):
+    """The ends: the first rank has nothing to add, the last nobody to send to."""
+    with collectives.Exscan_init(comm, np.ones(9), np.zeros(9), method="p2p") as request:
+        (chain,) = request.transport.plans()[0]
+        kinds = [step[0] for step in chain]
+        request.Start()
+        received = request.Wait()
+    assert comm.rank == 0 or np.all(received == comm.rank)
+    come = sum(comm.rank >= 1 << step for step in range((comm.size - 1).bit_length()))
+    if comm.rank in (0, comm.size - 1):
+        assert kinds.count(COPY) + kinds.count(REDUCE) == come, kinds
+
+
 # -- the barrier ---------------------------------------------------------------------------------
 
 
@@ -156,6 +171,8 @@ def case_mistakes(comm, method):
         told(lambda counts=counts: collectives.Reduce_scatter_init(
             comm, np.zeros(comm.size), np.zeros(1), counts, method=method), "recvcount")
     if comm.size > 1:  # counts, types and roots that differ are in the table
+        told(lambda: collectives.Reduce_scatter_block_init(
+            comm, MPI.IN_PLACE, np.zeros(comm.size + 1), method=method), "cannot be split evenly")
         op = MPI.MIN if comm.rank == 1 else MPI.MAX
         told(lambda: allreduce(np.zeros(3), np.zeros(3), op), "MPI.MAX", "MPI.MIN",
              kind=(MismatchError, PatternError))  # fmt: skip
