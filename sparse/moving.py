@@ -157,9 +157,17 @@ def shared_width(
     """Collective. Of how many vectors ranks pass blocks, 0 for one, (n,); an empty list of a rank
     without rows does not count. ``ValueError`` on every rank where they differ, and the ``error``
     of a rank that has no block."""
+    return one_width(name, *largest(comm, error, name, width(block)))
+
+
+def width(block: NDArray[Any]) -> list[int]:
+    """Local. The numbers of which :func:`one_width` takes the largest of all ranks."""
     k = block.shape[1] if block.ndim == 2 else 0
-    counts = block.ndim == 2 or block.size > 0
-    most, least = largest(comm, error, name, [k, -k] if counts else [0, -_MANY])
+    return [k, -k] if block.ndim == 2 or block.size > 0 else [0, -_MANY]
+
+
+def one_width(name: str, most: int, least: int) -> int:
+    """Local. As :func:`shared_width`, where ranks have agreed already."""
     if -least not in (most, _MANY):
         raise ValueError(f"{name}: ranks have blocks of {-least} and of {most} vectors (0: one)")
     return most

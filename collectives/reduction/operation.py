@@ -563,11 +563,11 @@ class Sums:
 
     def of(self, *numbers: Any) -> list[Any]:
         """Collective. The sums of some numbers, at most as many as there is room for."""
-        count = len(numbers)
-        self.own[:count] = numbers
+        for place, number in enumerate(numbers):
+            self.own[place] = number
         self.reduce()
-        found: list[Any] = self.total[:count].tolist()
-        return found
+        found: list[Any] = self.total.tolist()
+        return found[: len(numbers)]
 
 
 def sums(comm: MPI.Comm, count: int = FEW, dtype: DTypeLike = np.float64) -> Sums:

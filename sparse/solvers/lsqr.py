@@ -18,13 +18,12 @@ from onesided.collectives.agreement import agreed
 from onesided.sparse.alike import block
 from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.partition import Partition
-from onesided.sparse.solvers.run import Callback, Rules, Run, several
+from onesided.sparse.solvers.run import Callback, Rules, Run, each_column, joined
 from onesided.sparse.solvers.solution import LEAST_SQUARES, Solution, V
 from onesided.sparse.solvers.space import Space, Vector
 from onesided.sparse.vector import DistVector
 
 
-@several
 def lsqr(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, callback: Callback = None, damp: float = 0.0,
@@ -47,10 +46,9 @@ def lsqr(
     >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback)
-    return _least_squares("lsqr", A, b, x0, rules, damp, _lsqr)
+    return _of_columns("lsqr", A, b, x0, rules, damp, _lsqr)
 
 
-@several
 def lsmr(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, callback: Callback = None, damp: float = 0.0,
@@ -66,7 +64,18 @@ def lsmr(
     >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback)
-    return _least_squares("lsmr", A, b, x0, rules, damp, _lsmr)
+    return _of_columns("lsmr", A, b, x0, rules, damp, _lsmr)
+
+
+def _of_columns(
+    name: str, A: Linear, b: Any, x0: Any, rules: Rules, damp: float,
+    method: Callable[[_Bidiagonal], None],
+) -> Solution[Any]:  # fmt: skip
+    pairs = each_column(A, b, x0, name)
+    if pairs is None:
+        return _least_squares(name, A, b, x0, rules, damp, method)
+    found = [_least_squares(name, A, *pair, rules, damp, method) for pair in pairs]
+    return joined(A, b, found)
 
 
 @np.errstate(all="ignore")  # of the caller; else one rank might raise alone

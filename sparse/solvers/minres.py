@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from onesided.sparse.linear import Linear
-from onesided.sparse.solvers.run import Callback, Rules, Run, several
+from onesided.sparse.solvers.run import Callback, Rules, Run, solve
 from onesided.sparse.solvers.solution import Solution, V
 
 
-@several
 def minres(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Any = None, callback: Callback = None, nullspace: Any = None,
@@ -36,7 +35,7 @@ def minres(
     >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
-    return Run("minres", A, b, x0, rules, M, hermitian=True).solve(_iterate)
+    return solve("minres", A, b, x0, rules, M, _iterate, hermitian=True)
 
 
 def _iterate(run: Run) -> None:

@@ -8,30 +8,34 @@ it has to.
 
 from __future__ import annotations
 
-import functools
 import math
 import traceback
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onesided.collectives import sums
-from onesided.collectives.agreement import agree, agreed, largest
+from onesided.collectives.agreement import Agreement, agree, agreed, largest, number_of
+from onesided.collectives.context import Context
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse.alike import block, columns
 from onesided.sparse.linear import Linear, LinearOperator, whose
-from onesided.sparse.moving import shared_dtype, shared_width
+from onesided.sparse.moving import one_width, shared_dtype, width
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, preconditioner
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LEAST_SQUARES, LIMIT, Solution
 from onesided.sparse.solvers.space import Scalar, Space, Vector
 from onesided.sparse.vector import DistVector
 
 Callback = Callable[[Any], object] | None
-Solver = TypeVar("Solver", bound=Callable[..., Solution[Any]])
+Check = Callable[[], object] | None
+Method = Callable[["Run"], object]
+
+#: What ranks agree on first, with the name of the method.
+_RIGHT = "right-hand sides of "
 
 #: What a leg must at least have taken off the residual, if another one is to follow.
 _WORTH_GOING_ON = 0.5
@@ -43,8 +47,7 @@ _ROUNDING = 10
 _MODERATE = 40
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(NamedTuple):
     """When a run stops: norm of the residual <= max(rtol * norm(b), atol), or too many iterations.
 
     ``maxiter`` None: ten times the number of unknowns. ``callback(x)`` is called after every
@@ -83,17 +86,25 @@ class Run:
     ``b`` and ``x`` are this rank's blocks (x is the run's own), ``space`` that of b, ``domain``
     that of x; the same for a square matrix. ``nullspace``: an orthonormal basis of what vectors
     lose, or None. ``resumed``: a leg that goes on begins. ``calls_back``: a rank has a callback.
+    ``square`` is (b, b).
+
+    A run that has ended may be kept with the matrix: it is idle, without matrix, preconditioner and
+    vectors, and is gone on with by a later call that it :meth:`fits`.
     """
+
+    #: The preconditioner, while the run is idle.
+    _given: Callable[[], Any] | None = None
 
     @np.errstate(all="ignore")  # of the caller; else one rank might raise alone
     def __init__(
         self, name: str, A: Linear, b: Any, x0: Any, rules: Rules, M: Any = None, *,
-        square: bool = True, hermitian: bool = False, choices: Any = None,
+        square: bool = True, hermitian: bool = False, choices: Any = None, check: Check = None,
     ) -> None:  # fmt: skip
         """Collective. Check what was given; raises the same error on every rank.
 
         ``hermitian``: the method is for Hermitian matrices and preconditioners. ``choices``: what
-        else it is told, the same on all ranks. ``ValueError`` for lengths, shapes and tolerances,
+        else it is told, the same on all ranks, which ``check()``, Local, raises an error for.
+        ``ValueError`` for lengths, shapes and tolerances,
         ``TypeError`` for dtypes that the matrix does not hold and for what is no preconditioner.
         """
         comm, self.name = A.comm, name
@@ -106,6 +117,8 @@ class Run:
             if A.freed:
                 raise RequestError("the matrix has been freed")
             rules.check()
+            if check is not None:
+                check()
             if square:
                 A.check_square(name)
             made = preconditioner(M, A)
@@ -134,17 +147,25 @@ class Run:
             drop_broken_sums(comm)
         self._hermitian = hermitian
         self.A, self.M, self.comm, self.rules = A.promoted(dtype), made, comm, rules
+        self._choices, self._dtype = repr(choices), dtype
         with agreed(comm, name) if self._foreign > 1 else nullcontext():
             if refresh is not None:
                 refresh()
                 self._check_hermitian(made, hermitian)
         self.space = Space(comm, n_rows, dtype)
         self.domain = self.space if square else Space(comm, n_cols, dtype)
-        self.b = np.ascontiguousarray(right, dtype)
         self.nullspace = self._basis("nullspace", rules.nullspace)
         left = self._basis("left_nullspace", rules.left_nullspace)
         if hermitian and left is None:
             left = self.nullspace
+        self._trouble: Exception | None = None
+        self._begin(b, right, guess, left)
+
+    def _begin(self, b: Any, right: Any, guess: Any, left: Vector | None) -> None:
+        """Collective. Take the vectors, b and what it is on this rank, and the guess; b loses what
+        it has of ``left``."""
+        rules, dtype, self._adjoint = self.rules, self._dtype, None
+        self.b: Vector = np.ascontiguousarray(right, dtype)
         if left is not None:
             self.b = self.b.copy()
             taken = np.linalg.norm(self._take(left, self.b))
@@ -155,7 +176,8 @@ class Run:
         self._wrapped: Any = self.x
         if isinstance(b, DistVector):
             self._wrapped = b.like(self.x, self.A.col_partition)
-        self.size = self.space.norm(self.b)
+        self.square = self.space.dots((self.b, self.b))[0].real
+        self.size = self.space.norm_of(self.square, self.b)
         if left is not None and self.size <= _ROUNDING * np.finfo(dtype).eps * taken:
             self.b.fill(0)  # what is left is rounding
             self.size = 0.0
@@ -165,8 +187,6 @@ class Run:
         self.reason = ""
         self.resumed = False
         self._exponent = 0
-        self._trouble: Exception | None = None
-        self._adjoint: Linear | None = None
 
     def _check_hermitian(self, M: Any, needed: bool) -> None:
         """Local. ``ValueError`` for a preconditioner, as it is now, that the method cannot use."""
@@ -176,13 +196,73 @@ class Run:
                 "..., hermitian=True), or gmres"
             )
 
+    # -- from call to call -----------------------------------------------------------------------
+
+    def keep(self, A: Linear, b: Any, x0: Any, M: Any) -> None:
+        """Local. Be idle, where that can be, until a call :meth:`fits` this one."""
+        rules, self._forms = self.rules, (_form(b), _form(x0))
+        others = rules.callback, rules.nullspace, rules.left_nullspace
+        if (
+            self.calls_back or self._foreign or self.A is not A or self.M is not M
+            or None in self._forms or any(each is not None for each in others)
+        ):  # fmt: skip
+            return
+        self._shared, self._again = Context.of(self.comm).shared, None
+        self._given = None if M is None else weakref.ref(M)
+        self.rest(A)
+
+    def rest(self, A: Linear) -> None:
+        """Local. Be idle again."""
+        A.kept[self.name, type(self.M)] = self
+        del self.A, self.M, self.b, self.x, self._wrapped, self._adjoint
+
+    def fits(self, b: Any, x0: Any, rules: Rules, M: Any, choices: Any, check: Check) -> bool:
+        """Local. Whether this idle run can go on with a call on this rank: what differs are the
+        entries of vectors, or right rules and choices."""
+        broken = any(each.request.state == "broken" for each in self._shared.values())
+        given = None if self._given is None else self._given()
+        if broken or given is not M or (_form(b), _form(x0)) != self._forms:
+            return False
+        if rules.callback is rules.nullspace is rules.left_nullspace is None:
+            try:
+                choices = repr(choices)
+                if rules != self.rules or choices != self._choices:
+                    rules.check()
+                    if check is not None:
+                        check()
+                    self.rules, self._choices, self._again = rules, choices, None
+            except Exception:  # as of Run, when ranks have agreed that this one does not fit
+                return False
+            return True
+        return False
+
+    def agree(self) -> list[int]:
+        """Collective. What :func:`each_column` makes of all that ranks pass, if this rank's call
+        fits."""
+        if self._again is None:
+            rules, given = self.rules, [each is None for each in (self._given, self._forms[1])]
+            what = self._choices, rules.rtol, rules.atol, rules.maxiter, given, self._dtype.str
+            number = number_of(repr(what))
+            numbers = [*width(self.space.vector()), 0, number, -number]
+            self._again = Agreement(self.comm, None, _RIGHT + self.name, numbers)
+        return self._again.largest()
+
+    @np.errstate(all="ignore")
+    def again(self, A: Linear, b: Any, x0: Any, M: Any, method: Method) -> Solution[Any]:
+        """Collective. Another run, of a call that fits on all ranks."""
+        self.A, self.M = A, M
+        if M is not None:
+            M.refresh()
+            self._check_hermitian(M, self._hermitian)
+        right, guess = (v.array if isinstance(v, DistVector) else v for v in (b, x0))
+        self._begin(b, right, guess, None)
+        return self._legs(method, None)
+
     # -- from leg to leg -------------------------------------------------------------------------
 
     @np.errstate(all="ignore")
     def solve(
-        self,
-        method: Callable[[Run], object],
-        least_squares: Callable[[Vector, float], bool] | None = None,
+        self, method: Method, least_squares: Callable[[Vector, float], bool] | None = None
     ) -> Solution[Any]:
         """Collective. Legs of a method, each from where the last one ended, until x is seen right.
 
@@ -190,6 +270,11 @@ class Run:
         breakdown, another one follows if this one took at least half of the residual.
         ``least_squares(r, norm)`` says whether r, of that norm, is orthogonal to the columns.
         """
+        return self._legs(method, least_squares)
+
+    def _legs(
+        self, method: Method, least_squares: Callable[[Vector, float], bool] | None
+    ) -> Solution[Any]:
         if not self.size:
             self.x.fill(0)
             self.record(0.0)
@@ -222,8 +307,8 @@ class Run:
         return self.solution(true)
 
     def scale(self) -> None:
-        """Local. Go on with b, x and tolerance times a power of two, where squares of b, or b in
-        a narrower dtype of M, might vanish or overflow."""
+        """Collective. Go on with b, x and tolerance times a power of two, where squares of b, or b
+        in a narrower dtype of M, might vanish or overflow."""
         exponent = math.frexp(self.size)[1]
         if self._exponent or abs(exponent) <= _MODERATE:
             return
@@ -231,6 +316,7 @@ class Run:
         self.tolerance = float(np.ldexp(self.tolerance, -exponent))
         for vector in (self.b, self.x):
             self._shift(vector, -exponent)
+        self.square = self.space.dots((self.b, self.b))[0].real
 
     def _shift(self, vector: Vector, exponent: int) -> None:
         """Local. A vector times a power of two, which rounds nothing that is not tiny."""
@@ -275,14 +361,19 @@ class Run:
         """Local. How many iterations have been recorded."""
         return max(0, len(self.residuals) - 1)
 
+    @property
+    def at_zero(self) -> bool:
+        """Local. Whether the run begins with x zero, so that the residual is b."""
+        return not (self._guessed or self.residuals)
+
     def residual(self, out: Vector | None = None) -> Vector:
         """Collective. b - A x, without a product for the guess zero."""
         r = self.space.vector() if out is None else out
-        if self._guessed or self.residuals:
+        if self.at_zero:
+            r[:] = self.b
+        else:
             self.multiply(self.x, r)
             np.subtract(self.b, r, out=r)
-        else:
-            r[:] = self.b
         return r
 
     def multiply(self, x: Vector, y: Vector) -> None:
@@ -407,25 +498,51 @@ class Run:
         return parts
 
 
-def several(solver: Solver) -> Solver:
-    """A solver that also takes blocks of right-hand sides, (n, k), and solves for each of them."""
+def solve(
+    name: str, A: Linear, b: Any, x0: Any, rules: Rules, M: Any, method: Method, *,
+    hermitian: bool = False, choices: Any = None, check: Check = None,
+    jointly: Callable[[Sequence[Run]], object] | None = None,
+) -> Solution[Any]:  # fmt: skip
+    """Collective. Solve A x = b by a method, for each column of a block b; arguments as of
+    :class:`Run`. ``jointly`` does a part of the work of several runs at once.
 
-    @functools.wraps(solver)
-    def solve(A: Linear, b: Any, x0: Any = None, **how: Any) -> Solution[Any]:
-        pairs = each_column(A, b, x0, solver.__name__)
-        if pairs is None:
-            return solver(A, b, x0, **how)
-        return joined(A, b, [solver(A, *pair, **how) for pair in pairs])
+    A call that differs from one before in the entries of vectors alone, or in rules, goes on with
+    the run of that, where ranks agree that it does on all of them.
+    """
+    found = None
+    idle = A.kept.pop((name, type(M)), None) if isinstance(A, Linear) and not A.freed else None
+    if idle is not None and idle.fits(b, x0, rules, M, choices, check):
+        found = idle.agree()
+        if found[0] == found[2] == 0 and found[3] == -found[4]:
+            solution: Solution[Any] = idle.again(A, b, x0, M, method)
+            idle.rest(A)
+            return solution
+    pairs = each_column(A, b, x0, name, found)
 
-    return cast(Solver, solve)
+    def run(right: Any, guess: Any) -> Run:
+        how: Any = {"hermitian": hermitian, "choices": choices, "check": check}
+        return Run(name, A, right, guess, rules, M, **how)
+
+    if pairs is None:
+        one = run(b, x0)
+        solution = one.solve(method)
+        one.keep(A, b, x0, M)
+        return solution
+    if jointly is None:
+        return joined(A, b, [run(*pair).solve(method) for pair in pairs])
+    runs = [run(*pair) for pair in pairs]
+    jointly(runs)
+    return joined(A, b, [each.solve(method) for each in runs])
 
 
-def each_column(A: Linear, b: Any, x0: Any, name: str) -> list[tuple[Any, Any]] | None:
+def each_column(
+    A: Linear, b: Any, x0: Any, name: str, found: list[int] | None = None
+) -> list[tuple[Any, Any]] | None:
     """Collective. The columns of a block of right-hand sides, each with that of the guess, None
     where there is none; None for a vector b. An empty list stands for no rows.
 
     ``TypeError`` for an A that is no distributed map; ``ValueError`` on every rank where ranks have
-    different numbers of columns, or the guess has others.
+    different numbers of columns, or the guess has others. ``found``: ranks have agreed already.
     """
     if not isinstance(A, Linear):
         raise TypeError(
@@ -438,7 +555,9 @@ def each_column(A: Linear, b: Any, x0: Any, name: str) -> list[tuple[Any, Any]] 
         right = np.asarray(right)
     except Exception as problem:  # a ragged list, say
         right, error = np.zeros(0), problem
-    k = shared_width(A.comm, f"right-hand sides of {name}", right, error)
+    if found is None:
+        found = largest(A.comm, error, _RIGHT + name, [*width(right), 1, 0, 0])
+    k = one_width(_RIGHT + name, *found[:2])
     if not k:
         return None
     n = A.col_range[1] - A.col_range[0]
@@ -463,6 +582,15 @@ def joined(A: Linear, b: Any, found: Sequence[Solution[Any]]) -> Solution[Any]:
         b.like(x, A.col_partition) if isinstance(b, DistVector) else x,
         worst.converged, most, residuals, worst.reason, true, size, tuple(found),
     )  # fmt: skip
+
+
+def _form(vector: Any) -> tuple[Any, ...] | None:
+    """Local. What all arrays have in common that a run can take in the place of this vector; None
+    where that may be none."""
+    if vector is None:
+        return ()
+    array = vector.array if isinstance(vector, DistVector) else vector
+    return (array.dtype, array.shape) if type(array) is np.ndarray else None
 
 
 def _multiply(A: Linear, x: Vector, y: Vector) -> None:

@@ -70,12 +70,15 @@ class Space:
 
     def dots(self, *pairs: tuple[Vector, Vector]) -> list[Scalar]:
         """Collective. Scalar products of all pairs, by one reduction."""
-        return self.sums(*(self.share(x, y) for x, y in pairs))
+        return self.sums(*[self.share(x, y) for x, y in pairs])
 
     def norm(self, x: Vector) -> float:
-        """Collective. The Euclidean norm, which neither overflows nor vanishes before it must."""
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            square = self.dots((x, x))[0].real
+        """Collective. The Euclidean norm, which neither overflows nor vanishes before it must; the
+        caller has NumPy ignore that its square does."""
+        return self.norm_of(self.dots((x, x))[0].real, x)
+
+    def norm_of(self, square: float, x: Vector) -> float:
+        """Collective. As :meth:`norm`, where (x, x) is known."""
         if self._least < square < math.inf:
             return math.sqrt(square)
         parts = np.abs(x.view(x.real.dtype))
