@@ -15,7 +15,14 @@ from scipy import sparse
 from onesided.collectives import agreed
 from onesided.collectives.agreement import largest, told
 from onesided.collectives.context import Context
-from onesided.sparse.partition import FEW_PARTS, TABLE_PER_NUMBER, Integers, Partition, cuts
+from onesided.sparse.partition import (
+    FEW_PARTS,
+    TABLE_PER_NUMBER,
+    Integers,
+    Partition,
+    cuts,
+    index_dtype,
+)
 
 _MANY = 1 << 60
 _PIECE_BYTES = 1 << 30  # of a message: below what a 32-bit count can say
@@ -83,7 +90,7 @@ class Route:
         """Collective. Item k goes to the rank ``owners[k]``."""
         self._comm = comm
         self._to = np.bincount(owners, minlength=comm.size).astype(np.int64)
-        self._order: NDArray[np.intp] | None = None
+        self._order: Integers | None = None
         if len(owners) and bool(np.any(owners[1:] < owners[:-1])):
             self._order = _by_owner(owners, self._to)
         self._of = counterparts(comm, self._to)
@@ -91,16 +98,26 @@ class Route:
     def send(self, array: NDArray[Any]) -> NDArray[Any]:
         """Collective. What has come, by rank, of each in its order."""
         if self._order is not None:
-            array = array.take(self._order)
+            array = _taken(array, self._order)
         return moved(self._comm, array, self._to, self._of)
 
 
-def _by_owner(owners: Integers, counts: Counts) -> NDArray[np.intp]:
+def _taken(array: NDArray[Any], order: Integers) -> NDArray[Any]:
+    """Local. The items in this order; some at a time, as NumPy makes long indices of short ones."""
+    taken = np.empty((len(order), *array.shape[1:]), array.dtype)
+    for at in range(0, len(order), _NUMBERS_AT_ONCE):
+        part = slice(at, at + _NUMBERS_AT_ONCE)
+        np.take(array, order[part], axis=0, out=taken[part], mode="clip")
+    return taken
+
+
+def _by_owner(owners: Integers, counts: Counts) -> Integers:
     """Local. Items by owner, each owner's in their order; by a look for each where they are few,
     which needs less memory than sorting."""
+    kind = index_dtype(len(owners))
     if len(counts) > FEW_PARTS:
-        return np.argsort(owners, kind="stable")
-    order, stop = np.empty(len(owners), np.intp), 0
+        return np.argsort(owners, kind="stable").astype(kind)
+    order, stop = np.empty(len(owners), kind), 0
     for owner, count in enumerate(counts.tolist()):
         start, stop = stop, stop + count
         order[start:stop] = np.flatnonzero(owners == owner)
@@ -301,7 +318,9 @@ def _counted(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64
         counts = np.bincount(part - part.dtype.type(low))
         table[low - first : low - first + len(counts)] += counts
     found = np.flatnonzero(table)
-    return found + first, table[found]
+    counts = table[found]
+    found += first
+    return found, counts
 
 
 def route(comm: MPI.Intracomm, entries: list[Triplets], partition: Partition) -> Triplets:

@@ -55,7 +55,7 @@ class Iteration:
         elif run.at_zero:
             rr = self._rz = run.square
         else:
-            rr = self._rz = run.space.dots((r, r))[0].real
+            rr = self._rz = run.space.square(r)
         return rr, self._rz
 
     def step(self) -> tuple[float, float, float, float]:

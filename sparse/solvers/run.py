@@ -176,7 +176,7 @@ class Run:
         self._wrapped: Any = self.x
         if isinstance(b, DistVector):
             self._wrapped = b.like(self.x, self.A.col_partition)
-        self.square = self.space.dots((self.b, self.b))[0].real
+        self.square = self.space.square(self.b)
         self.size = self.space.norm_of(self.square, self.b)
         if left is not None and self.size <= _ROUNDING * np.finfo(dtype).eps * taken:
             self.b.fill(0)  # what is left is rounding
@@ -316,7 +316,7 @@ class Run:
         self.tolerance = float(np.ldexp(self.tolerance, -exponent))
         for vector in (self.b, self.x):
             self._shift(vector, -exponent)
-        self.square = self.space.dots((self.b, self.b))[0].real
+        self.square = self.space.square(self.b)
 
     def _shift(self, vector: Vector, exponent: int) -> None:
         """Local. A vector times a power of two, which rounds nothing that is not tiny."""
@@ -424,9 +424,9 @@ class Run:
             self.broken(f"the residual is {norm}")
         elif norm <= self.tolerance:
             self.reason = CONVERGED
-        elif self.iterations >= self.limit:
+        elif len(self.residuals) > self.limit:
             self.reason = LIMIT
-        if not first:
+        if self.calls_back and not first:
             self.call_back()
         return bool(self.reason)
 
@@ -442,18 +442,17 @@ class Run:
         return good
 
     def call_back(self) -> None:
-        """Collective where any rank has a callback: call it with x, and agree on its errors."""
-        if self.calls_back:
-            before, scaled = self._versions(), self.x.copy() if self._exponent else None
-            with agreed(self.comm):
-                if scaled is not None:
-                    self._shift(self.x, -self._exponent)
-                if self.rules.callback is not None:
-                    self.rules.callback(self._wrapped)
-                if self._versions() != before:
-                    raise ValueError(f"a callback of {self.name} changed values of the matrix")
+        """Collective, where any rank has a callback: call it with x, and agree on its errors."""
+        before, scaled = self._versions(), self.x.copy() if self._exponent else None
+        with agreed(self.comm):
             if scaled is not None:
-                self.x[:] = scaled
+                self._shift(self.x, -self._exponent)
+            if self.rules.callback is not None:
+                self.rules.callback(self._wrapped)
+            if self._versions() != before:
+                raise ValueError(f"a callback of {self.name} changed values of the matrix")
+        if scaled is not None:
+            self.x[:] = scaled
 
     def _versions(self) -> tuple[Any, ...]:
         """Local. Numbers that change with the values of the matrix, or of one that M is or has."""
