@@ -15,14 +15,7 @@ from scipy import sparse
 from onesided.collectives import agreed
 from onesided.collectives.agreement import largest, told
 from onesided.collectives.context import Context
-from onesided.sparse.partition import (
-    FEW_PARTS,
-    TABLE_PER_NUMBER,
-    Integers,
-    Partition,
-    cuts,
-    index_dtype,
-)
+from onesided.sparse.partition import FEW_PARTS, TABLE_PER_NUMBER, Integers, Partition, cuts
 
 _MANY = 1 << 60
 _PIECE_BYTES = 1 << 30  # of a message: below what a 32-bit count can say
@@ -114,7 +107,7 @@ def _taken(array: NDArray[Any], order: Integers) -> NDArray[Any]:
 def _by_owner(owners: Integers, counts: Counts) -> Integers:
     """Local. Items by owner, each owner's in their order; by a look for each where they are few,
     which needs less memory than sorting."""
-    kind = index_dtype(len(owners))
+    kind = np.min_scalar_type(len(owners))
     if len(counts) > FEW_PARTS:
         return np.argsort(owners, kind="stable").astype(kind)
     order, stop = np.empty(len(owners), kind), 0

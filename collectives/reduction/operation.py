@@ -598,7 +598,10 @@ def sums(comm: MPI.Comm, count: int = FEW, dtype: DTypeLike = np.float64) -> Sum
 
 def broken_sums(comm: MPI.Comm) -> bool:
     """Local. Whether this rank has sums of :func:`sums` that an exception ended in mid-round."""
-    return any(each.request.state == "broken" for each in Context.of(comm).shared.values())
+    for each in Context.of(comm).shared.values():
+        if each.request.state == "broken":
+            return True
+    return False
 
 
 def drop_broken_sums(comm: MPI.Comm) -> None:

@@ -13,13 +13,13 @@ import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from onesided.collectives import sums
 from onesided.collectives.agreement import Agreement, agree, agreed, largest, number_of
-from onesided.collectives.context import Context
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse.alike import block, columns
@@ -86,14 +86,8 @@ class Run:
     ``b`` and ``x`` are this rank's blocks (x is the run's own), ``space`` that of b, ``domain``
     that of x; the same for a square matrix. ``nullspace``: an orthonormal basis of what vectors
     lose, or None. ``resumed``: a leg that goes on begins. ``calls_back``: a rank has a callback.
-    ``square`` is (b, b).
-
-    A run that has ended may be kept with the matrix: it is idle, without matrix, preconditioner and
-    vectors, and is gone on with by a later call that it :meth:`fits`.
+    ``square`` is (b, b). ``again``: how ranks agree that a later call fits all of them.
     """
-
-    #: The preconditioner, while the run is idle.
-    _given: Callable[[], Any] | None = None
 
     @np.errstate(all="ignore")  # of the caller; else one rank might raise alone
     def __init__(
@@ -103,9 +97,9 @@ class Run:
         """Collective. Check what was given; raises the same error on every rank.
 
         ``hermitian``: the method is for Hermitian matrices and preconditioners. ``choices``: what
-        else it is told, the same on all ranks, which ``check()``, Local, raises an error for.
-        ``ValueError`` for lengths, shapes and tolerances,
-        ``TypeError`` for dtypes that the matrix does not hold and for what is no preconditioner.
+        else it is told, the same on all ranks; ``check()``, Local, raises what is wrong with it.
+        ``ValueError`` for lengths, shapes and tolerances, ``TypeError`` for dtypes that the matrix
+        does not hold and for what is no preconditioner.
         """
         comm, self.name = A.comm, name
         given_or_not = [each is None for each in (x0, M, rules.nullspace, rules.left_nullspace)]
@@ -147,7 +141,7 @@ class Run:
             drop_broken_sums(comm)
         self._hermitian = hermitian
         self.A, self.M, self.comm, self.rules = A.promoted(dtype), made, comm, rules
-        self._choices, self._dtype = repr(choices), dtype
+        self._choices = repr(choices)
         with agreed(comm, name) if self._foreign > 1 else nullcontext():
             if refresh is not None:
                 refresh()
@@ -164,7 +158,7 @@ class Run:
     def _begin(self, b: Any, right: Any, guess: Any, left: Vector | None) -> None:
         """Collective. Take the vectors, b and what it is on this rank, and the guess; b loses what
         it has of ``left``."""
-        rules, dtype, self._adjoint = self.rules, self._dtype, None
+        rules, dtype, self._adjoint = self.rules, self.space.dtype, None
         self.b: Vector = np.ascontiguousarray(right, dtype)
         if left is not None:
             self.b = self.b.copy()
@@ -199,64 +193,42 @@ class Run:
     # -- from call to call -----------------------------------------------------------------------
 
     def keep(self, A: Linear, b: Any, x0: Any, M: Any) -> None:
-        """Local. Be idle, where that can be, until a call :meth:`fits` this one."""
-        rules, self._forms = self.rules, (_form(b), _form(x0))
+        """Local. Wait idle with A, if that can be, for a call that differs in the entries of
+        vectors alone."""
+        rules, forms = self.rules, (_form(b), _form(x0))
         others = rules.callback, rules.nullspace, rules.left_nullspace
-        if (
-            self.calls_back or self._foreign or self.A is not A or self.M is not M
-            or None in self._forms or any(each is not None for each in others)
-        ):  # fmt: skip
+        own = self.A is A and self.M is M and not (self.calls_back or self._foreign)
+        if not own or None in forms or any(each is not None for each in others):
             return
-        self._shared, self._again = Context.of(self.comm).shared, None
-        self._given = None if M is None else weakref.ref(M)
+        kind = self.space.dtype
+        number = number_of(repr((rules[:3], self._choices, x0 is None, M is None, kind.str)))
+        numbers = [*width(self.b), 0, number, -number]
+        self.again = Agreement(self.comm, None, _RIGHT + self.name, numbers)
+        self._known = rules, self._choices, *forms
+        self._given = weakref.ref(self if M is None else M)
         self.rest(A)
 
     def rest(self, A: Linear) -> None:
-        """Local. Be idle again."""
+        """Local. Be idle, without matrix, preconditioner and vectors."""
         A.kept[self.name, type(self.M)] = self
         del self.A, self.M, self.b, self.x, self._wrapped, self._adjoint
 
-    def fits(self, b: Any, x0: Any, rules: Rules, M: Any, choices: Any, check: Check) -> bool:
-        """Local. Whether this idle run can go on with a call on this rank: what differs are the
-        entries of vectors, or right rules and choices."""
-        broken = any(each.request.state == "broken" for each in self._shared.values())
-        given = None if self._given is None else self._given()
-        if broken or given is not M or (_form(b), _form(x0)) != self._forms:
+    def fits(self, b: Any, x0: Any, rules: Rules, M: Any, choices: Any) -> bool:
+        """Local. Whether this idle run can go on with a call, as far as this rank knows."""
+        if rules.nullspace is not None or rules.left_nullspace is not None:
             return False
-        if rules.callback is rules.nullspace is rules.left_nullspace is None:
-            try:
-                choices = repr(choices)
-                if rules != self.rules or choices != self._choices:
-                    rules.check()
-                    if check is not None:
-                        check()
-                    self.rules, self._choices, self._again = rules, choices, None
-            except Exception:  # as of Run, when ranks have agreed that this one does not fit
-                return False
-            return True
-        return False
-
-    def agree(self) -> list[int]:
-        """Collective. What :func:`each_column` makes of all that ranks pass, if this rank's call
-        fits."""
-        if self._again is None:
-            rules, given = self.rules, [each is None for each in (self._given, self._forms[1])]
-            what = self._choices, rules.rtol, rules.atol, rules.maxiter, given, self._dtype.str
-            number = number_of(repr(what))
-            numbers = [*width(self.space.vector()), 0, number, -number]
-            self._again = Agreement(self.comm, None, _RIGHT + self.name, numbers)
-        return self._again.largest()
+        same: bool = (rules, repr(choices), _form(b), _form(x0)) == self._known
+        return same and self._given() is (self if M is None else M) and not broken_sums(self.comm)
 
     @np.errstate(all="ignore")
-    def again(self, A: Linear, b: Any, x0: Any, M: Any, method: Method) -> Solution[Any]:
-        """Collective. Another run, of a call that fits on all ranks."""
+    def resume(self, A: Linear, b: Any, x0: Any, M: Any) -> Run:
+        """Collective. Go on with a call that fits on all ranks."""
         self.A, self.M = A, M
         if M is not None:
             M.refresh()
             self._check_hermitian(M, self._hermitian)
-        right, guess = (v.array if isinstance(v, DistVector) else v for v in (b, x0))
-        self._begin(b, right, guess, None)
-        return self._legs(method, None)
+        self._begin(b, *(v.array if isinstance(v, DistVector) else v for v in (b, x0)), None)
+        return self
 
     # -- from leg to leg -------------------------------------------------------------------------
 
@@ -270,11 +242,6 @@ class Run:
         breakdown, another one follows if this one took at least half of the residual.
         ``least_squares(r, norm)`` says whether r, of that norm, is orthogonal to the columns.
         """
-        return self._legs(method, least_squares)
-
-    def _legs(
-        self, method: Method, least_squares: Callable[[Vector, float], bool] | None
-    ) -> Solution[Any]:
         if not self.size:
             self.x.fill(0)
             self.record(0.0)
@@ -505,23 +472,20 @@ def solve(
     """Collective. Solve A x = b by a method, for each column of a block b; arguments as of
     :class:`Run`. ``jointly`` does a part of the work of several runs at once.
 
-    A call that differs from one before in the entries of vectors alone, or in rules, goes on with
-    the run of that, where ranks agree that it does on all of them.
+    A call that differs from one before in the entries of vectors alone goes on with the run of
+    that, where ranks agree that it does on all of them.
     """
     found = None
     idle = A.kept.pop((name, type(M)), None) if isinstance(A, Linear) and not A.freed else None
-    if idle is not None and idle.fits(b, x0, rules, M, choices, check):
-        found = idle.agree()
+    if idle is not None and idle.fits(b, x0, rules, M, choices):
+        found = idle.again.largest()
         if found[0] == found[2] == 0 and found[3] == -found[4]:
-            solution: Solution[Any] = idle.again(A, b, x0, M, method)
+            solution: Solution[Any] = idle.resume(A, b, x0, M).solve(method)
             idle.rest(A)
             return solution
     pairs = each_column(A, b, x0, name, found)
-
-    def run(right: Any, guess: Any) -> Run:
-        how: Any = {"hermitian": hermitian, "choices": choices, "check": check}
-        return Run(name, A, right, guess, rules, M, **how)
-
+    how: Any = {"hermitian": hermitian, "choices": choices, "check": check}
+    run = partial(Run, name, A, rules=rules, M=M, **how)
     if pairs is None:
         one = run(b, x0)
         solution = one.solve(method)

@@ -39,8 +39,7 @@ class Space:
         #: Slices that cover a block; none where the block is empty.
         self.parts = [slice(first, first + _PART) for first in range(0, length, _PART)]
         wide = np.complex128 if dtype.kind == "c" else np.float64
-        #: (x, y) of two parts; of real ones without a look for other kinds of arrays.
-        self._vdot: Callable[[Vector, Vector], Any] = np.vdot if dtype.kind == "c" else np.ndarray.dot
+        self._vdot: Any = np.vdot if dtype.kind == "c" else np.ndarray.dot  # the latter is faster
         #: How many sums there are at a time, and their dtype.
         self.wanted = _MOST_SUMS, wide
         self._sums = sums(comm, *self.wanted)
