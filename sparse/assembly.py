@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import operator
 import os
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
+from onesided.collectives.memory import give_back
 from onesided.sparse.alike import places, spelled, values_dtype, vector_dtype
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
@@ -23,8 +23,6 @@ from onesided.sparse.ordering import How, partitioned
 from onesided.sparse.partition import Partition, index_dtype, ranked
 from onesided.sparse.stored import summed
 
-_LONG = 1 << 22
-_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
 _BYTES_PER_ROW = 40  # counters, row pointers and vectors that a rank needs for each of its rows
 
 
@@ -207,18 +205,11 @@ def from_any_rank(
     check_room(comm, shape)
     rows = balanced_rows(comm, entries[0].rows, shape[0])
     routed = route(comm, entries, rows)
-    _give_back(routed.values)
+    give_back(routed.values.nbytes)
     mine = routed.to_rows(*rows.range(comm.rank), shape[1])
     del routed
-    _give_back(mine.data)
+    give_back(mine.data.nbytes)
     return from_blocks(comm, mine, rows, choices)
-
-
-def _give_back(array: NDArray[Any]) -> None:
-    """Local. Between arrays as long as this, let the system have what the C library keeps of freed
-    ones: a gap among others is often too short for the next array."""
-    if array.nbytes >= _LONG and _trim is not None:
-        _trim(0)
 
 
 def from_blocks(

@@ -79,21 +79,21 @@ class Iteration:
 
 
 class Lowered(Iteration):
-    """As a script. What has been released lies in ``kept``."""
+    """As a script."""
 
-    def __init__(self, run: Run, kept: list[Lowered]) -> None:
+    def __init__(self, run: Run) -> None:
         """Collective where such sums are the first of their kind; else local."""
         super().__init__(run)
-        self._kept = kept
         self._numbers = np.zeros(_NUMBERS)
         self._ends: Ends = ()
         self._lower()
 
     def release(self) -> None:
-        """Local. As :meth:`Iteration.release`."""
+        """Local. The matrix keeps it until it has other values."""
+        A, M, space, self._ends = self.run.A, _map(self.run.M), self.run.space, ()
         del self.run
-        self._ends, kept, self._kept = (), self._kept, []
-        kept.append(self)
+        if not isinstance(M, DistMatrix):  # whose values may change
+            A.kept["steps", type(M), space.dtype] = self
 
     def _lower(self) -> None:
         """Collective where such sums are the first of their kind; else local."""
@@ -146,25 +146,15 @@ class Lowered(Iteration):
 
 
 def iteration(run: Run) -> Iteration:
-    """Collective. What makes the iterations of this run: a script where there can be one, kept with
-    the matrix until that has other values."""
-    A: Any = run.A
-    M, space = _map(run.M), run.space
-    lowers = M is None or (run.nullspace is None and _has_steps(M, space))
-    kept: list[Lowered] | None = None
-    if lowers and type(A) is DistMatrix:
-        kept = A.kept.get(("cg", type(M), space.dtype))
+    """Collective. What makes the iterations of this run: a script where there can be one."""
+    A, M, space = run.A, _map(run.M), run.space
+    if not (M is None or (run.nullspace is None and _has_steps(M, space))):
+        return Iteration(run)
+    kept: Lowered | None = A.kept.pop(("steps", type(M), space.dtype), None)
     if kept is None:
-        if not (lowers and _has_steps(A, space)):
-            return Iteration(run)
-        kept = []
-        if not isinstance(M, DistMatrix):  # whose values may change
-            A.kept["cg", type(M), space.dtype] = kept
-    if not kept:
-        return Lowered(run, kept)
-    lowered = kept.pop()
-    lowered.run, lowered._kept = run, kept
-    return lowered
+        return Lowered(run) if _has_steps(A, space) else Iteration(run)
+    kept.run = run
+    return kept
 
 
 def _map(M: Any) -> Any:

@@ -46,7 +46,7 @@ def lsqr(
     >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback)
-    return _of_columns("lsqr", A, b, x0, rules, damp, _lsqr)
+    return _least_squares("lsqr", A, b, x0, rules, damp, _lsqr)
 
 
 def lsmr(
@@ -64,18 +64,7 @@ def lsmr(
     >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback)
-    return _of_columns("lsmr", A, b, x0, rules, damp, _lsmr)
-
-
-def _of_columns(
-    name: str, A: Linear, b: Any, x0: Any, rules: Rules, damp: float,
-    method: Callable[[_Bidiagonal], None],
-) -> Solution[Any]:  # fmt: skip
-    pairs = each_column(A, b, x0, name)
-    if pairs is None:
-        return _least_squares(name, A, b, x0, rules, damp, method)
-    found = [_least_squares(name, A, *pair, rules, damp, method) for pair in pairs]
-    return joined(A, b, found)
+    return _least_squares("lsmr", A, b, x0, rules, damp, _lsmr)
 
 
 @np.errstate(all="ignore")  # of the caller; else one rank might raise alone
@@ -83,6 +72,10 @@ def _least_squares(
     name: str, A: Linear, b: Any, x0: Any, rules: Rules, damp: float,
     method: Callable[[_Bidiagonal], None],
 ) -> Solution[Any]:  # fmt: skip
+    pairs = each_column(A, b, x0, name)
+    if pairs is not None:
+        found = [_least_squares(name, A, *pair, rules, damp, method) for pair in pairs]
+        return joined(A, b, found)
     with agreed(A.comm, (name, damp)):
         if not 0 <= damp < math.inf:
             raise ValueError(f"damp is {damp}; it must be zero or above")
