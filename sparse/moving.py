@@ -170,6 +170,19 @@ def shared_width(
     return one_width(name, *largest(comm, error, name, width(block)))
 
 
+def shared_form(
+    comm: MPI.Intracomm, name: str, block: NDArray[Any], error: Exception | None, *more: int
+) -> tuple[np.dtype[Any], int, list[int]]:
+    """Collective. :func:`shared_dtype`, :func:`shared_width`, and the largest of each of some
+    numbers; ranks agree once where blocks are alike."""
+    kind = block.dtype.newbyteorder("=")
+    numbers = [kind.num, -kind.num] if block.size else [-_MANY] * 2
+    most, least, *rest = largest(comm, error, name, [*numbers, *width(block), *more])
+    known = _NUMBERED.get(most) if most == -least else None
+    dtype = shared_dtype(comm, kind, block.size > 0) if known is None else known
+    return dtype, one_width(name, *rest[:2]), rest[2:]
+
+
 def width(block: NDArray[Any]) -> list[int]:
     """Local. The numbers of which :func:`one_width` takes the largest of all ranks."""
     k = block.shape[1] if block.ndim == 2 else 0

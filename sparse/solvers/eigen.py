@@ -132,6 +132,8 @@ class _Blocks:
     def __init__(self, run: Run, X: Vector, largest: bool) -> None:
         self._run, self._sign, self.k = run, -1.0 if largest else 1.0, X.shape[1]
         self.X, self.iterations = X, 0
+        #: A column of a residual, and what the preconditioner makes of it.
+        self._pair = run.space.vector(), run.room()
         self.values: Any = np.zeros(self.k)
         self.norms: Any = np.full(self.k, math.inf)
 
@@ -220,8 +222,8 @@ class _Blocks:
 
     def _preconditioned(self, R: Vector) -> Vector:
         """As the preconditioner. M R, column by column."""
-        out = np.empty_like(R)
+        out, (r, room) = np.empty_like(R), self._pair
         for j in range(R.shape[1]):
-            r = np.ascontiguousarray(R[:, j])
-            out[:, j] = self._run.precondition(r, self._run.space.vector())
+            r[:] = R[:, j]
+            out[:, j] = self._run.precondition(r, room)
         return out
