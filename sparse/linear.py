@@ -39,10 +39,9 @@ class Linear(ABC):
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> isinstance(A, Linear)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     isinstance(A, Linear)
     True
-    >>> A.Free()
     """
 
     __array_ufunc__ = None  # a NumPy array on the left leaves the operation to this class

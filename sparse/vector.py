@@ -41,11 +41,10 @@ class DistVector(NDArrayOperatorsMixin):
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> x = DistVector(comm, A.col_partition, np.ones(A.col_range[1] - A.col_range[0]))
-    >>> float(x.dot(A @ x))
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     x = DistVector(comm, A.col_partition, np.ones(A.col_range[1] - A.col_range[0]))
+    ...     float(x.dot(A @ x))
     2.0
-    >>> A.Free()
     """
 
     def __init__(self, comm: MPI.Intracomm, partition: Partition, array: NDArray[Any]) -> None:

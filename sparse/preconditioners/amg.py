@@ -54,11 +54,10 @@ class AMG(OfOneKind, Scoped):
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(cg(A, b, M=AMG(A), rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(cg(A, b, M=AMG(A), rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
 
     def __init__(

@@ -37,11 +37,10 @@ def chebyshev(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(chebyshev(A, b, rtol=1e-6, bounds=(0.1, 4.0)).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(chebyshev(A, b, rtol=1e-6, bounds=(0.1, 4.0)).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
     given = bounds
@@ -72,11 +71,10 @@ def eigenvalue_bounds(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> low, high = eigenvalue_bounds(A)
-    >>> bool(0 < low < high < 4.5)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     low, high = eigenvalue_bounds(A)
+    ...     bool(0 < low < high < 4.5)
     True
-    >>> A.Free()
     """
     first = start_block(A.row_range, A.dtype)
     coefficients, reason = cg_coefficients(A, first, M, steps, nullspace)

@@ -36,11 +36,10 @@ def power_iteration(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> found = power_iteration(A, rtol=1e-3, maxiter=2000)
-    >>> 3.8 < float(found.values[0]) < 4.0
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     found = power_iteration(A, rtol=1e-3, maxiter=2000)
+    ...     3.8 < float(found.values[0]) < 4.0
     True
-    >>> A.Free()
     """
     first = start_block(A.row_range, A.dtype) if x0 is None else x0
     run = Run("power_iteration", A, first, None, Rules(rtol, atol, maxiter, callback))
@@ -93,11 +92,10 @@ def lobpcg(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> found = lobpcg(A, 1, rtol=1e-6)
-    >>> bool(np.isclose(found.values[0], 2 - 2 * np.cos(np.pi / 9), atol=1e-4))
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     found = lobpcg(A, 1, rtol=1e-6)
+    ...     bool(np.isclose(found.values[0], 2 - 2 * np.cos(np.pi / 9), atol=1e-4))
     True
-    >>> A.Free()
     """
     n_rows, comm = A.row_range[1] - A.row_range[0], A.comm
     rules = Rules(rtol, atol, maxiter, None, nullspace)

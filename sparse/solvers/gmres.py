@@ -38,11 +38,10 @@ def gmres(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(gmres(A, b, rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(gmres(A, b, rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
     return _solve("gmres", A, b, x0, rules, M, restart)
@@ -59,11 +58,10 @@ def fgmres(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(fgmres(A, b, rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(fgmres(A, b, rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
     return _solve("fgmres", A, b, x0, rules, M, restart)
@@ -82,11 +80,10 @@ def inner(A: Linear, solver: Callable[..., Solution[Any]], **how: Any) -> Inner:
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(fgmres(A, b, rtol=1e-8, M=inner(A, cg, rtol=0.1)).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(fgmres(A, b, rtol=1e-8, M=inner(A, cg, rtol=0.1)).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     return Inner(lambda r: solver(A, r, **how).x)
 

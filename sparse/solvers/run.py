@@ -13,7 +13,6 @@ import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -475,27 +474,25 @@ def solve(
     A call that differs from one before in the entries of vectors alone goes on with the run of
     that, where ranks agree that it does on all of them.
     """
-    found = None
+    found, again = None, False
     idle = A.kept.pop((name, type(M)), None) if isinstance(A, Linear) and not A.freed else None
     if idle is not None and idle.fits(b, x0, rules, M, choices):
         found = idle.again.largest()
-        if found[0] == found[2] == 0 and found[3] == -found[4]:
-            solution: Solution[Any] = idle.resume(A, b, x0, M).solve(method)
-            idle.rest(A)
-            return solution
+        again = found[0] == found[2] == 0 and found[3] == -found[4]
+    if again:
+        solution: Solution[Any] = idle.resume(A, b, x0, M).solve(method)
+        idle.rest(A)
+        return solution
     pairs = each_column(A, b, x0, name, found)
     how: Any = {"hermitian": hermitian, "choices": choices, "check": check}
-    run = partial(Run, name, A, rules=rules, M=M, **how)
-    if pairs is None:
-        one = run(b, x0)
-        solution = one.solve(method)
-        one.keep(A, b, x0, M)
-        return solution
-    if jointly is None:
-        return joined(A, b, [run(*pair).solve(method) for pair in pairs])
-    runs = [run(*pair) for pair in pairs]
-    jointly(runs)
-    return joined(A, b, [each.solve(method) for each in runs])
+    runs = [Run(name, A, *pair, rules, M, **how) for pair in pairs or [(b, x0)]]
+    if jointly is not None:
+        jointly(runs)
+    solutions = [run.solve(method) for run in runs]
+    if pairs is not None:
+        return joined(A, b, solutions)
+    runs[0].keep(A, b, x0, M)
+    return solutions[0]
 
 
 def each_column(
