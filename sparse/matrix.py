@@ -519,6 +519,7 @@ class DistMatrix(Linear, Scoped):
         Rows beyond the last column have none: the ranks' blocks together are SciPy's diagonal.
         """
         if self.row_range == self.col_range:
+            self._check_alive()
             return np.asarray(self._rows.as_scipy().diagonal())
         return np.asarray(self.local_rows().diagonal(self.row_range[0]))
 

@@ -161,20 +161,13 @@ def shared_dtype(comm: MPI.Intracomm, kind: np.dtype[Any], counts: bool = True) 
         return np.result_type(*counted)
 
 
-def shared_width(
-    comm: MPI.Intracomm, name: str, block: NDArray[Any], error: Exception | None = None
-) -> int:
-    """Collective. Of how many vectors ranks pass blocks, 0 for one, (n,); an empty list of a rank
-    without rows does not count. ``ValueError`` on every rank where they differ, and the ``error``
-    of a rank that has no block."""
-    return one_width(name, *largest(comm, error, name, width(block)))
-
-
 def shared_form(
-    comm: MPI.Intracomm, name: str, block: NDArray[Any], error: Exception | None, *more: int
+    comm: MPI.Intracomm, name: str, block: NDArray[Any], error: Exception | None = None, *more: int
 ) -> tuple[np.dtype[Any], int, list[int]]:
-    """Collective. :func:`shared_dtype`, :func:`shared_width`, and the largest of each of some
-    numbers; ranks agree once where blocks are alike."""
+    """Collective. :func:`shared_dtype`; of how many vectors ranks pass blocks, 0 for one, (n,), an
+    empty list of a rank without rows does not count; and the largest of each of some numbers. Ranks
+    agree once where blocks are alike. ``ValueError`` on every rank where they differ, and the
+    ``error`` of a rank that has no block."""
     kind = block.dtype.newbyteorder("=")
     numbers = [kind.num, -kind.num] if block.size else [-_MANY] * 2
     most, least, *rest = largest(comm, error, name, [*numbers, *width(block), *more])
@@ -190,7 +183,7 @@ def width(block: NDArray[Any]) -> list[int]:
 
 
 def one_width(name: str, most: int, least: int) -> int:
-    """Local. As :func:`shared_width`, where ranks have agreed already."""
+    """Local. How many vectors all ranks have, by the largest numbers; ``ValueError`` if unlike."""
     if -least not in (most, _MANY):
         raise ValueError(f"{name}: ranks have blocks of {-least} and of {most} vectors (0: one)")
     return most

@@ -15,7 +15,7 @@ import numpy as np
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
-from onesided.sparse.moving import shared_width
+from onesided.sparse.moving import shared_form
 from onesided.sparse.solvers.run import Callback, Rules, Run
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LIMIT, Eigenpairs
 from onesided.sparse.solvers.space import Vector, start_block
@@ -107,7 +107,7 @@ def lobpcg(
             block = np.stack(spans, axis=1) if given > 0 else np.zeros((n_rows, 0))
         else:
             block = np.asarray(given)
-    k = shared_width(comm, "X", block)
+    _, k, _ = shared_form(comm, "X", block)
     with agreed(comm, "lobpcg"):
         block = block.reshape(len(block), k) if k and not block.size else block
         if block.ndim != 2 or len(block) != n_rows or block.shape[1] < 1:
