@@ -214,9 +214,10 @@ class Run:
 
     def fits(self, b: Any, x0: Any, rules: Rules, M: Any, choices: Any) -> bool:
         """Local. Whether this idle run can go on with a call, as far as this rank knows."""
-        if rules.nullspace is not None or rules.left_nullspace is not None:
+        try:  # what cannot be compared is refused by a new run
+            same = bool((rules, repr(choices), _form(b), _form(x0)) == self._known)
+        except Exception:
             return False
-        same: bool = (rules, repr(choices), _form(b), _form(x0)) == self._known
         return same and self._given() is (self if M is None else M) and not broken_sums(self.comm)
 
     @np.errstate(all="ignore")
