@@ -95,20 +95,50 @@ def largest(
     """Collective. As :func:`agree`; returns the largest of each of the ``numbers`` over all ranks,
     every one of which gives as many. One Allreduce where nobody has failed. Ranks may be in
     different calls where there are no more than ``WORDS - 2`` numbers."""
-    name = "" if what is None else what if isinstance(what, str) else repr(what)
-    check = (zlib.crc32(name.encode(errors="surrogatepass")) << 24) + len(name) % (1 << 24)
-    flags = (check, -check) if error is None else (_FAILED, _FAILED)
-    try:
-        words = np.array([*flags, *numbers, *(0,) * (WORDS - 2 - len(numbers))], np.int64)
-    except OverflowError:  # more than anybody has, as what is wanted of it tells everywhere
-        return largest(comm, error, what, [max(-LARGEST, min(n, LARGEST)) for n in numbers])
-    most = words.copy()
-    comm.Allreduce(words, most, MPI.MAX)
-    if most[0] != -most[1]:  # somebody has failed, or is somewhere else: say who
-        mine = (None if error is None else portable(error), name)
-        _raise(comm, comm.allgather(mine), error)
-    found: list[int] = most[2 : 2 + len(numbers)].tolist()
-    return found
+    return Agreement(comm, error, what, numbers).largest()
+
+
+class Agreement:
+    """One that is made again and again, with what :func:`largest` takes, in words made once.
+
+    Examples
+    --------
+    >>> again = Agreement(comm, None, "step", [comm.rank])
+    >>> again.largest() == again.largest() == [comm.size - 1]
+    True
+    """
+
+    def __init__(
+        self, comm: MPI.Comm, error: BaseException | None, what: object, numbers: Sequence[int]
+    ) -> None:
+        """Local."""
+        self._comm, self._error, self._count = comm, error, len(numbers)
+        self._name = name = "" if what is None else what if isinstance(what, str) else repr(what)
+        check = number_of(name)
+        flags = (check, -check) if error is None else (_FAILED, _FAILED)
+        rest = (0,) * (WORDS - 2 - len(numbers))
+        try:
+            words = np.array([*flags, *numbers, *rest], np.int64)
+        except OverflowError:  # more than anybody has, as what is wanted of it tells everywhere
+            within = [max(-LARGEST, min(n, LARGEST)) for n in numbers]
+            words = np.array([*flags, *within, *rest], np.int64)
+        self._most = words.copy()
+        sides = ([each, len(words), MPI.INT64_T] for each in (words, self._most))
+        self._arguments = (*sides, MPI.MAX)
+
+    def largest(self) -> list[int]:
+        """Collective. The largest of each of the numbers over all ranks."""
+        self._comm.Allreduce(*self._arguments)
+        most: list[int] = self._most.tolist()
+        if most[0] != -most[1]:  # somebody has failed, or is somewhere else: say who
+            mine = (None if self._error is None else portable(self._error), self._name)
+            _raise(self._comm, self._comm.allgather(mine), self._error)
+        return most[2 : 2 + self._count]
+
+
+def number_of(name: str) -> int:
+    """Local. A number that tells names apart."""
+    return (zlib.crc32(name.encode(errors="surrogatepass")) << 24) + len(name) % (1 << 24)
 
 
 def agree_once(comm: MPI.Comm, error: BaseException | None, what: object) -> None:

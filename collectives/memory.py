@@ -12,6 +12,7 @@ mappings of its own. Mappings live as long as somebody looks at them, whatever h
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import math
 import os
@@ -55,6 +56,10 @@ MOST_LINKS = 1 << 20
 #: Alignment of everything that is laid out in shared memory, in bytes: two cache lines.
 ALIGNMENT = 128
 
+#: Bytes of an array from which on memory is given back to the system after it.
+LONG = 1 << 22
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
+
 #: Bytes from one board of a partitioned send to the next.
 BOARD = -(-(ENTRIES + ROOM) * 8 // ALIGNMENT) * ALIGNMENT
 
@@ -65,6 +70,13 @@ PATIENCE = 2.0
 MOST = 1 << 62
 
 _regions: dict[str, Region] = {}
+
+
+def give_back(nbytes: int) -> None:
+    """Local. Between arrays of so many bytes, if these are many: let the system have what the C
+    library keeps of freed ones, as a gap among others is often too short for the next array."""
+    if nbytes >= LONG and _trim is not None:
+        _trim(0)
 
 
 def aligned(nbytes: int) -> int:

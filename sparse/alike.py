@@ -15,7 +15,7 @@ from mpi4py import MPI
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from onesided.collectives import agreed
-from onesided.sparse.moving import shared_dtype, shared_width
+from onesided.sparse.moving import shared_dtype, shared_form
 from onesided.sparse.partition import Integers, index_dtype
 from onesided.sparse.vector import DistVector
 
@@ -163,5 +163,5 @@ def columns(
             )
         if length and not np.can_cast(given.dtype, dtype, casting="same_kind"):
             raise TypeError(f"{name} is {given.dtype}, the matrix {dtype}")
-    k = shared_width(comm, name, given)
+    _, k, _ = shared_form(comm, name, given)
     return given.reshape(length, k if k or given.ndim == 2 else 1).astype(dtype)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
+from onesided.collectives.memory import give_back
 from onesided.sparse.alike import places, spelled, values_dtype, vector_dtype
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
@@ -203,7 +204,11 @@ def from_any_rank(
     """
     check_room(comm, shape)
     rows = balanced_rows(comm, entries[0].rows, shape[0])
-    mine = route(comm, entries, rows).to_rows(*rows.range(comm.rank), shape[1])
+    routed = route(comm, entries, rows)
+    give_back(routed.values.nbytes)
+    mine = routed.to_rows(*rows.range(comm.rank), shape[1])
+    del routed
+    give_back(mine.data.nbytes)
     return from_blocks(comm, mine, rows, choices)
 
 

@@ -34,10 +34,9 @@ def diags(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> A.nnz
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     A.nnz
     22
-    >>> A.Free()
     """
     single = isinstance(offsets, int | np.integer)
     told = ["diags", offsets, shape, spelled(dtype)]

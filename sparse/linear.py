@@ -28,7 +28,7 @@ class Linear(ABC):
     """A distributed linear map: ``dot``, ``@``, and the partitions of what goes in and comes out.
 
     Attributes: ``comm``, ``shape`` (global), ``dtype``, ``row_partition``, ``col_partition``,
-    ``row_range``, ``col_range``.
+    ``row_range``, ``col_range``, ``kept`` (what solvers keep for a later call).
 
     The first product with a form of x (one vector or k of them, real, complex, wider) compares
     what all ranks pass, by one small ``Allreduce``, and raises the same error on every rank; so
@@ -39,10 +39,9 @@ class Linear(ABC):
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> isinstance(A, Linear)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     isinstance(A, Linear)
     True
-    >>> A.Free()
     """
 
     __array_ufunc__ = None  # a NumPy array on the left leaves the operation to this class
@@ -63,6 +62,7 @@ class Linear(ABC):
         self._n_rows = self.row_range[1] - self.row_range[0]
         self._n_cols = self.col_range[1] - self.col_range[0]
         self._views: dict[tuple[bool, bool], Adjoint] = {}
+        self.kept: dict[Any, Any] = {}
         self._agreed: set[int] = set()  # forms of operands that all ranks have passed together
         self._always = debugging()
         self._plain: tuple[int, ...] = ()  # the shape of one vector, when all have passed one

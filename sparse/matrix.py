@@ -63,8 +63,7 @@ class DistMatrix(Linear, Scoped):
     ``col_partition``, ``pattern`` (who needs which entries of x), ``halo`` (that of one vector),
     ``method`` (of its request), ``kernel_name`` (the local product that it uses), ``version`` (a
     number that changes with the values), ``ordering`` (how the caller's numbering was permuted, or
-    None), ``product`` (what multiplies one vector, its ghosts brought by any halo of ``pattern``),
-    ``kept`` (what solvers have lowered for this matrix as it is).
+    None), ``product`` (what multiplies one vector, its ghosts brought by any halo of ``pattern``).
 
     Examples
     --------
@@ -132,7 +131,7 @@ class DistMatrix(Linear, Scoped):
         self._promoted: dict[np.dtype[Any], DistMatrix] = {}
         self._halos = {1: Halo(self.comm, self.pattern, self.dtype, **self._how)}
         self._programs: dict[int, Callable[[Ends], object]] = {}
-        self.kept: dict[Any, Any] = {}
+        self.kept = {}
         self._reverse_halos: dict[int, ReverseHalo] = {}
         self.halo = self._halos[1]
         self.method = self.halo.request.method
@@ -521,6 +520,9 @@ class DistMatrix(Linear, Scoped):
 
         Rows beyond the last column have none: the ranks' blocks together are SciPy's diagonal.
         """
+        if self.row_range == self.col_range:
+            self._check_alive()
+            return np.asarray(self._rows.as_scipy().diagonal())
         return np.asarray(self.local_rows().diagonal(self.row_range[0]))
 
     def report(self) -> MatrixReport:

@@ -83,7 +83,7 @@ class Route:
         """Collective. Item k goes to the rank ``owners[k]``."""
         self._comm = comm
         self._to = np.bincount(owners, minlength=comm.size).astype(np.int64)
-        self._order: NDArray[np.intp] | None = None
+        self._order: Integers | None = None
         if len(owners) and bool(np.any(owners[1:] < owners[:-1])):
             self._order = _by_owner(owners, self._to)
         self._of = counterparts(comm, self._to)
@@ -91,16 +91,26 @@ class Route:
     def send(self, array: NDArray[Any]) -> NDArray[Any]:
         """Collective. What has come, by rank, of each in its order."""
         if self._order is not None:
-            array = array.take(self._order)
+            array = _taken(array, self._order)
         return moved(self._comm, array, self._to, self._of)
 
 
-def _by_owner(owners: Integers, counts: Counts) -> NDArray[np.intp]:
+def _taken(array: NDArray[Any], order: Integers) -> NDArray[Any]:
+    """Local. The items in this order; some at a time, as NumPy makes long indices of short ones."""
+    taken = np.empty((len(order), *array.shape[1:]), array.dtype)
+    for at in range(0, len(order), _NUMBERS_AT_ONCE):
+        part = slice(at, at + _NUMBERS_AT_ONCE)
+        np.take(array, order[part], axis=0, out=taken[part], mode="clip")
+    return taken
+
+
+def _by_owner(owners: Integers, counts: Counts) -> Integers:
     """Local. Items by owner, each owner's in their order; by a look for each where they are few,
     which needs less memory than sorting."""
+    kind = np.min_scalar_type(len(owners))
     if len(counts) > FEW_PARTS:
-        return np.argsort(owners, kind="stable")
-    order, stop = np.empty(len(owners), np.intp), 0
+        return np.argsort(owners, kind="stable").astype(kind)
+    order, stop = np.empty(len(owners), kind), 0
     for owner, count in enumerate(counts.tolist()):
         start, stop = stop, stop + count
         order[start:stop] = np.flatnonzero(owners == owner)
@@ -151,15 +161,29 @@ def shared_dtype(comm: MPI.Intracomm, kind: np.dtype[Any], counts: bool = True) 
         return np.result_type(*counted)
 
 
-def shared_width(
-    comm: MPI.Intracomm, name: str, block: NDArray[Any], error: Exception | None = None
-) -> int:
-    """Collective. Of how many vectors ranks pass blocks, 0 for one, (n,); an empty list of a rank
-    without rows does not count. ``ValueError`` on every rank where they differ, and the ``error``
-    of a rank that has no block."""
+def shared_form(
+    comm: MPI.Intracomm, name: str, block: NDArray[Any], error: Exception | None = None, *more: int
+) -> tuple[np.dtype[Any], int, list[int]]:
+    """Collective. :func:`shared_dtype`; of how many vectors ranks pass blocks, 0 for one, (n,), an
+    empty list of a rank without rows does not count; and the largest of each of some numbers. Ranks
+    agree once where blocks are alike. ``ValueError`` on every rank where they differ, and the
+    ``error`` of a rank that has no block."""
+    kind = block.dtype.newbyteorder("=")
+    numbers = [kind.num, -kind.num] if block.size else [-_MANY] * 2
+    most, least, *rest = largest(comm, error, name, [*numbers, *width(block), *more])
+    known = _NUMBERED.get(most) if most == -least else None
+    dtype = shared_dtype(comm, kind, block.size > 0) if known is None else known
+    return dtype, one_width(name, *rest[:2]), rest[2:]
+
+
+def width(block: NDArray[Any]) -> list[int]:
+    """Local. The numbers of which :func:`one_width` takes the largest of all ranks."""
     k = block.shape[1] if block.ndim == 2 else 0
-    counts = block.ndim == 2 or block.size > 0
-    most, least = largest(comm, error, name, [k, -k] if counts else [0, -_MANY])
+    return [k, -k] if block.ndim == 2 or block.size > 0 else [0, -_MANY]
+
+
+def one_width(name: str, most: int, least: int) -> int:
+    """Local. How many vectors all ranks have, by the largest numbers; ``ValueError`` if unlike."""
     if -least not in (most, _MANY):
         raise ValueError(f"{name}: ranks have blocks of {-least} and of {most} vectors (0: one)")
     return most
@@ -293,7 +317,9 @@ def _counted(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64
         counts = np.bincount(part - part.dtype.type(low))
         table[low - first : low - first + len(counts)] += counts
     found = np.flatnonzero(table)
-    return found + first, table[found]
+    counts = table[found]
+    found += first
+    return found, counts
 
 
 def route(comm: MPI.Intracomm, entries: list[Triplets], partition: Partition) -> Triplets:

@@ -5,6 +5,7 @@ one block; and vectors between the two orders.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import Any
 
@@ -26,9 +27,10 @@ from onesided.sparse.moving import (
     route,
     scattered,
     shared_dtype,
+    shared_form,
 )
 from onesided.sparse.partition import Partition, check_columns, index_dtype
-from onesided.sparse.vector import DistVector
+from onesided.sparse.vector import DistVector, checked_block
 
 GRAPH_BYTES = 4 << 30  # that a gathered graph may take on one rank
 _FEW_PARTS = 8  # up to here METIS is better at halving again and again (its manual, section 5)
@@ -124,12 +126,18 @@ class Ordering:
         given, out = (v.array if isinstance(v, DistVector) else v for v in (x, out))
         ends = self.original, self.partition
         source, target = ends if way == "forward" else ends[::-1]
-        vector = DistVector(self.comm, source, given)
-        block = vector.array
-        with agreed(self.comm, f"Ordering.{way}"):
+        comm, error, block = self.comm, None, np.zeros(0)
+        try:
             if self._freed:
                 raise RequestError("the ordering has been freed")
-            shape = (int(target.lengths()[self.comm.rank]), *block.shape[1:])
+            block = checked_block(source, comm.rank, given)
+        except Exception as problem:
+            error = problem
+        checks = int(out is not None)
+        kind, k, (checks,) = shared_form(comm, f"Ordering.{way}", block, error, checks)
+        block = (block.reshape(len(block), k) if k else block).astype(kind, copy=False)
+        with agreed(comm, f"Ordering.{way}") if checks else nullcontext():
+            shape = (int(target.lengths()[comm.rank]), *block.shape[1:])
             if out is None:
                 out = np.empty(shape, block.dtype)
             elif out.shape != shape or out.dtype != block.dtype or not out.flags.writeable:
@@ -137,7 +145,7 @@ class Ordering:
         halo = self._halo(way, block)
         ghosts = halo.update(block.reshape(-1) if halo.k == 1 else block)
         out[halo.pattern.ghosts] = ghosts.reshape(out.shape)
-        return vector.like(out, target) if isinstance(x, DistVector) else out
+        return x.like(out, target) if isinstance(x, DistVector) else out
 
     def _halo(self, way: str, x: NDArray[Any]) -> Halo:
         """Collective where it is the first of its kind. How such vectors move."""

@@ -140,7 +140,7 @@ def split_columns(
     check_columns(indices, columns.size)
     start, stop = columns.range(part)
     n_own = stop - start
-    foreign = np.flatnonzero((indices < start) | (indices >= stop))
+    foreign = (indices < start) | (indices >= stop)
     ghosts, number = ranked(indices[foreign])
     dtype = index_dtype(max(n_own + len(ghosts), len(indices)))
     local: Integers = (indices - start).astype(dtype, copy=False)
@@ -164,4 +164,5 @@ def ranked(numbers: Integers) -> tuple[Integers, Integers]:
     seen = np.zeros(length, np.bool_)
     seen[offsets] = True
     count: Integers = np.cumsum(seen, dtype=index_dtype(length))
-    return np.flatnonzero(seen) + first, count[offsets] - 1
+    count -= 1
+    return np.flatnonzero(seen) + first, count[offsets]

@@ -26,10 +26,9 @@ class MatrixReport:
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> int(A.report().nonzeros.sum())
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     int(A.report().nonzeros.sum())
     22
-    >>> A.Free()
     """
 
     shape: tuple[int, int]

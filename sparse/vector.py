@@ -12,8 +12,20 @@ from numpy.typing import DTypeLike, NDArray
 
 from onesided.collectives import agreed, sums
 from onesided.collectives.reduction.operation import FEW
-from onesided.sparse.moving import gathered, of_all, scattered, shared_dtype, shared_width
+from onesided.sparse.moving import gathered, of_all, scattered, shared_form
 from onesided.sparse.partition import Partition
+
+
+def checked_block(partition: Partition, rank: int, array: Any) -> NDArray[Any]:
+    """Local. A block of vectors as an array; ``ValueError`` where it is not this rank's."""
+    block = np.asarray(array)
+    start, stop = partition.range(rank)
+    if block.ndim not in (1, 2) or len(block) != stop - start:
+        raise ValueError(
+            f"the block has shape {block.shape}, rank {rank} owns the {stop - start} entries "
+            f"{start}:{stop}"
+        )
+    return block
 
 
 class DistVector(NDArrayOperatorsMixin):
@@ -29,30 +41,26 @@ class DistVector(NDArrayOperatorsMixin):
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> x = DistVector(comm, A.col_partition, np.ones(A.col_range[1] - A.col_range[0]))
-    >>> float(x.dot(A @ x))
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     x = DistVector(comm, A.col_partition, np.ones(A.col_range[1] - A.col_range[0]))
+    ...     float(x.dot(A @ x))
     2.0
-    >>> A.Free()
     """
 
     def __init__(self, comm: MPI.Intracomm, partition: Partition, array: NDArray[Any]) -> None:
         """Collective. A rank without entries may pass an empty list. Raises ``ValueError`` on every
         rank where a block does not fit, or ranks have different numbers of vectors,
         ``MismatchError`` where they have different partitions."""
-        with agreed(comm, ("DistVector", partition)):
-            array = np.asarray(array)
+        error: Exception | None = None
+        block = np.zeros(0)
+        try:
             partition.check_parts(comm.size)
-            start, stop = partition.range(comm.rank)
-            if array.ndim not in (1, 2) or len(array) != stop - start:
-                raise ValueError(
-                    f"the block has shape {array.shape}, rank {comm.rank} owns the "
-                    f"{stop - start} entries {start}:{stop}"
-                )
-        kind = shared_dtype(comm, array.dtype, array.size > 0)
-        k = shared_width(comm, "DistVector", array)
-        array = array.reshape(len(array), k) if k else array
-        self.comm, self.partition, self.array = comm, partition, array.astype(kind, copy=False)
+            block = checked_block(partition, comm.rank, array)
+        except Exception as problem:
+            error = problem
+        kind, k, _ = shared_form(comm, f"DistVector of {partition!r}", block, error)
+        block = block.reshape(len(block), k) if k else block
+        self.comm, self.partition, self.array = comm, partition, block.astype(kind, copy=False)
 
     @classmethod
     def zeros(

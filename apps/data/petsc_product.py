@@ -1,4 +1,4 @@
-"""PETSc's product of a sparse matrix and a vector, or its conjugate gradients, timed when asked.
+"""PETSc's product of a sparse matrix and a vector, or its solvers, timed when asked.
 
 petsc_product.py FOLDER, under mpiexec. Rank r loads FOLDER/r.npz: its rows in CSR with global
 columns, the ranges of its rows and columns, and its block of x. Then the first line comes out, in
@@ -7,8 +7,10 @@ with the cosine of the global row numbers. After that every line "product COUNT 
 input is answered by the seconds of a product, on the slowest rank, of COUNT in a row, after others
 have run for LEAD seconds. "cg COUNT LEAD" is answered by the seconds of COUNT iterations of
 conjugate gradients for A y = x, without a preconditioner; then "residual 1 0" by how far the norm
-of x - A y, computed anew, lies off that of the recurrence, relative to x. The end of the input ends
-the program. Ranks that wait for a line sleep.
+of x - A y, computed anew, lies off that of the recurrence, relative to x. Where there is a
+FOLDER/solver.json, "solve 1 0" is answered by the seconds of a solution of A y = x as that says,
+"rest 1 0" then by the norm of x - A y relative to x, and "steps 1 0" by its iterations. The end of
+the input ends the program. Ranks that wait for a line sleep.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from mpi4py import MPI
 from petsc4py import PETSc  # type: ignore[import-not-found]
 
 PAUSE = 0.002  # seconds between two looks for a question
-QUESTIONS = ("product", "cg", "residual")
+QUESTIONS = ("product", "cg", "residual", "solve", "rest", "steps")
 TYPES = ("aij", "sell", "aijmkl", "aijperm", "aijsell")  # those of a processor
 TRIAL = 0.02  # seconds of products by which they are compared
 TINY = 1e-300  # a tolerance that is never reached
@@ -89,6 +91,38 @@ def solver(comm: MPI.Intracomm, matrix: Any) -> Any:
     return ksp
 
 
+def told_solver(comm: MPI.Intracomm, matrix: Any, whole: Any, how: dict[str, Any]) -> Any:
+    """What ``solver.json`` says, set up; ``whole`` is the matrix in PETSc's own format, of which
+    the preconditioner is made."""
+    ksp = PETSc.KSP().create(comm=comm)
+    ksp.setType(how["ksp"])
+    ksp.getPC().setType(how["pc"])
+    ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)  # the residual is what ends ours
+    ksp.setTolerances(rtol=how["rtol"], atol=how["atol"] or TINY, max_it=how["maxiter"])
+    ksp.setOperators(matrix, whole)
+    ksp.setUp()
+    return ksp
+
+
+def solution_seconds(comm: MPI.Intracomm, ksp: Any, x: Any, y: Any) -> float:
+    """Of one solution, on the slowest rank; the program ends where there is none."""
+    comm.Barrier()
+    began = MPI.Wtime()
+    ksp.solve(x, y)
+    taken = MPI.Wtime() - began
+    if ksp.getConvergedReason() < 0:
+        sys.exit(f"no solution in {ksp.getIterationNumber()} iterations")
+    return float(comm.allreduce(taken, op=MPI.MAX))
+
+
+def rest_norm(matrix: Any, x: Any, y: Any) -> float:
+    """Of x - A y, relative to x."""
+    rest = x.duplicate()
+    matrix.mult(y, rest)
+    rest.aypx(-1.0, x)
+    return float(rest.norm()) / (float(x.norm()) or 1.0)
+
+
 def solve_seconds(comm: MPI.Intracomm, ksp: Any, x: Any, y: Any, count: int) -> float:
     """Of so many iterations, on the slowest rank."""
     ksp.setTolerances(rtol=TINY, atol=TINY, max_it=count)
@@ -125,6 +159,7 @@ def next_question(comm: MPI.Intracomm) -> tuple[int, int, float]:
 def main() -> None:
     comm = MPI.COMM_WORLD.Dup()
     matrix, x, y, first = loaded(comm, os.path.join(sys.argv[1], f"{comm.rank}.npz"))
+    whole = matrix
     matrix, types = fastest(comm, matrix, x, y)
     matrix.mult(x, y)
     norms, sums = checksums(comm, y, first)
@@ -137,10 +172,17 @@ def main() -> None:
         }  # fmt: skip
         print(json.dumps(facts), flush=True)
     ksp = solver(comm, matrix) if matrix.size[0] == matrix.size[1] else None
+    told = os.path.join(sys.argv[1], "solver.json")
+    if os.path.exists(told):
+        with open(told, encoding="utf-8") as words:
+            ksp = told_solver(comm, matrix, whole, json.load(words))
     answers = (
         lambda count: seconds(comm, matrix, x, y, count) * count,
         lambda count: solve_seconds(comm, ksp, x, y, count),
         lambda count: residual_error(ksp, matrix, x, y),
+        lambda count: solution_seconds(comm, ksp, x, y),
+        lambda count: rest_norm(matrix, x, y),
+        lambda count: float(ksp.getIterationNumber()),
     )
     kind, count, lead = next_question(comm)
     while count:

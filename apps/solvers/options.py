@@ -51,6 +51,14 @@ PRECONDITIONERS = {"none": "", "jacobi": "Jacobi", "ilu": "BlockILU", "ssor": "S
 TOLD = ("ilu",)  # those that are told whether they must be Hermitian
 
 
+#: PETSc's methods that are ours, and its preconditioners that a build may have.
+PETSC_SOLVERS = {
+    "cg": "cg", "pipelined-cg": "pipecg", "minres": "minres", "bicgstab": "bcgs", "gmres": "gmres",
+    "fgmres": "fgmres",
+}  # fmt: skip
+PETSC_NAMES = ("none", "jacobi", "bjacobi", "gamg", "hypre")
+
+
 def conditions(names: Sequence[str], axes: int) -> Sequence[str]:
     """Local. What ``--boundary`` says of every axis; :class:`.CommandError` for another number."""
     if len(names) not in (1, axes):
@@ -78,6 +86,8 @@ def solve(parser: argparse.ArgumentParser) -> None:
     add("--precond", choices=[*PRECONDITIONERS], default="none",
         help="jacobi: the diagonal; ilu, ssor: of the own rows and columns of each rank; "
         "amg: multigrid by smoothed aggregation")
+    add("--pc", metavar="NAME", choices=[*PETSC_NAMES],
+        help=f"solve by PETSc as well, with its preconditioner: {', '.join(PETSC_NAMES)}")
     add("--rhs", metavar="NAME|FILE", type=InputFile, default="ones",
         help="ones, random, or a FILE: Matrix Market, or .npy as --output writes it (ones)")
     take(parser, "restart", note="the vector that --output wrote, on any number of ranks")

@@ -20,15 +20,23 @@ from numpy.typing import NDArray
 
 from onesided import sparse
 from onesided.apps.bench.choices import chosen
+from onesided.apps.bench.foreign import ForeignError
 from onesided.apps.bench.sweep import Case, Labels, Make, sweep
 from onesided.apps.bench.timing import Variant, nothing
 from onesided.apps.cli.failures import FAILED, CommandError, from_rank_0, user_errors
 from onesided.apps.cli.options import Options
-from onesided.apps.cli.report import METHOD, Listing, Report
+from onesided.apps.cli.report import BASELINE, METHOD, Listing, Report
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.solvers.options import HERMITIAN, PRECONDITIONERS, TOLD, UNPRECONDITIONED
-from onesided.apps.tools.rowblock import maker_of_file
-from onesided.apps.tools.spmv import halo_setup
+from onesided.apps.solvers.options import (
+    HERMITIAN,
+    PETSC_SOLVERS,
+    PRECONDITIONERS,
+    TOLD,
+    UNPRECONDITIONED,
+)
+from onesided.apps.tools.petsc import Petsc, question
+from onesided.apps.tools.rowblock import RowBlock, maker_of_file
+from onesided.apps.tools.spmv import PETSC, halo_setup
 from onesided.collectives.context import Scoped
 from onesided.sparse import DistMatrix, DistVector, Partition, read_vector, write
 from onesided.sparse.solvers import Solution, pagerank
@@ -50,9 +58,11 @@ def _run_methods(
     comm: MPI.Intracomm, options: Options, report: Report,
     prepared: Callable[[DistMatrix], Prepared],
     ended: Callable[[DistMatrix, Solution[Any]], object] = lambda matrix, solution: None,
+    opponent: Callable[[DistMatrix], Variant] | None = None,
 ) -> int:
     """Collective. Solve by every method ``--repeats`` times, in turns; the exit code. ``ended``:
-    called with what the first method came to, while its matrix is there."""
+    called with what the first method came to, while its matrix is there. ``opponent``: PETSc's
+    part, with a matrix that it frees."""
     names = chosen(options.comm, baseline=False)
     check_output(options.output)
     info = {"expected_iterations": PRODUCTS, **dict(options.info)}
@@ -63,7 +73,9 @@ def _run_methods(
 
         def make(labels: Labels) -> Variant:
             method = labels[METHOD]
-            matrix = maker(method)
+            matrix = maker(names[0] if method == PETSC else method)
+            if method == PETSC and opponent is not None:
+                return opponent(matrix)
             call, verdict, done = prepared(matrix)
             found: list[Solution[Any]] = []
             leads = not outcomes
@@ -102,7 +114,9 @@ def _run_methods(
 
         return make
 
-    case = Case({}, [{METHOD: each} for each in names], opened)
+    against = [PETSC] if opponent is not None else []
+    variants = [{METHOD: each} for each in (*names, *against)]
+    case = Case({}, variants, opened, against=(BASELINE, *against))
     runs = options.but(iterations=options.repeats, seconds=math.inf, json=None)
     with user_errors():
         sweep(comm, runs, report, [case], report.command)
@@ -193,7 +207,32 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         return partial(call, matrix, side, **how), verdict, done
 
     report = Report("solve", options.settings(), {}, remarks=[REMARK])
-    return _run_methods(comm, options, report, prepared)
+    opponent = None if options.pc is None else partial(_petsc, comm, options)
+    return _run_methods(comm, options, report, prepared, opponent=opponent)
+
+
+def _petsc(comm: MPI.Intracomm, options: Options, matrix: DistMatrix) -> Variant:
+    """Collective. PETSc with our rows and right-hand side, from zero; the matrix is freed. Its
+    preconditioner is made before, as ours is. ``ForeignError`` where it does not take part."""
+    block = RowBlock(matrix.local_rows(), matrix.row_partition, matrix.col_partition)
+    side, rounding = vector(comm, matrix, options.rhs), ROUNDING * float(np.finfo(matrix.dtype).eps)
+    matrix.Free()
+    if options.solver not in PETSC_SOLVERS:
+        raise ForeignError(f"--solver {options.solver}: PETSc's is another method, or none")
+    how = {"ksp": PETSC_SOLVERS[options.solver], "pc": options.pc, "rtol": options.rtol,
+           "atol": options.atol, "maxiter": options.maxiter or 10 * block.shape[1]}  # fmt: skip
+    whole = np.concatenate(comm.allgather(side))
+    job, asked = Petsc(comm, block, whole, how), question("solve")
+    metrics: dict[str, Any] = {"type": job.facts["type"], "pc": options.pc}
+
+    def check() -> Verdict:
+        job.ask(asked)
+        metrics["steps"] = int(job.ask(question("steps")))
+        allowed = max(options.rtol, options.atol / (_norm(comm, side) or 1.0))
+        return Verdict(job.ask(question("rest")), MARGIN * allowed + rounding)
+
+    return Variant(partial(job.run, asked), check, on_root=True, own=partial(job.times, asked),
+                   first=nothing, free=job.close, set_up=False, metrics=metrics)  # fmt: skip
 
 
 def _residual(

@@ -51,10 +51,14 @@ print(json.dumps({
 
 
 class Petsc(Foreign):
-    """PETSc's product with our rows. ``facts``: version, MPI, ranks, type of the matrix."""
+    """PETSc's product with our rows, or a solver. ``facts``: version, MPI, ranks, matrix type."""
 
-    def __init__(self, comm: MPI.Intracomm, block: RowBlock, x: NDArray[Any]) -> None:
-        """Collective. ``x``: the whole vector, on every rank.
+    def __init__(
+        self, comm: MPI.Intracomm, block: RowBlock, x: NDArray[Any],
+        how: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Collective. ``x``: the whole vector, on every rank; ``how`` it is solved for: PETSc's
+        names of the method ("ksp") and the preconditioner ("pc"), "rtol", "atol" and "maxiter".
 
         :class:`ForeignError` on every rank where there is no PETSc, where the matrix is not one
         for this build, or where its product is not SciPy's to rounding.
@@ -63,6 +67,9 @@ class Petsc(Foreign):
         _check(comm, block)
         with shared_folder(comm) as folder:
             _save(comm, block, x, folder)
+            with agreed(comm):
+                if how is not None and comm.rank == 0:
+                    (folder / "solver.json").write_text(json.dumps(dict(how)), "utf-8")
             words = [*python.words, str(SOURCE), str(folder)]
             super().__init__(comm, lambda _: replace(python, words=words))
         norms, sums = self.facts.pop("norms"), self.facts.pop("sums")
@@ -76,7 +83,8 @@ class Petsc(Foreign):
 
 def question(kind: str, count: int = 1, lead: float = 0.0) -> str:
     """Local. Asks, after ``lead`` seconds, for those of one "product" of ``count`` in a row, of so
-    many iterations of "cg" for b = x, or how far their "residual" lies off their recurrence's."""
+    many iterations of "cg" for b = x, or how far their "residual" lies off their recurrence's; of a
+    solution as was told, "solve", or its relative residual, "rest", or its iterations, "steps"."""
     return f"{kind} {count} {lead}"
 
 

@@ -561,11 +561,11 @@ class Sums:
 
     def of(self, *numbers: Any) -> list[Any]:
         """Collective. The sums of some numbers, at most as many as there is room for."""
-        count = len(numbers)
-        self.own[:count] = numbers
+        for place, number in enumerate(numbers):
+            self.own[place] = number
         self.reduce()
-        found: list[Any] = self.total[:count].tolist()
-        return found
+        found: list[Any] = self.total.tolist()
+        return found[: len(numbers)]
 
 
 def sums(comm: MPI.Comm, count: int = FEW, dtype: DTypeLike = np.float64) -> Sums:
@@ -596,7 +596,10 @@ def sums(comm: MPI.Comm, count: int = FEW, dtype: DTypeLike = np.float64) -> Sum
 
 def broken_sums(comm: MPI.Comm) -> bool:
     """Local. Whether this rank has sums of :func:`sums` that an exception ended in mid-round."""
-    return any(each.request.state == "broken" for each in Context.of(comm).shared.values())
+    for each in Context.of(comm).shared.values():
+        if each.request.state == "broken":
+            return True
+    return False
 
 
 def drop_broken_sums(comm: MPI.Comm) -> None:

@@ -34,12 +34,9 @@ _CACHED_BYTES = 1 << 19  # of text that is still in the cache when it is parsed
 
 
 def read_triplets(
-    comm: MPI.Intracomm,
-    path: str | os.PathLike[str],
-    dtype: DTypeLike | None,
-    block_bytes: int,
+    comm: MPI.Intracomm, path: str | os.PathLike[str], dtype: DTypeLike | None, block_bytes: int,
     progress: Advance = None,
-) -> tuple[tuple[int, int], Triplets]:
+) -> tuple[tuple[int, int], Triplets]:  # fmt: skip
     """Collective. The shape, and on each rank the entries of the lines that it parsed.
 
     Symmetry is expanded.
@@ -166,13 +163,9 @@ def _dealt(
 
 
 def _read_own_lines(
-    comm: MPI.Intracomm,
-    path: str | os.PathLike[str],
-    header: Header,
-    body: tuple[int, int],
-    block_bytes: int,
-    progress: Advance,
-) -> Triplets:
+    comm: MPI.Intracomm, path: str | os.PathLike[str], header: Header, body: tuple[int, int],
+    block_bytes: int, progress: Advance,
+) -> Triplets:  # fmt: skip
     """Collective. Parse the lines that begin in this rank's share of the bytes ``body``.
 
     Nobody waits for anybody until all have parsed theirs; only then the line of a fault is

@@ -40,13 +40,9 @@ class Form:
 
 
 def write_matrixmarket(
-    comm: MPI.Intracomm,
-    path: str | os.PathLike[str],
-    rows: Any,
-    *,
-    form: Form | None = None,
+    comm: MPI.Intracomm, path: str | os.PathLike[str], rows: Any, *, form: Form | None = None,
     comments: Sequence[str] = (),
-) -> None:
+) -> None:  # fmt: skip
     """Collective. Write a coordinate file of the rows, of which every rank has a block.
 
     ``rows`` is CSR with global columns, ``comments`` lines that follow the banner. All ranks see

@@ -152,12 +152,11 @@ def read_vector(
     --------
     >>> import tempfile
     >>> folder = comm.bcast(tempfile.mkdtemp())
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> x = DistVector(comm, A.row_partition, np.ones(A.row_range[1] - A.row_range[0]))
-    >>> write(x, f"{folder}/x.npy")
-    >>> bool((read_vector(comm, f"{folder}/x.npy").array == 1).all())
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     x = DistVector(comm, A.row_partition, np.ones(A.row_range[1] - A.row_range[0]))
+    ...     write(x, f"{folder}/x.npy")
+    ...     bool((read_vector(comm, f"{folder}/x.npy").array == 1).all())
     True
-    >>> A.Free()
     """
     check_comm("read_vector", comm)
     with agreed(comm, ("read_vector", partition is None)):

@@ -30,16 +30,10 @@ from onesided.sparse.ordering import How
 
 
 def read(
-    comm: MPI.Intracomm,
-    path: str | os.PathLike[str],
-    *,
-    method: str = "auto",
-    info: Info = None,
-    dtype: DTypeLike | None = None,
-    partition: How = "rows",
-    kernel: str = "auto",
+    comm: MPI.Intracomm, path: str | os.PathLike[str], *, method: str = "auto", info: Info = None,
+    dtype: DTypeLike | None = None, partition: How = "rows", kernel: str = "auto",
     progress: Advance = None,
-) -> DistMatrix:
+) -> DistMatrix:  # fmt: skip
     """Collective. Read a matrix from a file into a distributed matrix.
 
     Formats: Matrix Market (coordinate and array, every field and symmetry), Harwell-Boeing and

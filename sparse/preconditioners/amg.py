@@ -54,11 +54,10 @@ class AMG(OfOneKind, Scoped):
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(cg(A, b, M=AMG(A), rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(cg(A, b, M=AMG(A), rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class AMG(OfOneKind, Scoped):
         strong ones on each coarser level. ``degree``: products of a smoothing. ``reuse``: where A
         gets other values, prolongations are kept and coarser matrices alone computed anew.
         ``dtype``: that of the hierarchy, such as float32, which needs half the memory and time,
-        under a solver in double precision; A's own if None.
+        under a solver in double precision; A's own if None. It is made in the wider of both.
 
         Raises the same error on every rank: ``ValueError`` for a matrix that is not square, a
         zero on its diagonal, shapes and numbers that do not fit.
@@ -87,14 +86,16 @@ class AMG(OfOneKind, Scoped):
             if degree < 1 or coarsest < 1 or not 0 <= strength < 1:
                 raise ValueError(f"degree {degree}, coarsest {coarsest}, strength {strength}")
         given = np.ones(n, A.dtype) if near_nullspace is None else near_nullspace
-        self._modes = columns(A.comm, "near_nullspace", given, n, self._kind)
+        wide = np.result_type(A.dtype, self._kind)
+        self._modes = columns(A.comm, "near_nullspace", given, n, wide)
         with agreed(A.comm):
             if not self._modes.shape[1] or not np.all(np.isfinite(self._modes)):
                 raise ValueError("near_nullspace has no vectors, or holds what is no number")
         self._block, self._strength, self._degree = block, strength, degree
         self._coarsest, self._reuse = coarsest, reuse
         self._levels: list[_Level] = []
-        self._ways: list[DistMatrix] = []  # from each level to the next one
+        self._ways: list[DistMatrix] = []  # from each level to the next one, as they were made
+        self._rounded: list[DistMatrix] = []  # the ways, in a narrower dtype
         self._freed = False
         self._inverse: Vector | None = None
         super().__init__(A)
@@ -122,12 +123,14 @@ class AMG(OfOneKind, Scoped):
         kept = self._ways if self._reuse else []
         self._free(bool(kept))
         try:
-            if self._kind != A.dtype:
-                A = A.astype(self._kind)
+            if self._modes.dtype != A.dtype:
+                A = A.astype(self._modes.dtype)
             self._append(A)
             for P in kept or self._prolongations():
                 self._append(self._levels[-1].coarsened(P))
             self._invert(self._levels[-1].A)
+            if self._kind != A.dtype:
+                self._round()
         except Exception as error:
             if getattr(error, "agreed_on", None) != A.comm:  # other ranks may not come
                 raise
@@ -140,6 +143,22 @@ class AMG(OfOneKind, Scoped):
         """Collective. One more level, which is there to be freed also where it cannot be used."""
         self._levels.append(_Level(A))
         self._levels[-1].prepare()
+
+    def _round(self) -> None:
+        """Collective. The levels in a dtype that is narrower than that they were made in: products
+        in it would have lost what is left where large entries cancel."""
+        for level in self._levels:
+            wide, level.A = level.A, level.A.astype(self._kind)
+            if wide is not self.matrix:
+                wide.Free()
+            if level.P is not None:
+                level.P = level.P.astype(self._kind)
+                self._rounded.append(level.P)
+            level.room()
+        if not self._reuse:
+            for way in self._ways:
+                way.Free()
+            self._ways = []
 
     def _prolongations(self) -> Iterator[DistMatrix]:
         """Collective. The way to a coarser level from the last one that there is, until that is
@@ -177,7 +196,7 @@ class AMG(OfOneKind, Scoped):
                 inverse = np.linalg.pinv((dense + dense.conj().T) / 2, hermitian=True, rcond=least)
             else:
                 inverse = np.linalg.pinv(dense, rcond=least)
-            self._inverse = np.ascontiguousarray(inverse[slice(*A.row_range)].astype(A.dtype))
+            self._inverse = np.ascontiguousarray(inverse[slice(*A.row_range)].astype(self._kind))
 
     apply = np.errstate(all="ignore")(OfOneKind.apply)  # of the caller; else one rank might raise
 
@@ -212,10 +231,11 @@ class AMG(OfOneKind, Scoped):
     def _free(self, keep: bool) -> None:
         """Collective. Free the matrices of the levels, and unless they are kept the ways between
         them."""
-        for each in (*(level.A for level in self._levels), *([] if keep else self._ways)):
+        levels = [level.A for level in self._levels]
+        for each in (*levels, *self._rounded, *([] if keep else self._ways)):
             if each is not self.matrix:
                 each.Free()
-        self._levels = []
+        self._levels, self._rounded = [], []
         self._ways = self._ways if keep else []
 
 
@@ -233,9 +253,16 @@ class _Level:
         with agreed(A.comm):
             self.diagonal = checked_diagonal(A)
             self._scale = (1.0 / self.diagonal).astype(A.dtype)
-        n = len(self._scale)
-        self._x, self._rest, self._step, self._image = (np.zeros(n, A.dtype) for _ in range(4))
+        self.room()
         self.radius = self._spectral_radius()
+
+    def room(self) -> None:
+        """Local. Vectors of the dtype of the matrix."""
+        n, kind = len(self._scale), self.A.dtype
+        self._scale = self._scale.astype(kind, copy=False)
+        self._x, self._rest, self._step, self._image = (np.zeros(n, kind) for _ in range(4))
+        if self.P is not None:
+            self.right = np.zeros(self.P.col_range[1] - self.P.col_range[0], kind)
 
     def _spectral_radius(self) -> float:
         """Collective. About the largest absolute eigenvalue of the scaled matrix.
@@ -282,7 +309,7 @@ class _Level:
     def coarsened(self, P: DistMatrix) -> DistMatrix:
         """Collective. P is the way to the next level; the matrix there, P.H A P."""
         self.P = P
-        self.right = np.zeros(P.col_range[1] - P.col_range[0], self.A.dtype)
+        self.room()
         return self.A.galerkin(P)
 
     def prolongation(self, tentative: sparse.csr_array, coarse: Partition) -> DistMatrix:

@@ -43,11 +43,10 @@ class Jacobi(OfMatrix):
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(cg(A, b, M=Jacobi(A), rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(cg(A, b, M=Jacobi(A), rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
 
     def _build(self) -> None:
@@ -178,11 +177,10 @@ class BlockILU(_Block):
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(cg(A, b, M=BlockILU(A, hermitian=True), rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(cg(A, b, M=BlockILU(A, hermitian=True), rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
 
     def __init__(
@@ -218,11 +216,10 @@ class BlockLU(_Block):
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(cg(A, b, M=BlockLU(A), rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(cg(A, b, M=BlockLU(A), rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
 
     def _build(self) -> None:
@@ -284,11 +281,10 @@ class SSOR(_Block):
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(cg(A, b, M=SSOR(A), rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(cg(A, b, M=SSOR(A), rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
 
     def __init__(self, A: DistMatrix, *, omega: float = 1.0) -> None:

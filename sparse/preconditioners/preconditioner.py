@@ -97,11 +97,11 @@ class OfMatrix(ABC):
         self.matrix, self._version = A, -1
         self.refresh()
 
-    @np.errstate(all="ignore")  # of the caller; else one rank might raise alone
     def refresh(self) -> None:
         """Collective. Build again if :meth:`.DistMatrix.set_values` or a scaling came between."""
         if self._version != self.matrix.version:
-            self._build()
+            with np.errstate(all="ignore"):  # of the caller; else one rank might raise alone
+                self._build()
             self._version = self.matrix.version
 
     @abstractmethod

@@ -8,14 +8,14 @@ preconditioned Conjugate Gradient algorithm, Parallel Computing 40 (2014), 224-2
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from onesided.sparse.linear import Linear
-from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.solvers.iteration import iteration
-from onesided.sparse.solvers.run import Callback, Rules, Run, each_column, joined, several
+from onesided.sparse.solvers.run import Callback, Rules, Run, solve
 from onesided.sparse.solvers.solution import Solution, V
 from onesided.sparse.solvers.space import Scalar, root
 from onesided.sparse.solvers.together import together
@@ -35,22 +35,15 @@ def cg(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(cg(A, b, rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(cg(A, b, rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
-    pairs = each_column(A, b, x0, "cg")
-    runs = [Run("cg", A, *pair, rules, M, hermitian=True) for pair in pairs or [(b, x0)]]
-    if len(runs) > 1 and isinstance(A, DistMatrix) and not runs[0].calls_back:
-        together(runs)
-    found = [run.solve(_iterate) for run in runs]
-    return found[0] if pairs is None else joined(A, b, found)
+    return solve("cg", A, b, x0, rules, M, _iterate, hermitian=True, jointly=together)
 
 
-@several
 def pipelined_cg(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Any = None, callback: Callback = None, nullspace: Any = None,
@@ -65,15 +58,15 @@ def pipelined_cg(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(pipelined_cg(A, b, rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(pipelined_cg(A, b, rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
-    run = Run("pipelined_cg", A, b, x0, rules, M, hermitian=True, choices=replacement)
-    return run.solve(lambda run: _pipeline(run, replacement))
+    how: Any = {"hermitian": True, "choices": replacement}
+    leg = partial(_pipeline, replacement=replacement)
+    return solve("pipelined_cg", A, b, x0, rules, M, leg, **how)
 
 
 @np.errstate(all="ignore")
@@ -94,19 +87,18 @@ def cg_coefficients(
 
 
 def _iterate(run: Run, coefficients: list[tuple[float, float]] | None = None) -> None:
-    with iteration(run) as iterations:
-        rr, rz = iterations.begin()
-        if run.record(root(rr)):
-            return
-        while run.positive(rz, "(r, M r)"):
-            before = rz
-            pq, alpha, rr, rz = iterations.step()
-            if not run.positive(pq, "(p, A p)"):
-                return
-            if coefficients is not None:
-                coefficients.append((alpha, rz / before))
-            if run.record(root(rr)):
-                return
+    iterations = iteration(run)
+    rr, rz = iterations.begin()
+    ends = run.record(root(rr))
+    while not ends and run.positive(rz, "(r, M r)"):
+        before = rz
+        pq, alpha, rr, rz = iterations.step()
+        if not run.positive(pq, "(p, A p)"):
+            break
+        if coefficients is not None:
+            coefficients.append((alpha, rz / before))
+        ends = run.record(root(rr))
+    iterations.release()
 
 
 def _pipeline(run: Run, replacement: int) -> None:

@@ -15,14 +15,13 @@ import numpy as np
 
 from onesided.sparse.linear import Linear
 from onesided.sparse.solvers.cg import cg_coefficients
-from onesided.sparse.solvers.run import Callback, Rules, Run, several
+from onesided.sparse.solvers.run import Callback, Rules, Run, solve
 from onesided.sparse.solvers.solution import BREAKDOWN, Solution, V
 from onesided.sparse.solvers.space import start_block
 
 _LOWER, _UPPER = 0.9, 1.05  # the bounds found lie inside the spectrum
 
 
-@several
 def chebyshev(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Any = None, callback: Callback = None, nullspace: Any = None,
@@ -38,22 +37,26 @@ def chebyshev(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(chebyshev(A, b, rtol=1e-6, bounds=(0.1, 4.0)).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(chebyshev(A, b, rtol=1e-6, bounds=(0.1, 4.0)).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
-    run = Run("chebyshev", A, b, x0, rules, M, hermitian=True, choices=bounds)
-    if bounds is not None and not 0 < bounds[0] <= bounds[1] < math.inf:
-        raise ValueError(f"bounds are {bounds}; two numbers above zero in order are needed")
-    if bounds is None:
-        bounds = (1.0, 1.0)
-        if run.size:
+    given = bounds
+
+    def check() -> None:
+        if given is not None and not 0 < given[0] <= given[1] < math.inf:
+            raise ValueError(f"bounds are {given}; two numbers above zero in order are needed")
+
+    def leg(run: Run) -> None:
+        nonlocal bounds
+        if bounds is None:
             bounds = eigenvalue_bounds(run.A, M=run.M, nullspace=nullspace)
-    low, high = bounds
-    return run.solve(lambda run: _iterate(run, low, high))
+        _iterate(run, *bounds)
+
+    how: Any = {"hermitian": True, "choices": given, "check": check}
+    return solve("chebyshev", A, b, x0, rules, M, leg, **how)
 
 
 def eigenvalue_bounds(
@@ -68,11 +71,10 @@ def eigenvalue_bounds(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> low, high = eigenvalue_bounds(A)
-    >>> bool(0 < low < high < 4.5)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     low, high = eigenvalue_bounds(A)
+    ...     bool(0 < low < high < 4.5)
     True
-    >>> A.Free()
     """
     first = start_block(A.row_range, A.dtype)
     coefficients, reason = cg_coefficients(A, first, M, steps, nullspace)

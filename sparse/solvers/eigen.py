@@ -15,7 +15,7 @@ import numpy as np
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
-from onesided.sparse.moving import shared_width
+from onesided.sparse.moving import shared_form
 from onesided.sparse.solvers.run import Callback, Rules, Run
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LIMIT, Eigenpairs
 from onesided.sparse.solvers.space import Vector, start_block
@@ -36,11 +36,10 @@ def power_iteration(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> found = power_iteration(A, rtol=1e-3, maxiter=2000)
-    >>> 3.8 < float(found.values[0]) < 4.0
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     found = power_iteration(A, rtol=1e-3, maxiter=2000)
+    ...     3.8 < float(found.values[0]) < 4.0
     True
-    >>> A.Free()
     """
     first = start_block(A.row_range, A.dtype) if x0 is None else x0
     run = Run("power_iteration", A, first, None, Rules(rtol, atol, maxiter, callback))
@@ -93,11 +92,10 @@ def lobpcg(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> found = lobpcg(A, 1, rtol=1e-6)
-    >>> bool(np.isclose(found.values[0], 2 - 2 * np.cos(np.pi / 9), atol=1e-4))
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     found = lobpcg(A, 1, rtol=1e-6)
+    ...     bool(np.isclose(found.values[0], 2 - 2 * np.cos(np.pi / 9), atol=1e-4))
     True
-    >>> A.Free()
     """
     n_rows, comm = A.row_range[1] - A.row_range[0], A.comm
     rules = Rules(rtol, atol, maxiter, None, nullspace)
@@ -109,7 +107,7 @@ def lobpcg(
             block = np.stack(spans, axis=1) if given > 0 else np.zeros((n_rows, 0))
         else:
             block = np.asarray(given)
-    k = shared_width(comm, "X", block)
+    _, k, _ = shared_form(comm, "X", block)
     with agreed(comm, "lobpcg"):
         block = block.reshape(len(block), k) if k and not block.size else block
         if block.ndim != 2 or len(block) != n_rows or block.shape[1] < 1:
@@ -132,6 +130,8 @@ class _Blocks:
     def __init__(self, run: Run, X: Vector, largest: bool) -> None:
         self._run, self._sign, self.k = run, -1.0 if largest else 1.0, X.shape[1]
         self.X, self.iterations = X, 0
+        #: A column of a residual, and what the preconditioner makes of it.
+        self._pair = run.space.vector(), run.room()
         self.values: Any = np.zeros(self.k)
         self.norms: Any = np.full(self.k, math.inf)
 
@@ -220,8 +220,8 @@ class _Blocks:
 
     def _preconditioned(self, R: Vector) -> Vector:
         """As the preconditioner. M R, column by column."""
-        out = np.empty_like(R)
+        out, (r, room) = np.empty_like(R), self._pair
         for j in range(R.shape[1]):
-            r = np.ascontiguousarray(R[:, j])
-            out[:, j] = self._run.precondition(r, self._run.space.vector())
+            r[:] = R[:, j]
+            out[:, j] = self._run.precondition(r, room)
         return out

@@ -16,12 +16,11 @@ import numpy as np
 from onesided.collectives import sums
 from onesided.sparse.linear import Linear
 from onesided.sparse.preconditioners.preconditioner import Function
-from onesided.sparse.solvers.run import Callback, Rules, Run, several
+from onesided.sparse.solvers.run import Callback, Rules, Run, solve
 from onesided.sparse.solvers.solution import Solution, V
 from onesided.sparse.solvers.space import Scalar, Vector
 
 
-@several
 def gmres(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Any = None, callback: Callback = None, nullspace: Any = None,
@@ -39,18 +38,15 @@ def gmres(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(gmres(A, b, rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(gmres(A, b, rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
-    run = Run("gmres", A, b, x0, rules, M, choices=restart)
-    return _cycles(run, restart, False)
+    return _solve("gmres", A, b, x0, rules, M, restart)
 
 
-@several
 def fgmres(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Any = None, callback: Callback = None, nullspace: Any = None,
@@ -62,15 +58,13 @@ def fgmres(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(fgmres(A, b, rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(fgmres(A, b, rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace, left_nullspace)
-    run = Run("fgmres", A, b, x0, rules, M, choices=restart)
-    return _cycles(run, restart, True)
+    return _solve("fgmres", A, b, x0, rules, M, restart)
 
 
 class Inner(Function):
@@ -86,20 +80,26 @@ def inner(A: Linear, solver: Callable[..., Solution[Any]], **how: Any) -> Inner:
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(fgmres(A, b, rtol=1e-8, M=inner(A, cg, rtol=0.1)).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(fgmres(A, b, rtol=1e-8, M=inner(A, cg, rtol=0.1)).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     return Inner(lambda r: solver(A, r, **how).x)
 
 
-def _cycles(run: Run, restart: int, flexible: bool) -> Solution[Any]:
-    if restart < 1:
-        raise ValueError(f"restart is {restart}; a cycle has at least one iteration")
-    cycles = _Cycles(run, max(1, min(restart, run.A.shape[0])), flexible and run.M is not None)
-    return run.solve(lambda run: cycles.iterate())
+def _solve(
+    name: str, A: Linear, b: Any, x0: Any, rules: Rules, M: Any, restart: int
+) -> Solution[Any]:
+    def check() -> None:
+        if restart < 1:
+            raise ValueError(f"restart is {restart}; a cycle has at least one iteration")
+
+    def leg(run: Run) -> None:
+        most = max(1, min(restart, run.A.shape[0]))
+        _Cycles(run, most, name == "fgmres" and run.M is not None).iterate()
+
+    return solve(name, A, b, x0, rules, M, leg, choices=restart, check=check)
 
 
 class _Cycles:

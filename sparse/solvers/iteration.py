@@ -7,8 +7,6 @@ The first is the reference for the second. Both send the same messages.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,7 +31,8 @@ _DIAGONAL, _X, _GHOSTS, _OTHERS = range(4)
 
 
 class Iteration:
-    """What changes x, the residual r, z = M r and the direction p, again and again; in Python."""
+    """What changes x, the residual r, z = M r and the direction p, again and again; in Python. One
+    run at a time uses it, ``run``, which alone has the matrix and the preconditioner."""
 
     def __init__(self, run: Run) -> None:
         """Local."""
@@ -42,13 +41,21 @@ class Iteration:
         self._z = self._r if run.M is None else run.space.vector()
         self._rz = 0.0
 
+    def release(self) -> None:
+        """Local. The run has ended: let go what it has, and wait for another one."""
+
     def begin(self) -> tuple[float, float]:
         """Collective. r, z and p for x as it is; (r, r) and (r, z)."""
         run, r = self.run, self._r
         z = run.precondition(run.residual(r), self._z)
         self._p[:] = z
-        dots = run.space.dots((r, r)) if z is r else run.space.dots((r, r), (r, z))
-        rr, self._rz = dots[0].real, dots[-1].real
+        if z is not r:
+            dots = run.space.dots((r, r), (r, z))
+            rr, self._rz = dots[0].real, dots[1].real
+        elif run.at_zero:
+            rr = self._rz = run.square
+        else:
+            rr = self._rz = run.space.square(r)
         return rr, self._rz
 
     def step(self) -> tuple[float, float, float, float]:
@@ -72,8 +79,7 @@ class Iteration:
 
 
 class Lowered(Iteration):
-    """As a script. One run at a time uses it, ``run``, which alone has the matrix and the
-    preconditioner."""
+    """As a script."""
 
     def __init__(self, run: Run) -> None:
         """Collective where such sums are the first of their kind; else local."""
@@ -83,9 +89,11 @@ class Lowered(Iteration):
         self._lower()
 
     def release(self) -> None:
-        """Local. The run has ended, and lets go what it has."""
+        """Local. The matrix keeps it until it has other values."""
+        A, M, space, self._ends = self.run.A, _map(self.run.M), self.run.space, ()
         del self.run
-        self._ends = ()
+        if not isinstance(M, DistMatrix):  # whose values may change
+            A.kept["steps", type(M), space.dtype] = self
 
     def _lower(self) -> None:
         """Collective where such sums are the first of their kind; else local."""
@@ -137,28 +145,16 @@ class Lowered(Iteration):
         return pq, alpha, rr, rz
 
 
-@contextmanager
-def iteration(run: Run) -> Iterator[Iteration]:
-    """Collective. What makes the iterations of this run: a script where there can be one, kept with
-    the matrix until that has other values."""
-    A: Any = run.A
-    M, space = _map(run.M), run.space
-    lowers = M is None or (run.nullspace is None and _has_steps(M, space))
-    kept: list[Lowered] | None = None
-    if lowers and type(A) is DistMatrix:
-        kept = A.kept.get(("cg", type(M), space.dtype))
+def iteration(run: Run) -> Iteration:
+    """Collective. What makes the iterations of this run: a script where there can be one."""
+    A, M, space = run.A, _map(run.M), run.space
+    if not (M is None or (run.nullspace is None and _has_steps(M, space))):
+        return Iteration(run)
+    kept: Lowered | None = A.kept.pop(("steps", type(M), space.dtype), None)
     if kept is None:
-        if not (lowers and _has_steps(A, space)):
-            yield Iteration(run)
-            return
-        kept = []
-        if not isinstance(M, DistMatrix):  # whose values may change
-            A.kept["cg", type(M), space.dtype] = kept
-    lowered = kept.pop() if kept else Lowered(run)
-    lowered.run = run
-    yield lowered
-    lowered.release()
-    kept.append(lowered)
+        return Lowered(run) if _has_steps(A, space) else Iteration(run)
+    kept.run = run
+    return kept
 
 
 def _map(M: Any) -> Any:

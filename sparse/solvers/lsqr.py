@@ -18,13 +18,12 @@ from onesided.collectives.agreement import agreed
 from onesided.sparse.alike import block
 from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.partition import Partition
-from onesided.sparse.solvers.run import Callback, Rules, Run, several
+from onesided.sparse.solvers.run import Callback, Rules, Run, each_column, joined
 from onesided.sparse.solvers.solution import LEAST_SQUARES, Solution, V
 from onesided.sparse.solvers.space import Space, Vector
 from onesided.sparse.vector import DistVector
 
 
-@several
 def lsqr(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, callback: Callback = None, damp: float = 0.0,
@@ -40,17 +39,15 @@ def lsqr(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(lsqr(A, b, rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(lsqr(A, b, rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback)
     return _least_squares("lsqr", A, b, x0, rules, damp, _lsqr)
 
 
-@several
 def lsmr(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, callback: Callback = None, damp: float = 0.0,
@@ -59,11 +56,10 @@ def lsmr(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(lsmr(A, b, rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(lsmr(A, b, rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback)
     return _least_squares("lsmr", A, b, x0, rules, damp, _lsmr)
@@ -74,6 +70,10 @@ def _least_squares(
     name: str, A: Linear, b: Any, x0: Any, rules: Rules, damp: float,
     method: Callable[[_Bidiagonal], None],
 ) -> Solution[Any]:  # fmt: skip
+    pairs = each_column(A, b, x0, name)
+    if pairs is not None:
+        found = [_least_squares(name, A, *pair, rules, damp, method) for pair in pairs]
+        return joined(A, b, found)
     with agreed(A.comm, (name, damp)):
         if not 0 <= damp < math.inf:
             raise ValueError(f"damp is {damp}; it must be zero or above")

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from onesided.sparse.linear import Linear
-from onesided.sparse.solvers.run import Callback, Rules, Run, several
+from onesided.sparse.solvers.run import Callback, Rules, Run, solve
 from onesided.sparse.solvers.solution import Solution, V
 
 
-@several
 def minres(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Any = None, callback: Callback = None, nullspace: Any = None,
@@ -29,14 +28,13 @@ def minres(
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> np.allclose(minres(A, b, rtol=1e-8).x, 1, atol=1e-3)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     np.allclose(minres(A, b, rtol=1e-8).x, 1, atol=1e-3)
     True
-    >>> A.Free()
     """
     rules = Rules(rtol, atol, maxiter, callback, nullspace)
-    return Run("minres", A, b, x0, rules, M, hermitian=True).solve(_iterate)
+    return solve("minres", A, b, x0, rules, M, _iterate, hermitian=True)
 
 
 def _iterate(run: Run) -> None:

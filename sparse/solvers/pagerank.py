@@ -87,7 +87,7 @@ def _iterate(run: Run, damping: float) -> None:
         np.copyto(x, y)
         change, lost = space.sums(given.sum(), x.sum(where=dangling))
         ends = run.record(change)
-        if not run.iterations:  # the first change is of an iteration, too
+        if run.calls_back and not run.iterations:  # the first change is of an iteration, too
             run.call_back()
         if ends:
             return

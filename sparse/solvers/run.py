@@ -8,30 +8,33 @@ it has to.
 
 from __future__ import annotations
 
-import functools
 import math
 import traceback
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onesided.collectives import sums
-from onesided.collectives.agreement import agree, agreed, largest
+from onesided.collectives.agreement import Agreement, agree, agreed, largest, number_of
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse.alike import block, columns
 from onesided.sparse.linear import Linear, LinearOperator, whose
-from onesided.sparse.moving import shared_dtype, shared_width
+from onesided.sparse.moving import one_width, shared_dtype, width
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, preconditioner
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LEAST_SQUARES, LIMIT, Solution
 from onesided.sparse.solvers.space import Scalar, Space, Vector
 from onesided.sparse.vector import DistVector
 
 Callback = Callable[[Any], object] | None
-Solver = TypeVar("Solver", bound=Callable[..., Solution[Any]])
+Check = Callable[[], object] | None
+Method = Callable[["Run"], object]
+
+#: What ranks agree on first, with the name of the method.
+_RIGHT = "right-hand sides of "
 
 #: What a leg must at least have taken off the residual, if another one is to follow.
 _WORTH_GOING_ON = 0.5
@@ -43,8 +46,7 @@ _ROUNDING = 10
 _MODERATE = 40
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(NamedTuple):
     """When a run stops: norm of the residual <= max(rtol * norm(b), atol), or too many iterations.
 
     ``maxiter`` None: ten times the number of unknowns. ``callback(x)`` is called after every
@@ -83,18 +85,20 @@ class Run:
     ``b`` and ``x`` are this rank's blocks (x is the run's own), ``space`` that of b, ``domain``
     that of x; the same for a square matrix. ``nullspace``: an orthonormal basis of what vectors
     lose, or None. ``resumed``: a leg that goes on begins. ``calls_back``: a rank has a callback.
+    ``square`` is (b, b). ``again``: how ranks agree that a later call fits all of them.
     """
 
     @np.errstate(all="ignore")  # of the caller; else one rank might raise alone
     def __init__(
         self, name: str, A: Linear, b: Any, x0: Any, rules: Rules, M: Any = None, *,
-        square: bool = True, hermitian: bool = False, choices: Any = None,
+        square: bool = True, hermitian: bool = False, choices: Any = None, check: Check = None,
     ) -> None:  # fmt: skip
         """Collective. Check what was given; raises the same error on every rank.
 
         ``hermitian``: the method is for Hermitian matrices and preconditioners. ``choices``: what
-        else it is told, the same on all ranks. ``ValueError`` for lengths, shapes and tolerances,
-        ``TypeError`` for dtypes that the matrix does not hold and for what is no preconditioner.
+        else it is told, the same on all ranks; ``check()``, Local, raises what is wrong with it.
+        ``ValueError`` for lengths, shapes and tolerances, ``TypeError`` for dtypes that the matrix
+        does not hold and for what is no preconditioner.
         """
         comm, self.name = A.comm, name
         given_or_not = [each is None for each in (x0, M, rules.nullspace, rules.left_nullspace)]
@@ -106,6 +110,8 @@ class Run:
             if A.freed:
                 raise RequestError("the matrix has been freed")
             rules.check()
+            if check is not None:
+                check()
             if square:
                 A.check_square(name)
             made = preconditioner(M, A)
@@ -134,17 +140,25 @@ class Run:
             drop_broken_sums(comm)
         self._hermitian = hermitian
         self.A, self.M, self.comm, self.rules = A.promoted(dtype), made, comm, rules
+        self._choices = repr(choices)
         with agreed(comm, name) if self._foreign > 1 else nullcontext():
             if refresh is not None:
                 refresh()
                 self._check_hermitian(made, hermitian)
         self.space = Space(comm, n_rows, dtype)
         self.domain = self.space if square else Space(comm, n_cols, dtype)
-        self.b = np.ascontiguousarray(right, dtype)
         self.nullspace = self._basis("nullspace", rules.nullspace)
         left = self._basis("left_nullspace", rules.left_nullspace)
         if hermitian and left is None:
             left = self.nullspace
+        self._trouble: Exception | None = None
+        self._begin(b, right, guess, left)
+
+    def _begin(self, b: Any, right: Any, guess: Any, left: Vector | None) -> None:
+        """Collective. Take the vectors, b and what it is on this rank, and the guess; b loses what
+        it has of ``left``."""
+        rules, dtype, self._adjoint = self.rules, self.space.dtype, None
+        self.b: Vector = np.ascontiguousarray(right, dtype)
         if left is not None:
             self.b = self.b.copy()
             taken = np.linalg.norm(self._take(left, self.b))
@@ -155,7 +169,8 @@ class Run:
         self._wrapped: Any = self.x
         if isinstance(b, DistVector):
             self._wrapped = b.like(self.x, self.A.col_partition)
-        self.size = self.space.norm(self.b)
+        self.square = self.space.square(self.b)
+        self.size = self.space.norm_of(self.square, self.b)
         if left is not None and self.size <= _ROUNDING * np.finfo(dtype).eps * taken:
             self.b.fill(0)  # what is left is rounding
             self.size = 0.0
@@ -165,8 +180,6 @@ class Run:
         self.reason = ""
         self.resumed = False
         self._exponent = 0
-        self._trouble: Exception | None = None
-        self._adjoint: Linear | None = None
 
     def _check_hermitian(self, M: Any, needed: bool) -> None:
         """Local. ``ValueError`` for a preconditioner, as it is now, that the method cannot use."""
@@ -176,13 +189,52 @@ class Run:
                 "..., hermitian=True), or gmres"
             )
 
+    # -- from call to call -----------------------------------------------------------------------
+
+    def keep(self, A: Linear, b: Any, x0: Any, M: Any) -> None:
+        """Local. Wait idle with A, if that can be, for a call that differs in the entries of
+        vectors alone."""
+        rules, forms = self.rules, (_form(b), _form(x0))
+        others = rules.callback, rules.nullspace, rules.left_nullspace
+        own = self.A is A and self.M is M and not (self.calls_back or self._foreign)
+        if not own or None in forms or any(each is not None for each in others):
+            return
+        kind = self.space.dtype
+        number = number_of(repr((rules[:3], self._choices, x0 is None, M is None, kind.str)))
+        numbers = [*width(self.b), 0, number, -number]
+        self.again = Agreement(self.comm, None, _RIGHT + self.name, numbers)
+        self._known = rules, self._choices, *forms
+        self._given = weakref.ref(self if M is None else M)
+        self.rest(A)
+
+    def rest(self, A: Linear) -> None:
+        """Local. Be idle, without matrix, preconditioner and vectors."""
+        A.kept[self.name, type(self.M)] = self
+        del self.A, self.M, self.b, self.x, self._wrapped, self._adjoint
+
+    def fits(self, b: Any, x0: Any, rules: Rules, M: Any, choices: Any) -> bool:
+        """Local. Whether this idle run can go on with a call, as far as this rank knows."""
+        try:  # what cannot be compared is refused by a new run
+            same = bool((rules, repr(choices), _form(b), _form(x0)) == self._known)
+        except Exception:
+            return False
+        return same and self._given() is (self if M is None else M) and not broken_sums(self.comm)
+
+    @np.errstate(all="ignore")
+    def resume(self, A: Linear, b: Any, x0: Any, M: Any) -> Run:
+        """Collective. Go on with a call that fits on all ranks."""
+        self.A, self.M = A, M
+        if M is not None:
+            M.refresh()
+            self._check_hermitian(M, self._hermitian)
+        self._begin(b, *(v.array if isinstance(v, DistVector) else v for v in (b, x0)), None)
+        return self
+
     # -- from leg to leg -------------------------------------------------------------------------
 
     @np.errstate(all="ignore")
     def solve(
-        self,
-        method: Callable[[Run], object],
-        least_squares: Callable[[Vector, float], bool] | None = None,
+        self, method: Method, least_squares: Callable[[Vector, float], bool] | None = None
     ) -> Solution[Any]:
         """Collective. Legs of a method, each from where the last one ended, until x is seen right.
 
@@ -222,8 +274,8 @@ class Run:
         return self.solution(true)
 
     def scale(self) -> None:
-        """Local. Go on with b, x and tolerance times a power of two, where squares of b, or b in
-        a narrower dtype of M, might vanish or overflow."""
+        """Collective. Go on with b, x and tolerance times a power of two, where squares of b, or b
+        in a narrower dtype of M, might vanish or overflow."""
         exponent = math.frexp(self.size)[1]
         if self._exponent or abs(exponent) <= _MODERATE:
             return
@@ -231,6 +283,7 @@ class Run:
         self.tolerance = float(np.ldexp(self.tolerance, -exponent))
         for vector in (self.b, self.x):
             self._shift(vector, -exponent)
+        self.square = self.space.square(self.b)
 
     def _shift(self, vector: Vector, exponent: int) -> None:
         """Local. A vector times a power of two, which rounds nothing that is not tiny."""
@@ -275,14 +328,19 @@ class Run:
         """Local. How many iterations have been recorded."""
         return max(0, len(self.residuals) - 1)
 
+    @property
+    def at_zero(self) -> bool:
+        """Local. Whether the run begins with x zero, so that the residual is b."""
+        return not (self._guessed or self.residuals)
+
     def residual(self, out: Vector | None = None) -> Vector:
         """Collective. b - A x, without a product for the guess zero."""
         r = self.space.vector() if out is None else out
-        if self._guessed or self.residuals:
+        if self.at_zero:
+            r[:] = self.b
+        else:
             self.multiply(self.x, r)
             np.subtract(self.b, r, out=r)
-        else:
-            r[:] = self.b
         return r
 
     def multiply(self, x: Vector, y: Vector) -> None:
@@ -333,9 +391,9 @@ class Run:
             self.broken(f"the residual is {norm}")
         elif norm <= self.tolerance:
             self.reason = CONVERGED
-        elif self.iterations >= self.limit:
+        elif len(self.residuals) > self.limit:
             self.reason = LIMIT
-        if not first:
+        if self.calls_back and not first:
             self.call_back()
         return bool(self.reason)
 
@@ -351,18 +409,17 @@ class Run:
         return good
 
     def call_back(self) -> None:
-        """Collective where any rank has a callback: call it with x, and agree on its errors."""
-        if self.calls_back:
-            before, scaled = self._versions(), self.x.copy() if self._exponent else None
-            with agreed(self.comm):
-                if scaled is not None:
-                    self._shift(self.x, -self._exponent)
-                if self.rules.callback is not None:
-                    self.rules.callback(self._wrapped)
-                if self._versions() != before:
-                    raise ValueError(f"a callback of {self.name} changed values of the matrix")
+        """Collective, where any rank has a callback: call it with x, and agree on its errors."""
+        before, scaled = self._versions(), self.x.copy() if self._exponent else None
+        with agreed(self.comm):
             if scaled is not None:
-                self.x[:] = scaled
+                self._shift(self.x, -self._exponent)
+            if self.rules.callback is not None:
+                self.rules.callback(self._wrapped)
+            if self._versions() != before:
+                raise ValueError(f"a callback of {self.name} changed values of the matrix")
+        if scaled is not None:
+            self.x[:] = scaled
 
     def _versions(self) -> tuple[Any, ...]:
         """Local. Numbers that change with the values of the matrix, or of one that M is or has."""
@@ -407,25 +464,46 @@ class Run:
         return parts
 
 
-def several(solver: Solver) -> Solver:
-    """A solver that also takes blocks of right-hand sides, (n, k), and solves for each of them."""
+def solve(
+    name: str, A: Linear, b: Any, x0: Any, rules: Rules, M: Any, method: Method, *,
+    hermitian: bool = False, choices: Any = None, check: Check = None,
+    jointly: Callable[[Sequence[Run]], object] | None = None,
+) -> Solution[Any]:  # fmt: skip
+    """Collective. Solve A x = b by a method, for each column of a block b; arguments as of
+    :class:`Run`. ``jointly`` does a part of the work of several runs at once.
 
-    @functools.wraps(solver)
-    def solve(A: Linear, b: Any, x0: Any = None, **how: Any) -> Solution[Any]:
-        pairs = each_column(A, b, x0, solver.__name__)
-        if pairs is None:
-            return solver(A, b, x0, **how)
-        return joined(A, b, [solver(A, *pair, **how) for pair in pairs])
+    A call that differs from one before in the entries of vectors alone goes on with the run of
+    that, where ranks agree that it does on all of them.
+    """
+    found, again = None, False
+    idle = A.kept.pop((name, type(M)), None) if isinstance(A, Linear) and not A.freed else None
+    if idle is not None and idle.fits(b, x0, rules, M, choices):
+        found = idle.again.largest()
+        again = found[0] == found[2] == 0 and found[3] == -found[4]
+    if again:
+        solution: Solution[Any] = idle.resume(A, b, x0, M).solve(method)
+        idle.rest(A)
+        return solution
+    pairs = each_column(A, b, x0, name, found)
+    how: Any = {"hermitian": hermitian, "choices": choices, "check": check}
+    runs = [Run(name, A, *pair, rules, M, **how) for pair in pairs or [(b, x0)]]
+    if jointly is not None:
+        jointly(runs)
+    solutions = [run.solve(method) for run in runs]
+    if pairs is not None:
+        return joined(A, b, solutions)
+    runs[0].keep(A, b, x0, M)
+    return solutions[0]
 
-    return cast(Solver, solve)
 
-
-def each_column(A: Linear, b: Any, x0: Any, name: str) -> list[tuple[Any, Any]] | None:
+def each_column(
+    A: Linear, b: Any, x0: Any, name: str, found: list[int] | None = None
+) -> list[tuple[Any, Any]] | None:
     """Collective. The columns of a block of right-hand sides, each with that of the guess, None
     where there is none; None for a vector b. An empty list stands for no rows.
 
     ``TypeError`` for an A that is no distributed map; ``ValueError`` on every rank where ranks have
-    different numbers of columns, or the guess has others.
+    different numbers of columns, or the guess has others. ``found``: ranks have agreed already.
     """
     if not isinstance(A, Linear):
         raise TypeError(
@@ -438,7 +516,9 @@ def each_column(A: Linear, b: Any, x0: Any, name: str) -> list[tuple[Any, Any]] 
         right = np.asarray(right)
     except Exception as problem:  # a ragged list, say
         right, error = np.zeros(0), problem
-    k = shared_width(A.comm, f"right-hand sides of {name}", right, error)
+    if found is None:
+        found = largest(A.comm, error, _RIGHT + name, [*width(right), 1, 0, 0])
+    k = one_width(_RIGHT + name, *found[:2])
     if not k:
         return None
     n = A.col_range[1] - A.col_range[0]
@@ -463,6 +543,15 @@ def joined(A: Linear, b: Any, found: Sequence[Solution[Any]]) -> Solution[Any]:
         b.like(x, A.col_partition) if isinstance(b, DistVector) else x,
         worst.converged, most, residuals, worst.reason, true, size, tuple(found),
     )  # fmt: skip
+
+
+def _form(vector: Any) -> tuple[Any, ...] | None:
+    """Local. What all arrays have in common that a run can take in the place of this vector; None
+    where that may be none."""
+    if vector is None:
+        return ()
+    array = vector.array if isinstance(vector, DistVector) else vector
+    return (array.dtype, array.shape) if type(array) is np.ndarray else None
 
 
 def _multiply(A: Linear, x: Vector, y: Vector) -> None:

@@ -37,12 +37,11 @@ class Solution(Generic[V]):
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> b = A @ np.ones(A.col_range[1] - A.col_range[0])
-    >>> found = cg(A, b, rtol=1e-10)
-    >>> found.converged, bool(found.relative_residual < 1e-10)
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     b = A @ np.ones(A.col_range[1] - A.col_range[0])
+    ...     found = cg(A, b, rtol=1e-10)
+    ...     found.converged, bool(found.relative_residual < 1e-10)
     (True, True)
-    >>> A.Free()
     """
 
     x: V
@@ -71,11 +70,10 @@ class Eigenpairs:
 
     Examples
     --------
-    >>> A = diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8))
-    >>> found = lobpcg(A, 2, rtol=1e-6)
-    >>> found.values.shape, found.converged
+    >>> with diags(comm, [-1, 2, -1], [-1, 0, 1], shape=(8, 8)) as A:
+    ...     found = lobpcg(A, 2, rtol=1e-6)
+    ...     found.values.shape, found.converged
     ((2,), True)
-    >>> A.Free()
     """
 
     values: NDArray[Any]

@@ -39,6 +39,7 @@ class Space:
         #: Slices that cover a block; none where the block is empty.
         self.parts = [slice(first, first + _PART) for first in range(0, length, _PART)]
         wide = np.complex128 if dtype.kind == "c" else np.float64
+        self._vdot: Any = np.vdot if dtype.kind == "c" else np.ndarray.dot  # the latter is faster
         #: How many sums there are at a time, and their dtype.
         self.wanted = _MOST_SUMS, wide
         self._sums = sums(comm, *self.wanted)
@@ -63,19 +64,29 @@ class Space:
 
     def share(self, x: Vector, y: Vector) -> Scalar:
         """Local. What this rank adds to (x, y); parts of single precision are summed in double."""
+        if self.length <= _PART:
+            return self._vdot(x, y).item()
         total: Scalar = 0.0
         for part in self.parts:
-            total += np.vdot(x[part], y[part]).item()
+            total += self._vdot(x[part], y[part]).item()
         return total
+
+    def square(self, x: Vector) -> float:
+        """Collective. (x, x)."""
+        found: float = self._idle().of(self.share(x, x))[0].real
+        return found
 
     def dots(self, *pairs: tuple[Vector, Vector]) -> list[Scalar]:
         """Collective. Scalar products of all pairs, by one reduction."""
-        return self.sums(*(self.share(x, y) for x, y in pairs))
+        return self.sums(*[self.share(x, y) for x, y in pairs])
 
     def norm(self, x: Vector) -> float:
-        """Collective. The Euclidean norm, which neither overflows nor vanishes before it must."""
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            square = self.dots((x, x))[0].real
+        """Collective. The Euclidean norm, which neither overflows nor vanishes before it must; the
+        caller has NumPy ignore that its square does."""
+        return self.norm_of(self.square(x), x)
+
+    def norm_of(self, square: float, x: Vector) -> float:
+        """Collective. As :meth:`norm`, where (x, x) is known."""
         if self._least < square < math.inf:
             return math.sqrt(square)
         parts = np.abs(x.view(x.real.dtype))

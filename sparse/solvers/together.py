@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from onesided.collectives import sums
 from onesided.collectives.scripts import Work, script
 from onesided.sparse.kernels.rows import address_of, compiled
+from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.preconditioners.blocks import Jacobi
 from onesided.sparse.solvers.run import Run
 from onesided.sparse.solvers.space import root
@@ -25,8 +26,10 @@ Numbers = NDArray[np.float64]
 
 @np.errstate(all="ignore")
 def together(runs: Sequence[Run]) -> None:
-    """Collective. The first leg of each of these runs of one matrix and preconditioner."""
-    if not any(run.size for run in runs):
+    """Collective. The first leg of each of these runs of one matrix and preconditioner; nothing
+    where that is done one after the other."""
+    alone = len(runs) == 1 or not isinstance(runs[0].A, DistMatrix) or runs[0].calls_back
+    if alone or not any(run.size for run in runs):
         return
     for run in runs:
         run.scale()

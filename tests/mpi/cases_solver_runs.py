@@ -16,6 +16,7 @@ from onesided.collectives.context import Context
 from onesided.sparse import LinearOperator, Partition, diags, from_scipy, stencil27
 from onesided.sparse import solvers as ours
 from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, BlockLU, Jacobi
+from onesided.sparse.solvers import run as runs
 from onesided.sparse.solvers.space import Space
 
 SQUARE = ["cg", "pipelined_cg", "minres", "bicgstab", "gmres", "fgmres", "chebyshev"]
@@ -426,6 +427,64 @@ def case_bad_input_is_refused_on_every_rank(comm):
     for matrix in (A, tall, single, zero, empty):
         matrix.Free()
     raises(RequestError, lambda: ours.cg(A, good), "freed")
+
+
+@parameters(solver=SQUARE, jacobi=[False, True], guessed=[False, True])
+def case_a_later_call_agrees_once(comm, solver, jacobi, guessed):
+    """What is the same as before is not asked for again; what a rank passes that differs is."""
+    A, last = distributed(comm, DEFINITE["grid"]()), comm.rank == comm.size - 1
+    ones = np.ones(A.row_range[1] - A.row_range[0])
+    how = {"M": Jacobi(A)} if jacobi else {}
+    how |= {"bounds": (0.1, 20.0)} if solver == "chebyshev" else {}
+    solve, x0 = partial(getattr(ours, solver), A, **how), ones / 2 if guessed else None
+    right, odd, wide = A @ ones, np.ones(len(ones) + 1), np.ones((len(ones), 2))
+    first = solve(right, x0)
+    others = [
+        (lambda: solve(odd if last else right, x0), ValueError, "b has shape"),
+        (lambda: solve(wide if last else right, x0), ValueError, "blocks of 0 and of 2"),
+        (lambda: solve(right, x0, rtol=0.1 if last else 0.2), MismatchError, "rank 0 is in"),
+        (lambda: solve(right, None if last else ones), MismatchError, "rank 0 is in"),
+        (lambda: solve(right, x0, callback=print if last else 3), TypeError, "callback"),
+    ]
+    for call, kind, fragment in [*others, (None, None, None)]:
+        found = solve(right, x0)
+        with mock.patch.object(runs, "largest", side_effect=AssertionError("asked again")):
+            again = solve(right, x0)
+        for each in (found, again):
+            assert np.array_equal(each.x, first.x)
+            assert np.array_equal(each.residuals, first.residuals)
+            assert each.reason == first.reason
+            assert each.true_residual == first.true_residual
+        if call is not None and comm.size > 1:
+            raises(kind, call, fragment)
+    B = distributed(comm, DEFINITE["grid"]())
+    for matrix in (A, B):
+        matrix.scale(1.5)
+    fresh = {"M": Jacobi(B)} if jacobi else {}
+    afresh = getattr(ours, solver)(B, 3 * right, x0, **how | fresh)
+    assert np.array_equal(solve(3 * right, x0).x, afresh.x)
+    for matrix in (A, B):
+        matrix.Free()
+    raises(RequestError, lambda: solve(right, x0), "freed")
+
+
+@parameters(reuse=[False, True])
+def case_a_rounded_hierarchy_knows_slow_modes(comm, reuse):
+    """Of a problem whose slow modes are below the rounding of the hierarchy's dtype."""
+    off, diagonal = -np.ones(59), [1.0, *[2.0] * 58, 1.0]
+    line = sparse.diags_array([off, diagonal, off], offsets=[-1, 0, 1])
+    unit = sparse.eye_array(60)
+    whole = sparse.csr_array(sparse.kron(unit, line) + 1e-6 * sparse.kron(line, unit))
+    A, b = distributed(comm, whole), np.random.default_rng(0).standard_normal(3600)
+    mine, counts = (b - b.mean())[slice(*A.row_range)], []
+    for dtype in (None, "f4"):
+        with AMG(A, dtype=dtype, reuse=reuse) as M:
+            for _ in range(2):
+                found = ours.cg(A, mine, M=M, rtol=1e-8, maxiter=100, nullspace=np.ones(len(mine)))
+                counts.append(found.iterations)
+                A.scale(2.0)
+    assert max(counts) <= min(counts) + 3, counts
+    A.Free()
 
 
 REDUCTIONS = {
