@@ -17,7 +17,6 @@ from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import Flight
-from onesided.pencilfft.planner import Choice
 
 
 def give_back(
@@ -51,14 +50,11 @@ class Execution:
     MPI's end; one rank frees it at once then.
     """
 
-    def __init__(
-        self, comm: MPI.Intracomm, choice: Choice, engine: Engine, selection: Selection
-    ) -> None:
+    def __init__(self, comm: MPI.Intracomm, engine: Engine, selection: Selection) -> None:
         """Collective. Errors are agreed."""
         self._commons = Commons.of(comm)
         self._comm = self._commons.context.comm
-        #: What was decided, and what carries it out.
-        self.choice, self.engine = choice, engine
+        self.engine = engine
         #: Whether data travel between ranks.
         self.transposes = bool(self.engine.exchanges(True))
         self._number = self._commons.count()
@@ -147,10 +143,10 @@ class Execution:
         return self.held in self.held.context.live and not MPI.Is_finalized()
 
     @property
-    def any_order(self) -> bool:
-        """Local. Whether ranks may go on with this plan and others in different orders."""
+    def in_order(self) -> set[str]:
+        """Local. The methods with which ranks have to go on with all plans in one order."""
         both = (*self.engine.exchanges(True), *self.engine.exchanges(False))
-        return all(each.request.any_order for each in both)
+        return {each.method for each in both if not each.request.any_order}
 
     def _sum(self, flight: Flight) -> bool:
         """Collective. Whether any rank has an error; that of this one is in the flight."""

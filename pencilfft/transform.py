@@ -284,10 +284,10 @@ class Transform:
         """
         execution, flight = self._execution, self._flight
         self._load(input_array, output_array, normalize, {})
-        if flight.error is None and not execution.any_order:
+        if flight.error is None and (methods := execution.in_order):
             flight.fail(UnsupportedError(
-                f"the transposes of this plan ({execution.choice.method}) go on in one order on "
-                "all ranks; a transform can be begun with others, as rma-notify"
+                f"the transposes of this plan ({', '.join(methods)}) go on in one order on all "
+                "ranks; a transform can be begun with others, as rma-notify"
             ))  # fmt: skip
         try:
             execution.start(flight)

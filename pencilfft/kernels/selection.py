@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.collectives.scripts import script
+from onesided.collectives.scripts import Part, script
 from onesided.collectives.steps import address
 from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task
 from onesided.pencilfft.kernels.registry import (
@@ -22,13 +22,12 @@ from onesided.pencilfft.kernels.registry import (
     load_kernel,
     resolve_backend,
 )
-from onesided.pencilfft.kernels.ways import SOURCE, TARGET, WAYS, expanded
-from onesided.pencilfft.kernels.wisdom import WisdomName, open_wisdom, with_lengths
+from onesided.pencilfft.kernels.wisdom import WisdomName, open_wisdom
 
 ESTIMATE, BRIEF, MEASURE = EFFORTS = ("estimate", "brief", "measure")
 #: Lines whose elements lie whole pages apart share few places in the caches.
 PAGE = 4096
-#: Of candidates within this factor of the fastest the simplest is taken.
+#: Of candidates within this factor of the fastest the first one is taken.
 MARGIN = 1.03
 #: Seconds for which a plan of effort "brief" compares kernels, loading them apart.
 BRIEF_SECONDS = 0.05
@@ -52,12 +51,12 @@ class Selection:
     ``backend`` is the name of a kernel, with SciPy's for the tasks that it cannot do, or "auto"
     for all that are installed. Tasks of one *family* (:func:`family_of`) have one answer: that of
     ``wisdom``, which is what :func:`~.wisdom.open_wisdom` takes, or of a measurement of every
-    kernel, and of the ways of the better ones, on arrays of a task's layouts, when the family is
-    first asked for while the plan is being made (:meth:`settle` ends that). ``effort`` says how
-    much is measured: "measure" all, and what wisdom knows with less effort anew; "brief" with few
-    lines, for :data:`BRIEF_SECONDS` in all; "estimate" nothing. Otherwise the first kernel that can
-    do a task is taken. ``threads`` is what a kernel may use. Results do not depend on the choice,
-    but for rounding, and a choice that was made stays.
+    kernel, on arrays of a task's layouts, when the family is first asked for while the plan is
+    being made (:meth:`settle` ends that). ``effort`` says how much is measured: "measure" all, and
+    what wisdom knows with less effort anew; "brief" with few lines, for :data:`BRIEF_SECONDS` in
+    all; "estimate" nothing. Otherwise the first kernel that can do a task is taken. ``threads`` is
+    what a kernel may use. Results do not depend on the choice, but for rounding, and a choice that
+    was made stays.
 
     Raises :class:`PatternError` for an unknown backend or effort, :class:`UnsupportedError` for a
     backend that is not installed.
@@ -85,7 +84,7 @@ class Selection:
         self._threads = threads
         self._runs: dict[Task, Run] = {}
         self._decisions: dict[str, str] = {}
-        #: What was chosen: task, as text, to kernel and way.
+        #: What was chosen: task, as text, to the name of a kernel.
         self.choices: dict[str, str] = {}
 
     @property
@@ -93,7 +92,7 @@ class Selection:
         """Local. The backend; of "auto" with the kernels in use, as in "auto (ducc0, mkl)"."""
         if self._backend != "auto":
             return self._backend
-        used = {choice.split(":")[0] for choice in self.choices.values()}
+        used = set(self.choices.values())
         return f"auto ({', '.join(sorted(used))})" if used else "auto"
 
     def run_for(self, task: Task) -> Run:
@@ -106,7 +105,7 @@ class Selection:
         return self._runs[task]
 
     def choice_of(self, task: Task) -> str:
-        """Local. The kernel and the way of a task that was asked for."""
+        """Local. The kernel of a task that was asked for."""
         return self.choices.get(str(replace(task, threads=self._threads)), "nothing")
 
     def settle(self) -> None:
@@ -141,7 +140,7 @@ class Selection:
             kernel = self._kernel(name)
             run = None if kernel is None else kernel.plan(task, ESTIMATE)
             if run is not None:
-                return f"{name}: direct", run
+                return name, run
         raise PatternError(f"no kernel can do {task}")
 
     def _remembered(self, task: Task, family: str) -> tuple[str, Run] | None:
@@ -153,26 +152,18 @@ class Selection:
         return None if choice is None else self._planned(choice, task)
 
     def _measured(self, task: Task, family: str) -> tuple[str, Run]:
-        """The fastest way of the fastest kernel."""
+        """The fastest kernel."""
         brief = self._effort == BRIEF
         tried = trial(task, BRIEF_MEMORY) if brief else trial(task)
         if tried is None:
             return self._preferred(task)
         kernels = self._candidates(tried)
         began = perf_counter()
-        seconds = BRIEF_BUDGET if brief else BUDGET
-        runs = self._calls(kernels, tried, ["direct"], self._kernel_effort)
+        runs = {name: run for name, kernel in kernels.items()
+                if (run := kernel.plan(tried, self._kernel_effort)) is not None}  # fmt: skip
         if not runs:
             return self._preferred(task)
-        times = measure(runs, tried, seconds)
-        worth = {name: kernel for name, kernel in kernels.items() if f"{name}: direct" in times}
-        more = self._calls(worth, tried, [way for way in WAYS if way != "direct"], BRIEF)
-        if more:
-            best = min(times, key=lambda choice: times[choice])
-            later = measure({best: runs[best], **more}, tried, seconds)
-            # in a race that it wins at once the best one has few runs, and may look slow
-            times = {**later, **times, best: min(times[best], later.get(best, times[best]))}
-            runs = {**runs, **more}
+        times = measure(runs, tried, BRIEF_BUDGET if brief else BUDGET)
         self._left -= perf_counter() - began
         limit = MARGIN * min(times.values())
         choice = next(choice for choice in runs if times.get(choice, limit + 1) <= limit)
@@ -182,25 +173,10 @@ class Selection:
         self.wisdom.learn(self._backend, family, choice, self._effort)
         return found
 
-    def _calls(
-        self, kernels: Mapping[str, Kernel], task: Task, ways: list[str], effort: str
-    ) -> dict[str, Run]:
-        """The calls of these kernels in these ways, by choice."""
-        runs = {}
-        for way in ways:
-            for name, kernel in kernels.items():
-                run = WAYS[way](kernel, task, effort)
-                if run is not None:
-                    runs[f"{name}: {way}"] = run
-        return runs
-
     def _planned(self, choice: str, task: Task) -> tuple[str, Run] | None:
-        """The call that a choice stands for, if it can be had."""
-        name, _, way = choice.partition(": ")
-        kernel = self._kernel(name)
-        if kernel is None or way not in WAYS:
-            return None
-        run = WAYS[way](kernel, task, self._kernel_effort)
+        """The call of the kernel of this name, if it can be had."""
+        kernel = self._kernel(choice)
+        run = None if kernel is None else kernel.plan(task, self._kernel_effort)
         return None if run is None else (choice, run)
 
     def _candidates(self, task: Task) -> Mapping[str, Kernel]:
@@ -278,7 +254,7 @@ def measure(runs: Mapping[str, Run], task: Task, budget: float = BUDGET) -> dict
     clock = thread_time if task.threads == 1 else perf_counter
     ends, addresses = (source, target), (address(source), address(target))
     scripts = {
-        name: script(expanded(run, SOURCE, SOURCE if task.in_place else TARGET), ends)
+        name: script([(run, Part(0), Part(0 if task.in_place else 1))], ends)
         for name, run in runs.items()
     }
 
@@ -300,7 +276,7 @@ def measure(runs: Mapping[str, Run], task: Task, budget: float = BUDGET) -> dict
 
 
 def family_of(task: Task) -> str:
-    """Local. What stands for all tasks that one kernel does best in one way, as text.
+    """Local. What stands for all tasks that one kernel does best, as text.
 
     Directions, factors and the number of lines do not matter; the length, where the elements of
     a line lie, and whether that is one array, do.
@@ -315,7 +291,7 @@ def family_of(task: Task) -> str:
     else:
         alike = task.source.order == task.target.order
         words += [f"to {_line(task.target, task.axis)}"] + ["turned"] * (not alike)
-    return with_lengths(" ".join(words), [task.length])
+    return " ".join([*words, f"of {task.length}"])
 
 
 def _line(layout: Layout, axis: int) -> str:

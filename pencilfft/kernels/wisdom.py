@@ -1,4 +1,4 @@
-"""What was measured, kept for later runs: a file of decisions about tasks and about whole plans.
+"""What was measured, kept for later runs: a file of decisions about tasks.
 
 Decisions belong to the machine's processor and the versions of the kernels that were compared;
 where these differ, others are used and kept beside them.
@@ -38,7 +38,7 @@ class Decision(NamedTuple):
     seconds: float
 
 
-#: Machine and versions -> backend and task -> kernel and way.
+#: Machine and versions -> backend and task -> kernel.
 Decisions = dict[str, dict[str, Decision]]
 
 
@@ -56,11 +56,8 @@ class Wisdom:
         self._learnt: Decisions = {}
 
     def recall(self, backend: str, task: str, efforts: Sequence[str]) -> str | None:
-        """Local. What was decided for ``task`` on such a machine, as "kernel: way", with one of
-        these efforts, and not too long ago.
-
-        Of a plan, described in words, what :meth:`learn` was given.
-        """
+        """Local. The kernel that was chosen for ``task`` on such a machine, with one of these
+        efforts, and not too long ago."""
         if self.path is None:
             return None
         section, key = _machine(), f"{backend} {task}"
@@ -142,11 +139,6 @@ def open_wisdom(wisdom: WisdomName = None) -> Wisdom:
     if wisdom is None or wisdom is True:
         return _wisdom_at(kept_file(VARIABLE, "wisdom.json"))
     return _wisdom_at(Path(wisdom).absolute() if wisdom else None)
-
-
-def with_lengths(words: str, lengths: Sequence[int]) -> str:
-    """Local. The name of a decision about something of these lengths."""
-    return f"{words} of {'x'.join(map(str, lengths))}"
 
 
 def export_wisdom(path: str | os.PathLike[str]) -> None:

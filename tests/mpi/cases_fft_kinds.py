@@ -13,22 +13,21 @@ from fft_data import block, close, spectrum, whole
 from scipy.signal import resample
 
 from onesided.collectives import PatternError
-from onesided.pencilfft import PFFT, newDistArray, planner
-from onesided.pencilfft.passes import Blocking
+from onesided.pencilfft import PFFT, newDistArray, passes
 
 METHOD = "rma-notify"
 OPTIONS = {"method": METHOD, "effort": "estimate"}
 
 
 @contextmanager
-def blocks(nbytes, *way):
-    """Plans whose passes go about their blocks in this way, without measuring."""
-    usual = planner.USUAL
-    planner.USUAL = Blocking(nbytes, *way)
+def blocks(nbytes):
+    """Plans whose passes have blocks of about this size."""
+    usual = passes.CACHE_BYTES
+    passes.CACHE_BYTES = nbytes
     try:
         yield
     finally:
-        planner.USUAL = usual
+        passes.CACHE_BYTES = usual
 
 
 def transformed(values, kinds, norm, axes=None):
