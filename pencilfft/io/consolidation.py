@@ -41,12 +41,10 @@ def consolidate(filename: str | os.PathLike[str]) -> None:
     try:
         prefix = store.begin(afresh=False)
         with store.open() as file:
-            dropped = store.sources(file)
 
-            def change(new: Any) -> set[str]:
+            def change(new: Any) -> None:
                 _copy(store, file, new)
                 new.attrs[JOINED] = True
-                return dropped
 
             store.complete(prefix, change, afresh=True)
     except Exception:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import h5py
-import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed, largest
@@ -23,18 +22,17 @@ from onesided.pencilfft.io.filebase import MODES, FileBase, FileError, at_root, 
 from onesided.pencilfft.io.nodefiles import write_node_files
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Snapshot, dataset_path, step_number
-from onesided.pencilfft.io.store import Store, identity, links_of
+from onesided.pencilfft.io.store import Store, identity
 
 
 @dataclass(frozen=True)
 class _Edit:
-    """A file that is open to be changed: by whom, as which revision, which files of data it had,
-    and its state then, 0 where it was not there."""
+    """A file that is open to be changed: by whom, as which revision, and a checksum of it as it was
+    then, none where it was not there."""
 
     comm: MPI.Comm
     prefix: str
-    held: set[str]
-    state: int
+    state: int | None
 
 
 class HDF5File(FileBase):
@@ -96,9 +94,9 @@ class HDF5File(FileBase):
         "r" is to look around, as is "r+" where the constructor said "r". To change it ("r+", "a",
         "w", as h5py has them; "r+" also where the constructor said "a" or "w") every rank gets
         groups, attributes and datasets in its own memory, and changes them as all others do;
-        :meth:`close` makes it the file's. Fields are added by :meth:`write`. What is assigned to
-        the dataset of a step that is there goes to the file at once. Reads and writes of fields
-        close the file first.
+        :meth:`close` makes it the file's; nobody else can change it until then. Fields are added by
+        :meth:`write`. What is assigned to the dataset of a step that is there goes to the file at
+        once. Reads and writes of fields close the file first.
 
         Raises PatternError for another mode, FileError where the file is missing or the system or
         HDF5 fails.
@@ -115,21 +113,21 @@ class HDF5File(FileBase):
         store, afresh = self._store, "w" in (mode, self._mode)
         may_be_new = afresh or "a" in (mode, self._mode)
 
-        def begin() -> tuple[str, set[str], bool]:
+        def begin() -> tuple[str, bool]:
             is_new = afresh or not os.path.exists(store.main)
             if is_new and not may_be_new:
                 raise FileError(f"{store.main}: there is no such file")
-            return *store.edit(afresh), is_new
+            return store.edit(afresh), is_new
 
-        prefix, held, is_new = at_root(comm, begin)
+        prefix, is_new = at_root(comm, begin)
         try:
             with agreed(comm), naming(store.new):
                 # HDF5 opens the files of the nodes as it opens this one, for writing: all ranks do
                 self.f = file = h5py.File(
                     store.new, "r+", driver="core", backing_store=False, locking=False
                 )
-                state = 0 if is_new else _state_of(file)
-                self._edit = _Edit(comm, prefix, held, state)
+                state = None if is_new else zlib.crc32(file.id.get_file_image())
+                self._edit = _Edit(comm, prefix, state)
         except Exception:
             self._let_go(comm)
             raise
@@ -149,7 +147,8 @@ class HDF5File(FileBase):
         try:
             with agreed(comm), naming(store.main):
                 file.flush()
-                state, image = _state_of(file), file.id.get_file_image()
+                image = file.id.get_file_image()
+                state = zlib.crc32(image)
                 super().close()
             most = largest(comm, None, "close", [state, -state])
             if most[0] != -most[1]:
@@ -160,7 +159,7 @@ class HDF5File(FileBase):
             if state == edit.state:
                 at_root(comm, store.abandon)
                 return
-            at_root(comm, lambda: store.replace(edit.prefix, edit.held, image))
+            at_root(comm, lambda: store.replace(edit.prefix, image))
             self._mode = "a" if self._mode == "w" else self._mode
         except Exception:
             self._let_go(comm)
@@ -207,8 +206,8 @@ class HDF5File(FileBase):
                 comm, store, prefix, snapshot.pieces, self._options, self._ranks_per_node
             )
 
-            def change(file: Any) -> set[str]:
-                return snapshot.apply(file, store, sources, attributes or {})
+            def change(file: Any) -> None:
+                snapshot.apply(file, sources, attributes or {})
 
             at_root(comm, lambda: store.complete(prefix, change, afresh))
         except Exception:  # agreed: every rank is here, and none writes any more
@@ -283,34 +282,3 @@ class HDF5File(FileBase):
                 snapshot.check(file)
         return self._store.begin(self._mode == "w")
 
-
-def _state_of(file: Any) -> int:
-    """Local. A number that differs, almost surely, where groups, attributes or datasets do."""
-    crc = 1
-
-    def add(value: Any) -> None:
-        nonlocal crc
-        array = np.asarray(value)
-        form = repr(array.tolist() if array.dtype.hasobject else (array.dtype.str, array.shape))
-        crc = zlib.crc32(form.encode(), crc)
-        if not array.dtype.hasobject:
-            crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, crc)
-
-    def visit(name: str, item: Any) -> None:
-        add(name)
-        for key in sorted(item.attrs):
-            add(key)
-            add(item.attrs[key])
-        if isinstance(item, h5py.Dataset):
-            add((item.dtype.str, *item.shape))
-            if not item.is_virtual:
-                add(item[()])
-                return
-            for source in item.virtual_sources():
-                add((source.file_name, source.dset_name))
-
-    visit("/", file)
-    file.visititems(visit)
-    for name, link in links_of(file).items():
-        add((name, getattr(link, "filename", ""), getattr(link, "path", link)))
-    return 1 + crc

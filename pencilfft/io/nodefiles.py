@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Context
+from onesided.pencilfft.io.disk import to_disk, written
 from onesided.pencilfft.io.filebase import CALL_BYTES, naming
-from onesided.pencilfft.io.quietfile import to_disk, written
 from onesided.pencilfft.io.selection import Box
 from onesided.pencilfft.io.store import Source, Store
 

@@ -15,12 +15,10 @@ from typing import Any
 import h5py
 
 
-class QuietFile:
-    """Local. What h5py wants of a Python file; from the first error on, nothing is written."""
+class QuietFile(io.FileIO):
+    """Local. A file into which nothing is written from its first error on."""
 
-    def __init__(self, path: str, mode: str) -> None:
-        self._file: io.FileIO = io.FileIO(path, mode)
-        self.error: OSError | None = None
+    error: OSError | None = None
 
     def write(self, data: Any) -> int:
         """Write all of ``data`` at the current place."""
@@ -28,61 +26,28 @@ class QuietFile:
         done = 0
         try:
             while self.error is None and done < len(view):
-                done += self._file.write(view[done:]) or 0
+                done += super().write(view[done:]) or 0
         except OSError as error:
             self.error = error
         return len(view)
 
-    def truncate(self, size: int) -> int:
+    def truncate(self, size: int | None = None) -> int:
         """Cut or extend the file."""
         try:
             if self.error is None:
-                self._file.truncate(size)
+                return super().truncate(size)
         except OSError as error:
             self.error = error
-        return size
+        return size or 0
 
     def readinto(self, buffer: Any) -> int:
         """Fill ``buffer``; what the file does not have reads as zeros."""
         view = memoryview(buffer).cast("B")
         done = 0
-        while done < len(view):
-            count = self._file.readinto(view[done:])
-            if not count:
-                view[done:] = bytes(len(view) - done)
-                break
+        while count := super().readinto(view[done:]):
             done += count
+        view[done:] = bytes(len(view) - done)
         return len(view)
-
-    def read(self, size: int) -> bytes:
-        """The next bytes, as :meth:`readinto` has them."""
-        data = bytearray(size)
-        self.readinto(data)
-        return bytes(data)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place."""
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        """The current place."""
-        return self._file.tell()
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-    def close(self) -> None:
-        """Raise the first error; else return when everything is on the disk."""
-        try:
-            if self.error is not None:
-                raise self.error
-            os.fsync(self._file.fileno())
-        finally:
-            self._file.close()
-
-    def abandon(self) -> None:
-        """Close the file as it is."""
-        self._file.close()
 
 
 @contextmanager
@@ -91,16 +56,14 @@ def written(path: str, afresh: bool, **options: Any) -> Iterator[Any]:
 
     Raises OSError, of the first write that failed, when the block is left.
     """
-    quiet = QuietFile(path, "w+" if afresh else "r+")
-    try:
-        with h5py.File(quiet, "w" if afresh else "r+", **options) as file:
-            yield file
-    except BaseException:
-        quiet.abandon()
-        if quiet.error is not None:
-            raise quiet.error from None
-        raise
-    quiet.close()
+    with QuietFile(path, "w+" if afresh else "r+") as quiet:
+        try:
+            with h5py.File(quiet, "w" if afresh else "r+", **options) as file:
+                yield file
+        finally:
+            if quiet.error is not None:
+                raise quiet.error from None
+        os.fsync(quiet.fileno())
 
 
 def to_disk(path: str, fill: Callable[[int], object] | None = None) -> None:
