@@ -13,9 +13,8 @@ from onesided.pencilfft.distarray import (
 )
 from onesided.pencilfft.gridfield import read_field, write_field
 from onesided.pencilfft.install import install, replace, uninstall
-from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileBase
-from onesided.pencilfft.io.hdf5 import HDF5File
+from onesided.pencilfft.io.hdf5 import HDF5File, consolidate
 from onesided.pencilfft.io.netcdf import NCFile
 from onesided.pencilfft.io.xdmf import generate_xdmf
 from onesided.pencilfft.kernels.wisdom import export_wisdom, forget_wisdom, import_wisdom

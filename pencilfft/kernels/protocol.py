@@ -66,11 +66,6 @@ class Layout:
         pages = mmap.mmap(-1, offset + self.span)
         return np.ndarray(self.shape, self.char, pages, offset - sum(back), strides=self.strides)
 
-    def __str__(self) -> str:
-        """Local. Dtype, shape and strides on one line."""
-        shape, strides = ("x".join(map(str, values)) for values in (self.shape, self.strides))
-        return f"{self.char} {shape} by {strides}"
-
 
 @dataclass(frozen=True)
 class Task:
@@ -136,15 +131,6 @@ class Task:
     def empty(self) -> bool:
         """Local. Whether there is nothing to do."""
         return 0 in self.source.shape or 0 in self.target.shape
-
-    def __str__(self) -> str:
-        """Local. All of it on one line."""
-        words = [self.kind, "forward" if self.forward else "inverse"]
-        words += ["orthogonal"] * self.orthogonal
-        words += [f"of {self.others} more"] * (self.others != 1)
-        words += [f"scale {self.scale} axis {self.axis} {self.source}"]
-        words += ["in place" if self.in_place else f"to {self.target}"]
-        return " ".join(words)
 
 
 #: ``run(source, target)``: the arrays have the layouts of the task, at any address. Nothing of

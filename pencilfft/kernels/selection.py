@@ -84,8 +84,8 @@ class Selection:
         self._threads = threads
         self._runs: dict[Task, Run] = {}
         self._decisions: dict[str, str] = {}
-        #: What was chosen: task, as text, to the name of a kernel.
-        self.choices: dict[str, str] = {}
+        #: What was chosen: task to the name of a kernel.
+        self.choices: dict[Task, str] = {}
 
     @property
     def name(self) -> str:
@@ -106,7 +106,7 @@ class Selection:
 
     def choice_of(self, task: Task) -> str:
         """Local. The kernel of a task that was asked for."""
-        return self.choices.get(str(replace(task, threads=self._threads)), "nothing")
+        return self.choices.get(replace(task, threads=self._threads), "nothing")
 
     def settle(self) -> None:
         """Local. The plan is made: from now on nothing is measured while a transform waits."""
@@ -126,7 +126,7 @@ class Selection:
         else:
             choice, run = self._preferred(task)
         self._decisions.setdefault(family, choice)
-        self.choices[str(task)] = choice
+        self.choices[task] = choice
         return run
 
     def _preferred(self, task: Task) -> tuple[str, Run]:

@@ -26,9 +26,8 @@ from onesided.collectives import MismatchError, PatternError
 from onesided.collectives.context import Context
 from onesided.pencilfft import PFFT, DistArray, NCFile, newDistArray
 from onesided.pencilfft.io import filebase, loading, nodefiles
-from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileError
-from onesided.pencilfft.io.hdf5 import HDF5File
+from onesided.pencilfft.io.hdf5 import HDF5File, consolidate
 from onesided.pencilfft.io.store import Store
 
 KINDS = ["f4", "f8", "c8", "c16", "i4", ">f8"]
