@@ -133,12 +133,12 @@ def test_what_was_measured_with_as_much_effort_is_known(
 def test_a_decision_is_made_anew_when_it_is_old(array, path, monkeypatch, age):
     task = str(task_on(array))
     memory = Wisdom(path)
-    memory.learn("auto", task, "scipy", "measure")
+    memory.learn(task, "scipy", "measure")
     memory.keep()
     now = wisdom.time.time() + age * wisdom.MOST_AGE
     monkeypatch.setattr(wisdom.time, "time", lambda: now)
     expected = "scipy" if age < 1 else None
-    assert Wisdom(path).recall("auto", task, ["measure"]) == expected
+    assert Wisdom(path).recall(task, ["measure"]) == expected
 
 
 def test_a_brief_plan_measures_as_long_as_its_time_lasts(fakes, array, monkeypatch):
@@ -352,24 +352,24 @@ def test_decisions_for_kernels_that_are_gone_are_ignored(fakes, array, path):
     task = task_on(array, axis=2)
     for stale in ("gone", "there: somehow"):
         memory = Wisdom(path)
-        memory.learn("auto", family_of(task), stale, "measure")
+        memory.learn(family_of(task), stale, "measure")
         chosen = Selection("auto", "measure", memory)
         chosen.run_for(task)
         assert chosen.choices == {task: "there"}
-        assert memory.recall("auto", family_of(task), ["measure"]) == "there"
+        assert memory.recall(family_of(task), ["measure"]) == "there"
 
 
 def test_decisions_of_other_machines_and_versions_are_kept_apart(array, path, monkeypatch):
     task = str(task_on(array))
     memory = Wisdom(path)
-    memory.learn("auto", task, "scipy", "measure")
+    memory.learn(task, "scipy", "measure")
     memory.keep()
     monkeypatch.setattr(wisdom, "_machine", lambda: "another processor; scipy 99")
-    assert Wisdom(path).recall("auto", task, ["measure"]) is None
+    assert Wisdom(path).recall(task, ["measure"]) is None
     other = Wisdom(path)
-    other.learn("auto", task, "ducc0", "measure")
+    other.learn(task, "ducc0", "measure")
     other.keep()
-    assert sorted(len(section) for section in Wisdom(path).decisions().values()) == [1, 1]
+    assert len(Wisdom(path).decisions()) == 2
 
 
 @pytest.mark.parametrize(
@@ -380,10 +380,10 @@ def test_decisions_of_other_machines_and_versions_are_kept_apart(array, path, mo
         b"\xff\xfe",
         b"[]",
         b'{"format": "something else", "decisions": {}}',
-        b'{"format": "onesided wisdom 2"}',
-        b'{"format": "onesided wisdom 2", "decisions": {"a": {"b": "scipy"}}}',
-        b'{"format": "onesided wisdom 2", "decisions": {"a": {"b": ["scipy", "brief"]}}}',
-        b'{"format": "onesided wisdom 2", "decisions": {"a": {"b": ["scipy", "brief", "x"]}}}',
+        b'{"format": "onesided wisdom 3"}',
+        b'{"format": "onesided wisdom 3", "decisions": {"a": "scipy"}}',
+        b'{"format": "onesided wisdom 3", "decisions": {"a": ["scipy", "brief"]}}',
+        b'{"format": "onesided wisdom 3", "decisions": {"a": ["scipy", "brief", "x"]}}',
     ],
 )
 def test_other_files_are_ignored_with_a_warning(content, array, path):
@@ -391,22 +391,32 @@ def test_other_files_are_ignored_with_a_warning(content, array, path):
     path.write_bytes(content)
     memory, task = Wisdom(path), str(task_on(array))
     with pytest.warns(RuntimeWarning, match="wisdom is ignored"):
-        assert memory.recall("auto", task, ["measure"]) is None
+        assert memory.recall(task, ["measure"]) is None
     with pytest.raises(PatternError, match="is no wisdom"):
         wisdom.import_wisdom(path)
-    memory.learn("auto", task, "scipy", "measure")
+    memory.learn(task, "scipy", "measure")
     with pytest.warns(RuntimeWarning, match="wisdom is ignored"):
         memory.keep()
-    assert Wisdom(path).recall("auto", task, ["measure"]) == "scipy"
+    assert Wisdom(path).recall(task, ["measure"]) == "scipy"
+
+
+def test_an_older_file_is_replaced(array, path):
+    path.parent.mkdir()
+    path.write_text('{"format": "onesided wisdom 2", "decisions": {"a": {"b": ["x", "brief", 1]}}}')
+    memory, task = Wisdom(path), str(task_on(array))
+    assert memory.recall(task, ["measure"]) is None
+    memory.learn(task, "scipy", "measure")
+    memory.keep()
+    assert len(wisdom.read_decisions(path)) == 1
 
 
 def test_a_place_that_cannot_be_written_is_a_warning(array, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     memory, task = Wisdom(tmp_path / "file" / "wisdom.json"), str(task_on(array))
-    memory.learn("auto", task, "scipy", "measure")
+    memory.learn(task, "scipy", "measure")
     with pytest.warns(RuntimeWarning, match="wisdom is not kept"):
         memory.keep()
-    assert memory.recall("auto", task, ["measure"]) == "scipy"
+    assert memory.recall(task, ["measure"]) == "scipy"
 
 
 def test_saves_at_the_same_time_leave_a_whole_file(path):
@@ -416,7 +426,7 @@ def test_saves_at_the_same_time_leave_a_whole_file(path):
     def write(writer):
         for array in arrays[writer::4]:
             memory = Wisdom(path)
-            memory.learn("auto", str(task_on(array, kind="dct2")), f"writer {writer}", "measure")
+            memory.learn(str(task_on(array, kind="dct2")), f"writer {writer}", "measure")
             memory.keep()
             content = json.loads(path.read_text())
             assert content["format"] == wisdom.FORMAT
@@ -425,20 +435,19 @@ def test_saves_at_the_same_time_leave_a_whole_file(path):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
     assert os.listdir(path.parent) == [path.name]
-    (section,) = Wisdom(path).decisions().values()
-    assert len(section) >= 10
+    assert len(Wisdom(path).decisions()) >= 10
 
 
 def test_export_import_forget(array, path, tmp_path, monkeypatch):
     task, exported = str(task_on(array)), tmp_path / "exported.json"
-    open_wisdom().learn("auto", task, "scipy", "measure")
+    open_wisdom().learn(task, "scipy", "measure")
     wisdom.export_wisdom(exported)
     assert not path.exists()
     wisdom.forget_wisdom()
-    assert open_wisdom().recall("auto", task, ["measure"]) is None
+    assert open_wisdom().recall(task, ["measure"]) is None
     wisdom.import_wisdom(exported)
     assert path.exists()
-    assert open_wisdom().recall("auto", task, ["measure"]) == "scipy"
+    assert open_wisdom().recall(task, ["measure"]) == "scipy"
     wisdom.forget_wisdom()
     assert not path.exists()
     with pytest.raises(FileNotFoundError):
@@ -451,22 +460,19 @@ def test_export_import_forget(array, path, tmp_path, monkeypatch):
 
 
 def test_files_are_pruned_and_open_to_others(path, monkeypatch):
-    """The latest decisions are kept, those of this machine among them."""
-    monkeypatch.setattr(wisdom, "MOST_SECTIONS", 2)
-    monkeypatch.setattr(wisdom, "MOST_DECISIONS", 3)
+    """The latest decisions are kept."""
+    monkeypatch.setattr(wisdom, "MOST_DECISIONS", 4)
     one = wisdom.Decision("scipy", "brief", 0.0)
-    old = {f"machine {k}": {"auto a": one} for k in range(4)}
-    wisdom.write_decisions(path, old)
+    wisdom.write_decisions(path, {f"machine {k}; a": one for k in range(4)})
     mine = open_wisdom()
-    for k in (1, 2, 3, 4, 2):
-        mine.learn("auto", f"task {k}", f"answer {k}", "measure")
+    for k in (1, 2, 3, 2):
+        mine.learn(f"task {k}", f"answer {k}", "measure")
         mine.keep()
-    kept = wisdom.read_decisions(path)
-    assert next(iter(kept)) == "machine 3"
-    assert list(kept.popitem()[1]) == ["auto task 3", "auto task 4", "auto task 2"]
+    kept = [key.rpartition("; ")[2] for key in wisdom.read_decisions(path)]
+    assert kept == ["a", "task 1", "task 3", "task 2"]
     mask = os.umask(0o022)
     try:
-        mine.learn("auto", "task 5", "answer", "measure")
+        mine.learn("task 5", "answer", "measure")
         mine.keep()
     finally:
         os.umask(mask)

@@ -49,14 +49,14 @@ class Selection:
     """Local. The kernels of one plan.
 
     ``backend`` is the name of a kernel, with SciPy's for the tasks that it cannot do, or "auto"
-    for all that are installed. Tasks of one *family* (:func:`family_of`) have one answer: that of
-    ``wisdom``, which is what :func:`~.wisdom.open_wisdom` takes, or of a measurement of every
-    kernel, on arrays of a task's layouts, when the family is first asked for while the plan is
-    being made (:meth:`settle` ends that). ``effort`` says how much is measured: "measure" all, and
-    what wisdom knows with less effort anew; "brief" with few lines, for :data:`BRIEF_SECONDS` in
-    all; "estimate" nothing. Otherwise the first kernel that can do a task is taken. ``threads`` is
-    what a kernel may use. Results do not depend on the choice, but for rounding, and a choice that
-    was made stays.
+    for all that are installed. Of these, tasks of one *family* (:func:`family_of`) have one answer:
+    that of ``wisdom``, which is what :func:`~.wisdom.open_wisdom` takes, or of a measurement of
+    every kernel, on arrays of a task's layouts, when the family is first asked for while the plan
+    is being made (:meth:`settle` ends that). ``effort`` says how much is measured: "measure" all,
+    and what wisdom knows with less effort anew; "brief" with few lines, for :data:`BRIEF_SECONDS`
+    in all; "estimate" nothing. Otherwise the first kernel that can do a task is taken. ``threads``
+    is what a kernel may use. Results do not depend on the choice, but for rounding, and a choice
+    that was made stays.
 
     Raises :class:`PatternError` for an unknown backend or effort, :class:`UnsupportedError` for a
     backend that is not installed.
@@ -117,20 +117,14 @@ class Selection:
             return _nothing
         if task.kind == "dct1" and task.length < 2:
             raise PatternError(f"dct1 needs at least 2 points, axis {task.axis} has {task.length}")
-        family = family_of(task)
-        known = self._remembered(task, family)
-        if known is not None:
-            choice, run = known
-        elif self._left > 0:
-            choice, run = self._measured(task, family)
-        else:
-            choice, run = self._preferred(task)
-        self._decisions.setdefault(family, choice)
-        self.choices[task] = choice
+        found = self._remembered(task) or self._measured(task) or self._preferred(task)
+        self.choices[task], run = found
         return run
 
     def _preferred(self, task: Task) -> tuple[str, Run]:
         """The first kernel that can do it."""
+        effort = self._effort if self._backend != "auto" and self._left > 0 else ESTIMATE
+        began = perf_counter()
 
         def one_thread(name: str) -> bool:
             found = BACKENDS.get(name)
@@ -138,54 +132,52 @@ class Selection:
 
         for name in sorted(self._names, key=one_thread):
             kernel = self._kernel(name)
-            run = None if kernel is None else kernel.plan(task, ESTIMATE)
+            run = None if kernel is None else kernel.plan(task, effort)
             if run is not None:
+                self._left -= perf_counter() - began
                 return name, run
         raise PatternError(f"no kernel can do {task}")
 
-    def _remembered(self, task: Task, family: str) -> tuple[str, Run] | None:
+    def _remembered(self, task: Task) -> tuple[str, Run] | None:
         """What was measured for a task like this, or wisdom says, if it can still be done."""
+        if self._backend != "auto":
+            return None
+        family = family_of(task)
         choice = self._decisions.get(family)
         if choice is None:
             enough = EFFORTS[EFFORTS.index(self._effort) :]  # others are measured anew
-            choice = self.wisdom.recall(self._backend, family, enough)
+            choice = self.wisdom.recall(family, enough)
         return None if choice is None else self._planned(choice, task)
 
-    def _measured(self, task: Task, family: str) -> tuple[str, Run]:
-        """The fastest kernel."""
+    def _measured(self, task: Task) -> tuple[str, Run] | None:
+        """The fastest of several kernels, while there is time to find it."""
         brief = self._effort == BRIEF
         tried = trial(task, BRIEF_MEMORY) if brief else trial(task)
-        if tried is None:
-            return self._preferred(task)
-        kernels = self._candidates(tried)
+        if self._backend != "auto" or self._left <= 0 or tried is None:
+            return None
+        kernels = {name: found for name in list(self._names) if (found := self._kernel(name))}
         began = perf_counter()
         runs = {name: run for name, kernel in kernels.items()
-                if (run := kernel.plan(tried, self._kernel_effort)) is not None}  # fmt: skip
+                if (run := kernel.plan(tried, BRIEF)) is not None}  # fmt: skip
         if not runs:
-            return self._preferred(task)
-        times = measure(runs, tried, BRIEF_BUDGET if brief else BUDGET)
+            return None
+        times = dict.fromkeys(runs, 0.0)
+        if len(runs) > 1:
+            times = measure(runs, tried, BRIEF_BUDGET if brief else BUDGET)
         self._left -= perf_counter() - began
         limit = MARGIN * min(times.values())
         choice = next(choice for choice in runs if times.get(choice, limit + 1) <= limit)
         found = (choice, runs[choice]) if tried == task else self._planned(choice, task)
-        if found is None:
-            return self._preferred(task)
-        self.wisdom.learn(self._backend, family, choice, self._effort)
+        if found is not None:
+            self._decisions[family_of(task)] = choice
+            self.wisdom.learn(family_of(task), choice, self._effort)
         return found
 
     def _planned(self, choice: str, task: Task) -> tuple[str, Run] | None:
         """The call of the kernel of this name, if it can be had."""
         kernel = self._kernel(choice)
-        run = None if kernel is None else kernel.plan(task, self._kernel_effort)
+        run = None if kernel is None else kernel.plan(task, BRIEF)
         return None if run is None else (choice, run)
-
-    def _candidates(self, task: Task) -> Mapping[str, Kernel]:
-        """All kernels; of a named backend the first one that can do the task."""
-        found = {name: kernel for name in list(self._names) if (kernel := self._kernel(name))}
-        if self._backend != "auto":
-            able = [name for name in found if found[name].plan(task, ESTIMATE) is not None]
-            return {name: found[name] for name in able[:1]}
-        return found
 
     def _kernel(self, name: str) -> Kernel | None:
         """The kernel, loaded when it is first asked for: that may take long. None where it is not
@@ -195,14 +187,6 @@ class Selection:
         except UnsupportedError:
             self._names.remove(name)
             return None
-
-    @property
-    def _kernel_effort(self) -> str:
-        if self._effort == ESTIMATE:
-            return ESTIMATE
-        if self._backend == "auto" or self._effort != MEASURE:
-            return BRIEF
-        return MEASURE
 
 
 def trial(task: Task, most: int = sys.maxsize) -> Task | None:

@@ -21,10 +21,10 @@ from onesided.pencilfft.kernels.registry import versions
 
 #: Environment variable with the file to use in place of the default one, or "off".
 VARIABLE = "ONESIDED_WISDOM"
-FORMAT = "onesided wisdom 2"
+FORMAT = "onesided wisdom 3"
 
-#: Machines, or versions of the kernels, and decisions about each, that a file keeps: the latest.
-MOST_SECTIONS, MOST_DECISIONS = 8, 2000
+#: Decisions that a file keeps: the latest.
+MOST_DECISIONS = 2000
 
 #: Seconds after which a decision is made anew: what a busy machine has taught does not stay.
 MOST_AGE = 90 * 86400.0
@@ -38,8 +38,8 @@ class Decision(NamedTuple):
     seconds: float
 
 
-#: Machine and versions -> backend and task -> kernel.
-Decisions = dict[str, dict[str, Decision]]
+#: Machine, versions of the kernels, and task -> decision; the latest ones last.
+Decisions = dict[str, Decision]
 
 
 class Wisdom:
@@ -55,34 +55,31 @@ class Wisdom:
         self._decisions: Decisions | None = None
         self._learnt: Decisions = {}
 
-    def recall(self, backend: str, task: str, efforts: Sequence[str]) -> str | None:
+    def recall(self, task: str, efforts: Sequence[str]) -> str | None:
         """Local. The kernel that was chosen for ``task`` on such a machine, with one of these
         efforts, and not too long ago."""
         if self.path is None:
             return None
-        section, key = _machine(), f"{backend} {task}"
-        for decisions in (self._learnt, self._known()):
-            found = decisions.get(section, {}).get(key)
-            if found is not None and found.effort in efforts:
-                if time.time() - found.seconds < MOST_AGE:
-                    return found.choice
-        return None
+        key = _key(task)
+        found = self._learnt.get(key) or self._known().get(key)
+        if found is None or found.effort not in efforts:
+            return None
+        return found.choice if time.time() - found.seconds < MOST_AGE else None
 
-    def learn(self, backend: str, task: str, choice: str, effort: str) -> None:
+    def learn(self, task: str, choice: str, effort: str) -> None:
         """Local. Remember a decision, until :meth:`keep` in this process only."""
         if self.path is not None:
-            decision = Decision(choice, effort, time.time())
-            self._learnt.setdefault(_machine(), {})[f"{backend} {task}"] = decision
+            self._learnt[_key(task)] = Decision(choice, effort, time.time())
 
     def news(self) -> Decisions:
         """Local. What was learnt and is not in the file; from now on it counts as if it were."""
         learnt, self._learnt = self._learnt, {}
-        self._decisions = _merge(self._known(), learnt)
+        self._decisions = _merged(self._known(), learnt)
         return learnt
 
     def decisions(self) -> Decisions:
-        """Local. All decisions, by machine and task."""
-        return _merge(_merge({}, self._known()), self._learnt)
+        """Local. All decisions."""
+        return _merged(self._known(), self._learnt)
 
     def keep(self, news: Iterable[Decisions] = ()) -> None:
         """Local. Write what is new, here and elsewhere, beside what is in the file by now; nothing
@@ -91,10 +88,10 @@ class Wisdom:
         A file that cannot be written is a warning, and the decisions stay in this process.
         """
         for decisions in news:
-            _merge(self._learnt, decisions)
+            self._learnt = _merged(self._learnt, decisions)
         if not self._learnt or self.path is None:
             return
-        merged = _pruned(_merge(self._read(), self._learnt))
+        merged = dict([*_merged(self._read(), self._learnt).items()][-MOST_DECISIONS:])
         try:
             write_decisions(self.path, merged)
         except OSError as error:
@@ -190,13 +187,12 @@ def read_decisions(path: Path) -> Decisions:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise PatternError(f"{path} is no wisdom: {error}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or not str(content.get("format")).startswith(FORMAT[:-1]):
         raise PatternError(f"{path} is no wisdom: its format is not {FORMAT!r}")
+    if content["format"] != FORMAT:  # in an older one is nothing that can be used
+        return {}
     try:
-        return {
-            section: {key: _decision(*words) for key, words in choices.items()}
-            for section, choices in content["decisions"].items()
-        }
+        return {key: _decision(*words) for key, words in content["decisions"].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PatternError(
             f"{path} is no wisdom: its decisions are not [choice, effort, time]"
@@ -214,20 +210,9 @@ def _decision(choice: Any, effort: Any, seconds: Any) -> Decision:
     return Decision(choice, effort, float(seconds))
 
 
-def _merge(into: Decisions, more: Decisions) -> Decisions:
-    """What is in ``more`` comes last."""
-    for section, choices in more.items():
-        old = into.pop(section, {})
-        into[section] = {key: old[key] for key in old if key not in choices} | choices
-    return into
-
-
-def _pruned(decisions: Decisions) -> Decisions:
-    """The latest of each section, and the latest sections."""
-    return {
-        section: dict([*choices.items()][-MOST_DECISIONS:])
-        for section, choices in [*decisions.items()][-MOST_SECTIONS:]
-    }
+def _merged(old: Decisions, new: Decisions) -> Decisions:
+    """What is new comes last."""
+    return {key: old[key] for key in old if key not in new} | new
 
 
 def _default() -> Wisdom:
@@ -241,7 +226,11 @@ def _default() -> Wisdom:
 _wisdom_at = cache(Wisdom)
 
 
+def _key(task: str) -> str:
+    """Of a decision: processor and kernels, which it holds for, and the task."""
+    return f"{_machine()}; {task}"
+
+
 @cache
 def _machine() -> str:
-    """Processor and kernels, which the decisions hold for."""
     return f"{processor()}; {versions()}"
