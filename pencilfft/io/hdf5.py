@@ -1,7 +1,9 @@
 """HDF5 files of distributed arrays, by time step, with mpi4py-fft's interface and layout.
 
 Written by any communicator, read by any other, whatever the decomposition. See
-:mod:`onesided.pencilfft.io.store` for what lies where, and what a killed run leaves.
+:mod:`onesided.pencilfft.io.store` for what lies where, and what a killed run leaves. HDF5 reads
+what a missing file held as fill values, without a word: so every file that holds a part of the
+wanted block is looked at first.
 """
 
 from __future__ import annotations
@@ -14,19 +16,29 @@ from math import prod
 from typing import Any
 
 import h5py
+import numpy as np
 from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.io import loading
-from onesided.pencilfft.io.filebase import MODES, FileBase, FileError, at_root, is_everyones, naming
+from onesided.pencilfft.io.filebase import (
+    MODES,
+    FileBase,
+    FileError,
+    at_root,
+    check_array,
+    is_everyones,
+    naming,
+)
 from onesided.pencilfft.io.nodefiles import write_node_files
 from onesided.pencilfft.io.selection import Box, Selection
 from onesided.pencilfft.io.snapshot import Snapshot, dataset_path, step_number
-from onesided.pencilfft.io.store import JOINED, Store, copy_tree, identity, sources_of
+from onesided.pencilfft.io.store import JOINED, Source, Store, copy_tree, identity, sources_of
 
 #: Bytes that are copied at a time when files are joined.
 SLAB = 1 << 26
+
+Index = tuple[int | slice, ...]
 
 
 @dataclass(frozen=True)
@@ -247,16 +259,16 @@ class HDF5File(FileBase):
                 file = self._store.open()
                 with naming(self._store.main):
                     same = zlib.crc32(repr(identity(file)).encode())
-                    found = loading.find(file, u, name, step_number(step), global_slice)
+                    found = _find(file, u, name, step_number(step), global_slice)
                     if u.size:
-                        loading.check_parts(self._store, *found)
+                        _check_parts(self._store, *found)
             most = largest(comm, None, "file", [same, -same])
             if most[0] != -most[1]:
                 raise FileError(f"{self._store.main}: it was changed while it was opened")
             with agreed(comm):
-                loading.load(u, *found)
+                _load(u, *found)
                 if u.size:
-                    loading.check_still_there(self._store, *found)
+                    _check_still_there(self._store, *found)
         finally:
             if file is not None:
                 file.close()
@@ -264,16 +276,17 @@ class HDF5File(FileBase):
     def steps(self, name: str) -> list[int]:
         """Local. The steps of a field that the file has, in order."""
         with self._store.open() as file, naming(self._store.main):
-            return loading.steps(file, name)
+            group = file.get(f"{name}/{len(_field_shape(file, name))}D", {})
+            return sorted(int(key) for key in group if key.isdigit())
 
     def attributes(
         self, name: str, step: int = 0, global_slice: Sequence[Any] | None = None
     ) -> dict[str, Any]:
         """Local. The attributes that were stored with a step of a field."""
         with self._store.open() as file, naming(self._store.main):
-            shape = loading.field_shape(file, name)
+            shape = _field_shape(file, name)
             path = dataset_path(name, Selection.of(shape, global_slice), step_number(step))
-            return dict(loading.dataset(file, path).attrs)
+            return dict(_dataset(file, path).attrs)
 
     def _opened(self) -> Any:
         """The main file: what is renamed can only be read in place."""
@@ -330,7 +343,7 @@ def _join(store: Store, file: Any, new: Any) -> None:
     def joined(name: str, item: Any) -> Any:
         if not item.is_virtual:
             return None
-        loading.check_parts(store, item, tuple(slice(0, n) for n in item.shape))
+        _check_parts(store, item, tuple(slice(0, n) for n in item.shape))
         dataset = new.create_dataset(name, item.shape, item.dtype)
         for box in _boxes(item):
             dataset[box] = item[box]
@@ -347,3 +360,100 @@ def _boxes(dataset: Any) -> Iterator[Box]:
         rows = max(1, SLAB // row)
         for start in range(box[0].start, box[0].stop, rows):
             yield (slice(start, min(start + rows, box[0].stop)), *box[1:])
+
+
+def _find(
+    file: Any, array: Any, name: str, step: int, global_slice: Sequence[Any] | None
+) -> tuple[Any, Index]:
+    """Local. The dataset for an array, and which part of it is the array's local block.
+
+    A global slice is looked for as such; where it was not written, it is cut from the whole field.
+    """
+    local, rank = tuple(array.local_slice()), array.rank
+    shape = tuple(array.global_shape)[rank:]
+    index: Index = local
+    if global_slice is None:
+        path = dataset_path(name, Selection.of(shape), step)
+    else:
+        selection = Selection.of(_field_shape(file, name), global_slice)
+        path = dataset_path(name, selection, step)
+        if path not in file:
+            path = dataset_path(name, Selection.of(selection.shape), step)
+            if len(shape) != len(selection.result):
+                raise PatternError(
+                    f"the slice has {len(selection.result)} axes, the array has {len(shape)}")
+            index = local[:rank] + selection.source(local[rank:])
+    found = _dataset(file, path)
+    there = found.shape if index is local else found.shape[:rank] + selection.result
+    check_array(f"{file.filename}: {path}", there, found.dtype, array)
+    return found, index
+
+
+def _dataset(file: Any, path: str) -> Any:
+    """Local. A dataset of an open main file."""
+    if path not in file:
+        raise FileError(f"{file.filename}: no {path}; {_what_there_is(file, path)}")
+    return file[path]
+
+
+def _field_shape(file: Any, name: str) -> tuple[int, ...]:
+    """Local. Global shape of a field, without components."""
+    if name not in file or "shape" not in file[name].attrs:
+        raise FileError(f"{file.filename}: no field {name!r}; there is {sorted(file)}")
+    return tuple(int(n) for n in file[name].attrs["shape"])
+
+
+def _what_there_is(file: Any, path: str) -> str:
+    """The nearest group above that exists, and what it has."""
+    folder = path
+    while folder not in file:
+        folder = os.path.dirname(folder) or "/"
+    return f"{folder} has {sorted(file[folder])}"
+
+
+def _check_parts(store: Store, field: Any, index: Index) -> None:
+    """Local. Raise unless every file that holds a part of ``index`` is there and whole."""
+    for path, source in _parts(store, field, index):
+        if not os.path.exists(path):
+            raise FileError(
+                f"{path}: this file is missing; it holds a part of {store.main}:{field.name}"
+            )
+        extent = tuple(span.stop - span.start for span in source.box)
+        with naming(path), h5py.File(path, "r") as file:
+            part = file.get(source.dataset)
+            fits = part is not None and part.dtype == field.dtype
+            if not fits or (source.whole and part.shape != extent):
+                found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
+                raise FileError(
+                    f"{path}: at {source.dataset} there is {found}, not {field.dtype} of shape "
+                    f"{extent}, as {store.main} says"
+                )
+
+
+def _check_still_there(store: Store, field: Any, index: Index) -> None:
+    """Local. Raise where a file is gone that holds a part of ``index``: a step that is replaced
+    loses its files, and what HDF5 has read of these may be fill values."""
+    for path, _ in _parts(store, field, index):
+        if not os.path.exists(path):
+            raise FileError(f"{store.main}: {field.name} was replaced while it was read")
+
+
+def _parts(store: Store, field: Any, index: Index) -> Iterator[tuple[str, Source]]:
+    """The files that hold a part of ``index``, and which part of the field each holds."""
+    wanted = [part if isinstance(part, slice) else slice(part, part + 1) for part in index]
+    for source in sources_of(field):
+        spans = zip(source.box, wanted, strict=True)
+        if all(a.start < b.stop and b.start < a.stop for a, b in spans):
+            yield store.resolve(source.reference), source
+
+
+def _load(array: Any, field: Any, index: Index) -> None:
+    """Local. Read the block into the array, converted where the types differ."""
+    target = array.view(np.ndarray)
+    if not target.size:
+        return
+    with naming(field.file.filename):
+        if target.dtype == field.dtype and target.flags.c_contiguous:
+            field.read_direct(target, index)
+        else:
+            target[...] = field[index]

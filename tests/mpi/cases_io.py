@@ -25,7 +25,7 @@ from mpi4py import MPI
 from onesided.collectives import MismatchError, PatternError
 from onesided.collectives.context import Context
 from onesided.pencilfft import PFFT, DistArray, NCFile, newDistArray
-from onesided.pencilfft.io import filebase, loading, nodefiles
+from onesided.pencilfft.io import filebase, hdf5, nodefiles
 from onesided.pencilfft.io.filebase import FileError
 from onesided.pencilfft.io.hdf5 import HDF5File, consolidate
 from onesided.pencilfft.io.store import Store
@@ -217,13 +217,13 @@ def case_a_file_that_is_replaced_while_it_is_read(comm):
             write(Blocks.part_of(comm, whole), folder / f"{number}.h5", "u", 0)
         Store.open = late if comm.rank == 0 else opened
         found = Blocks.new(comm, (5, 6))
-        find = loading.find
+        find = hdf5._find
         try:
             if comm.rank:
-                loading.find = lambda *arguments: (comm.Barrier(), find(*arguments))[1]
+                hdf5._find = lambda *arguments: (comm.Barrier(), find(*arguments))[1]
             read(found, folder / "0.h5", "u", 0)
         finally:
-            loading.find = find
+            hdf5._find = find
         assert found.is_part_of(wholes[0])
 
 
