@@ -14,11 +14,10 @@ from onesided.collectives.agreement import agreed
 from onesided.pencilfft.decomposition import PencilGeometry, array_in, memory_order
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import End, Flight, Leg, end_of
-from onesided.pencilfft.operations import Operation, chains
 from onesided.pencilfft.passes import Pass, Scratch
 from onesided.pencilfft.pencil import Pencil
 from onesided.pencilfft.settings import NORMS, PLAN_ORDER, Settings
-from onesided.pencilfft.stages import Stage, plan_stages
+from onesided.pencilfft.stages import Operation, Stage, chains, plan_stages
 from onesided.pencilfft.workspace import DIRECT, STAGED, Transpose, Workspace
 
 #: Local shape, dtype, and the memory order that suits a transform, outermost axis first.

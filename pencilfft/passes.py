@@ -23,7 +23,7 @@ from onesided.collectives.scripts import Part, Place, Step, copy_array, script
 from onesided.pencilfft.decomposition import array_in, memory_order, nbytes_of
 from onesided.pencilfft.kernels.protocol import ALIGNMENT, REAL_KINDS, Layout, Run, Task, aligned
 from onesided.pencilfft.kernels.selection import Selection
-from onesided.pencilfft.operations import Operation, resizer
+from onesided.pencilfft.stages import Operation, resizer
 
 #: Bytes that a block may touch so that it stays in the second-level cache between two kernels.
 #: Of a quarter, a half and twice as many none was faster for more than a few shapes.
@@ -286,10 +286,11 @@ class Pass:
             source=source,
             target=source if target is None else Layout.of(target),
             in_place=target is None,
+            threads=self._selection.threads,
             others=others,
         )
         run = self._selection.run_for(task)
-        self._chosen.setdefault(step, set()).add(self._selection.choice_of(task))
+        self._chosen.setdefault(step, set()).add(self._selection.choices.get(task, "nothing"))
         return run
 
     def _copy_of(

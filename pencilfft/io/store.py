@@ -311,49 +311,36 @@ def identity(file: Any) -> tuple[str, int]:
     return str(file.attrs.get(IDENTITY, "")), int(file.attrs.get(REVISION, 0))
 
 
-def links_of(file: Any) -> dict[str, Any]:
-    """Local. What ``visititems`` leaves out, by name: links to elsewhere, and for a further name of
-    an object the one by which it is visited."""
-    found: dict[str, Any] = {}
-    names = {_address(file["/"]): "/"}
+def copy_tree(file: Any, new: Any, instead: Callable[[str, Any], Any]) -> None:
+    """Local. Make the same groups, attributes, datasets and links in another file; ``instead``
+    makes another dataset in the place of one, or returns None."""
+    names = {_address(file["/"]): "/"}  # of objects that are there
 
-    def visit(name: str, item: Any) -> None:
-        names[_address(item)] = name
+    def visit(name: str, link: Any) -> None:
+        if not isinstance(link, h5py.HardLink):
+            new[name] = link
+            return
+        item = file[name]
+        first = names.setdefault(_address(item), name)
+        if first != name:  # a further name of an object
+            new[name] = new[first]
+            return
+        made = new.create_group(name) if isinstance(item, h5py.Group) else None
+        if isinstance(item, h5py.Dataset):  # it may be a named type
+            made = instead(name, item)
+        if made is None:
+            file.copy(name, new, name)
+        else:
+            made.attrs.update(item.attrs)
 
-    def visit_link(name: str, link: Any) -> None:
-        first = names[_address(file[name])] if isinstance(link, h5py.HardLink) else link
-        if first != name:
-            found[name] = first
-
-    file.visititems(visit)
-    file.visititems_links(visit_link)
-    return found
+    new.attrs.update(file.attrs)
+    file.visititems_links(visit)
 
 
 def _address(item: Any) -> int:
     """Where in its file an object lies."""
     address: int = h5py.h5o.get_info(item.id).addr
     return address
-
-
-def copy_tree(file: Any, new: Any, instead: Callable[[str, Any], Any]) -> None:
-    """Local. Make the same groups, attributes, datasets and links in another file; ``instead``
-    makes another dataset in the place of one, or returns None."""
-    new.attrs.update(file.attrs)
-
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Group):
-            new.create_group(name).attrs.update(item.attrs)
-            return
-        made = instead(name, item) if isinstance(item, h5py.Dataset) else None  # no named type
-        if made is None:
-            file.copy(name, new, name)
-        else:
-            made.attrs.update(item.attrs)
-
-    file.visititems(visit)
-    for name, link in links_of(file).items():
-        new[name] = new[link] if isinstance(link, str) else link
 
 
 def create_virtual(

@@ -81,7 +81,8 @@ class Selection:
             for name in self._names:
                 load_kernel(name)  # it raises where that one is broken
         self._left = {ESTIMATE: 0.0, BRIEF: BRIEF_SECONDS, MEASURE: inf}[effort]
-        self._threads = threads
+        #: As many as a kernel may use.
+        self.threads = threads
         self._runs: dict[Task, Run] = {}
         self._decisions: dict[str, str] = {}
         #: What was chosen: task to the name of a kernel.
@@ -101,12 +102,8 @@ class Selection:
         Raises :class:`PatternError` for a length that has no such transform.
         """
         if task not in self._runs:
-            self._runs[task] = self._choose(replace(task, threads=self._threads))
+            self._runs[task] = self._choose(task)
         return self._runs[task]
-
-    def choice_of(self, task: Task) -> str:
-        """Local. The kernel of a task that was asked for."""
-        return self.choices.get(replace(task, threads=self._threads), "nothing")
 
     def settle(self) -> None:
         """Local. The plan is made: from now on nothing is measured while a transform waits."""
