@@ -252,7 +252,7 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         """Collective. The same global array, in blocks that are whole along ``axis``.
 
         ``out`` takes it and says the axis where that is None; else a new array is returned, or
-        this one where it is whole along ``axis`` already. All components go one after the other.
+        this one where it is whole along ``axis`` already. All components travel together.
         ``out`` may be decomposed in any way. Raises PatternError where it is no block of the same
         global array.
         """
@@ -271,17 +271,18 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
                 each.finds(self.global_shape, self.dtype, pencil.axis)
                 each.over = pencil.subcomm[target.axis]
         if out is not None:
-            return _redistributed(self, out)
+            _send(self.comm, self.v, out.v, self.local_slice(), out.local_slice())
+            return out
         if target.axis == pencil.axis:
             return self
         if each.over.size == 1:  # whole along both
             self._p0 = target
             return self
-        out = DistArray.of(target, self.dtype, components=self.shape[: self._rank])
-        transfer = pencil.transfer(target, self.dtype)
+        components = self.shape[: self._rank]
+        out = DistArray.of(target, self.dtype, components=components)
+        transfer = pencil.transfer(target, self.dtype, components)
         try:
-            for component in np.ndindex(self.shape[: self._rank]):
-                transfer.forward(self.v[component], out.v[component])
+            transfer.forward(self.v, out.v)
         finally:
             transfer.destroy()
         return out
@@ -373,7 +374,9 @@ def redistribute(
     with prepared(source.comm, "redistribute") as each:
         _check_target(source, target)
         each.finds(source.global_shape, source.dtype, method, info=info)
-    return _redistributed(source, target, method, info)
+    here, there = source.local_slice(), target.local_slice()
+    _send(source.comm, source.v, target.v, here, there, method, info)
+    return target
 
 
 def _check_target(source: DistArray, target: Any) -> None:
@@ -392,17 +395,6 @@ def _check_target(source: DistArray, target: Any) -> None:
         )
     if source is not target and np.may_share_memory(source, target):
         raise PatternError("source and target share memory")
-
-
-def _redistributed(
-    source: DistArray,
-    target: DistArray,
-    method: str = METHOD,
-    info: Mapping[str, str] | None = None,
-) -> DistArray:
-    here, there = source.local_slice(), target.local_slice()
-    _send(source.comm, source.v, target.v, here, there, method, info)
-    return target
 
 
 def _send(

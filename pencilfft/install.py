@@ -130,8 +130,7 @@ def replace(
         "NCFile": netcdf.NCFile,
         "generate_xdmf": xdmf.generate_xdmf,
     })  # fmt: skip
-    for ours in (pencil, plan):  # Pencil.transfer and PFFT.transfer make them
-        _set(ours, "Transfer", transfer)
+    _set(pencil, "Transfer", transfer)  # Pencil.transfer makes them
     return Installation()
 
 

@@ -281,7 +281,7 @@ class PFFT:
         self._transfer = transfers
 
     def _transfers(self) -> Iterator[Transfer]:
-        batch, dtype, pencil = self.batch, self._settings.dtype, self.pencil[0]
+        dtype, pencil = self._settings.dtype, self.pencil[0]
         for steps, following in zip(self.xfftn, reversed(self.axes[:-1]), strict=False):
             geometry = pencil.geometry
             for step in steps:
@@ -289,12 +289,7 @@ class PFFT:
                 dtype = COMPLEX[dtype.char] if step.kind == "r2c" else dtype
             before = Pencil.of(geometry, pencil.subcomm)
             pencil = before.pencil(following[-1])
-            plain = before.transfer(pencil, dtype)
-            yield Transfer(
-                plain.comm, batch + plain.shape, dtype,
-                batch + plain.subshapeA, plain.axisA + len(batch),
-                batch + plain.subshapeB, plain.axisB + len(batch),
-            )  # fmt: skip
+            yield before.transfer(pencil, dtype, self.batch)
 
     @property
     def _engine(self) -> Engine:

@@ -135,13 +135,14 @@ class HDF5File(FileBase):
                 raise FileError(f"{store.main}: there is no such file")
             return store.edit(afresh), is_new
 
-        prefix, is_new = at_root(comm, begin)
         try:
+            prefix, is_new = at_root(comm, begin)
             with agreed(comm), naming(store.new):
                 # HDF5 opens the files of the nodes as it opens this one, for writing: all ranks do
                 self.f = file = h5py.File(
-                    store.new, "r+", driver="core", backing_store=False, locking=False
-                )
+                    store.new, "w" if is_new else "r+",
+                    driver="core", backing_store=False, locking=False,
+                )  # fmt: skip
                 state = None if is_new else zlib.crc32(file.id.get_file_image())
                 self._edit = _Edit(comm, prefix, state)
         except Exception:

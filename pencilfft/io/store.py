@@ -110,18 +110,11 @@ class Store:
             self._change(prefix, change)
 
     def edit(self, afresh: bool) -> str:
-        """Local. Announce a revision, whose main file is :attr:`new`: a copy of the present one, or
-        an empty one. Its prefix, for :meth:`replace`."""
+        """Local. Announce a revision, for :meth:`replace`. :attr:`new` is a copy of the main file,
+        if that is wanted and there; the prefix."""
         prefix = self.begin(afresh)
-        try:
-            with naming(self.main):
-                self._copy(prefix, afresh)
-                if not os.path.exists(self.new):
-                    with written(self.new, afresh=True):
-                        pass
-        except BaseException:
-            self.abandon()
-            raise
+        with naming(self.main):
+            self._copy(prefix, afresh)
         return prefix
 
     def replace(self, prefix: str, image: bytes) -> None:
