@@ -61,7 +61,8 @@ class Execution:
         #: A transform that was begun and is not completed; or that was broken off in its middle:
         #: the requests are then in different rounds on different ranks, for ever.
         self.flight: Flight | None = None
-        self._left: Exception | None = None  # of one, which the other ranks do not know of
+        #: An error of this rank in a completed one, which the others do not know of.
+        self.left: Exception | None = None
         # over all ranks errors, and fields with their squares: a counter in shared memory takes a
         # fifth of MPI's time. Those of the communicator's own could be left broken by others
         self._sums: Sums | None = None
@@ -78,7 +79,7 @@ class Execution:
 
         Ranks agree once, at the end, when the arguments and what the kernels did are known.
         """
-        flight.error = flight.error or self._left
+        flight.error = flight.error or self.left
         self.flight = flight
         try:
             flight.begin()
@@ -94,7 +95,7 @@ class Execution:
     def start(self, flight: Flight) -> None:
         """Collective. Begin a transform; raise on every rank what one of them has to say of the
         arguments, or of what the kernels did in one that was begun before."""
-        flight.error = flight.error or self._left
+        flight.error = flight.error or self.left
         self.flight = flight
         try:
             if not self._sum(flight):
@@ -118,24 +119,6 @@ class Execution:
             f"{name} of a plan whose transform was broken off by {type(problem).__name__}; make a "
             "new plan"
         ) from problem
-
-    def test(self) -> bool:
-        """Local. Go on with the transform that was begun; whether it is complete."""
-        flight = self.flight
-        if flight is not None and flight.broken is not None:
-            self.refuse("Test")
-        return flight is None or flight.test()
-
-    def wait(self) -> Exception | None:
-        """Collective. Complete the transform that was begun; what this rank has to say. The others
-        hear of it when they begin the next one."""
-        flight = self.flight
-        if flight is None or flight.broken is not None:
-            self.refuse("Wait")
-            return None
-        self._left = flight.wait()
-        self.flight = None
-        return self._left
 
     @property
     def alive(self) -> bool:
@@ -170,7 +153,7 @@ class Execution:
 
     def _agree(self, flight: Flight) -> None:
         """Collective. Some rank has an error: raise it on all."""
-        error, self._left = flight.error, None
+        error, self.left = flight.error, None
         flight.fail(None)  # it keeps nothing of the caller's
         agree(self._comm, error, "a transform")
 

@@ -297,7 +297,9 @@ class Transform:
     def Test(self) -> bool:
         """Local. Go on with the transform that was begun; true where it is complete, or where none
         is under way: :meth:`Wait` returns at once then."""
-        return not self._begun or self._execution.test()
+        if self._begun and self._flight.broken is not None:
+            self._execution.refuse("Test")
+        return not self._begun or self._flight.test()
 
     def Wait(self) -> NDArray[Any]:
         """Collective, in the sense of MPI. Complete the transform that was begun; the output.
@@ -309,8 +311,11 @@ class Transform:
         """
         if not self._begun:
             raise RequestError(f"no {self.name} transform is under way")
-        error = self._execution.wait()
-        self._begun = False
+        execution, flight = self._execution, self._flight
+        if flight.broken is not None:
+            execution.refuse("Wait")
+        execution.left = error = flight.wait()
+        execution.flight, self._begun = None, False
         try:
             if error is not None:
                 raise error
