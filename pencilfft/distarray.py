@@ -257,22 +257,14 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         global array.
         """
         pencil = self._connected()
-        call = "DistArray.redistribute", axis, out is None
-        with prepared(pencil.comm, call) as each:
-            if out is not None:
-                _check_target(self, out)
-                each.finds(self.global_shape, self.dtype)
-                if axis is not None and axis % self.dimensions != out.alignment:
-                    raise PatternError(f"axis is {axis}, but out is whole along {out.alignment}")
-            elif axis is None:
-                raise PatternError("redistribute() needs an axis or an array to write to")
-            else:
-                target = pencil.pencil(axis)
-                each.finds(self.global_shape, self.dtype, pencil.axis)
-                each.over = pencil.subcomm[target.axis]
         if out is not None:
-            _send(self.comm, self.v, out.v, self.local_slice(), out.local_slice())
-            return out
+            return _copied(self, out, axis)
+        with prepared(pencil.comm, ("DistArray.redistribute", axis)) as each:
+            if axis is None:
+                raise PatternError("redistribute() needs an axis or an array to write to")
+            target = pencil.pencil(axis)
+            each.finds(self.global_shape, self.dtype, pencil.axis)
+            each.over = pencil.subcomm[target.axis]
         if target.axis == pencil.axis:
             return self
         if each.over.size == 1:  # whole along both
@@ -371,30 +363,38 @@ def redistribute(
     >>> bool((redistribute(rows, columns) == 1).all())
     True
     """
-    with prepared(source.comm, "redistribute") as each:
-        _check_target(source, target)
+    return _copied(source, target, None, method, info)
+
+
+def _copied(
+    source: DistArray,
+    target: Any,
+    axis: int | None,
+    method: str = METHOD,
+    info: Mapping[str, str] | None = None,
+) -> DistArray:
+    """Collective. :func:`redistribute`, to blocks that are whole along ``axis``, if given."""
+    with prepared(source.comm, ("redistribute", axis)) as each:
+        if not isinstance(target, DistArray) or target.global_shape != source.global_shape:
+            raise PatternError(
+                f"the target is a {type(target).__name__} of shape {np.shape(target)}, no "
+                f"DistArray of global shape {source.global_shape}"
+            )
+        if axis is not None and axis % source.dimensions != target.alignment:
+            raise PatternError(f"axis is {axis}, but out is whole along {target.alignment}")
+        if MPI.Comm.Compare(source.comm, target.comm) not in (MPI.IDENT, MPI.CONGRUENT):
+            raise PatternError("source and target are on communicators of different ranks")
+        if target.dtype != source.dtype or not target.flags.writeable:
+            raise PatternError(
+                f"source has dtype {source.dtype}, the target {target.dtype}"
+                f"{'' if target.flags.writeable else ' and is read-only'}"
+            )
+        if source is not target and np.may_share_memory(source, target):
+            raise PatternError("source and target share memory")
         each.finds(source.global_shape, source.dtype, method, info=info)
     here, there = source.local_slice(), target.local_slice()
     _send(source.comm, source.v, target.v, here, there, method, info)
     return target
-
-
-def _check_target(source: DistArray, target: Any) -> None:
-    """Local. PatternError where it cannot take the source."""
-    if not isinstance(target, DistArray) or target.global_shape != source.global_shape:
-        raise PatternError(
-            f"the target is a {type(target).__name__} of shape {np.shape(target)}, no DistArray of "
-            f"global shape {source.global_shape}"
-        )
-    if MPI.Comm.Compare(source.comm, target.comm) not in (MPI.IDENT, MPI.CONGRUENT):
-        raise PatternError("source and target are on communicators of different ranks")
-    if target.dtype != source.dtype or not target.flags.writeable:
-        raise PatternError(
-            f"source has dtype {source.dtype}, the target {target.dtype}"
-            f"{'' if target.flags.writeable else ' and is read-only'}"
-        )
-    if source is not target and np.may_share_memory(source, target):
-        raise PatternError("source and target share memory")
 
 
 def _send(

@@ -196,7 +196,7 @@ class PFFT:
             if collapse:
                 if sizes is None:  # what is measured must not split axes that are joined
                     sizes = choose_grid(whole.size, settings.shape, settings.axes[-1], AUTO, slab)
-                groups = settings.collapsed(sizes or (1,) * len(settings.shape))
+                groups = settings.collapsed(sizes)
                 settings = Settings.of(shape, groups, dtype, *words)
             selection = Selection(settings.backend, settings.effort, wisdom, settings.threads)
             name = f"{settings.describe()} on grid {sizes or grid!r} by {method} with {hints}"

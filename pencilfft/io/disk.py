@@ -78,7 +78,7 @@ def to_disk(path: str, fill: Callable[[int], object] | None = None) -> None:
         os.close(number)
 
 
-def remove(paths: Iterable[str]) -> None:
+def remove(paths: Iterable[str | os.PathLike[str]]) -> None:
     """Local. Remove files; those that are gone already are no matter."""
     for path in paths:
         with suppress(FileNotFoundError):
