@@ -105,7 +105,9 @@ class NCFile(FileBase):
             nonlocal file, index
             with naming(self.filename):
                 file = self._changed()
-                _make_time(file)
+                if TIME not in file.variables:
+                    file.createDimension(TIME, None)
+                    file.createVariable(TIME, float, (TIME,))
                 for variable in variables:
                     variable.enter(file)
                 index = _index(file, number)
@@ -246,13 +248,6 @@ class _Variable:
             return given[:extent]
         first, last = given
         return np.linspace(first, last, extent)
-
-
-def _make_time(file: Any) -> None:
-    """Local. The axis ``time``, where there is none."""
-    if TIME not in file.variables:
-        file.createDimension(TIME, None)
-        file.createVariable(TIME, float, (TIME,))
 
 
 def _index(file: Any, step: int) -> int:

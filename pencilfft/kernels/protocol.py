@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,14 +47,6 @@ class Layout:
         """Local. Bytes from the first to behind the last element in memory; of one not empty."""
         steps = [(n - 1) * abs(s) for n, s in zip(self.shape, self.strides, strict=True)]
         return sum(steps) + np.dtype(self.char).itemsize
-
-    def packed(self) -> Layout:
-        """Local. The same without gaps, in the same order of memory."""
-        strides, step = [0] * len(self.shape), np.dtype(self.char).itemsize
-        for axis in reversed(self.order):
-            strides[axis] = step
-            step *= self.shape[axis]
-        return replace(self, strides=tuple(strides))
 
     def untouched(self, offset: int = 0) -> NDArray[Any]:
         """Local. Zeros in this layout, ``offset`` bytes behind the start of a page.
@@ -126,6 +118,15 @@ class Task:
     def complex_kind(self) -> bool:
         """Local. Whether this is no cosine or sine transform."""
         return self.kind in COMPLEX_KINDS
+
+    @property
+    def whole_steps(self) -> bool:
+        """Local. Whether all strides are whole numbers of elements."""
+        return all(
+            step % np.dtype(side.char).itemsize == 0
+            for side in (self.source, self.target)
+            for step in side.strides
+        )
 
     @property
     def empty(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf, prod
@@ -39,10 +38,8 @@ RUNS = 15
 HOPELESS = 2.0
 #: Bytes from the start of a page to the target: copies between equal offsets are slower.
 TARGET_OFFSET = 2112
-#: Most bytes that the arrays of a measurement may span together.
-MEMORY = 1 << 26
-#: Most bytes of the larger array of a brief measurement, which tries so many lines of it.
-BRIEF_MEMORY = 1 << 17
+#: Most bytes of the larger array of a measurement, which tries so many lines of it; of a brief one.
+MEMORY, BRIEF_MEMORY = 1 << 19, 1 << 17
 
 
 class Selection:
@@ -149,9 +146,9 @@ class Selection:
     def _measured(self, task: Task) -> tuple[str, Run] | None:
         """The fastest of several kernels, while there is time to find it."""
         brief = self._effort == BRIEF
-        tried = trial(task, BRIEF_MEMORY) if brief else trial(task)
-        if self._backend != "auto" or self._left <= 0 or tried is None:
+        if self._backend != "auto" or self._left <= 0:
             return None
+        tried = fewer_lines(task, BRIEF_MEMORY if brief else MEMORY)
         kernels = {name: found for name in list(self._names) if (found := self._kernel(name))}
         began = perf_counter()
         runs = {name: run for name, kernel in kernels.items()
@@ -186,24 +183,9 @@ class Selection:
             return None
 
 
-def trial(task: Task, most: int = sys.maxsize) -> Task | None:
-    """Local. The task to measure in place of ``task``, so that little memory is taken.
-
-    That is ``task`` itself, of as many of its lines as have ``most`` bytes about; or if its arrays
-    span too much, the same without gaps between the elements; None where that is too much as well.
-    """
-    task = _fewer_lines(task, most)
-    for source, target in (
-        (task.source, task.target),
-        (task.source.packed(), task.target.packed()),
-    ):
-        if source.span + (0 if task.in_place else target.span) <= MEMORY:
-            return replace(task, source=source, target=target)
-    return None
-
-
-def _fewer_lines(task: Task, most: int) -> Task:
-    """The same task on a part of the lines, those that follow each other in memory."""
+def fewer_lines(task: Task, most: int) -> Task:
+    """Local. The same task on a part of the lines, those that follow each other in memory, so that
+    an array has about as many bytes."""
     source, target = task.source, task.target
     for axis in source.order:
         size = max(prod(side.shape) * np.dtype(side.char).itemsize for side in (source, target))
