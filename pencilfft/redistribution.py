@@ -363,11 +363,7 @@ class Transfer:
     def _run(self, forward: bool, source: NDArray[Any], target: NDArray[Any]) -> None:
         if self._destroyed:
             raise RequestError("a transfer that was destroyed cannot be used")
-        shapes = (self.subshapeA, self.subshapeB) if forward else (self.subshapeB, self.subshapeA)
-        source = self._checked("source", source, shapes[0])
-        target = self._checked("target", target, shapes[1])
-        if not target.flags.writeable:
-            raise PatternError("the target of the transfer is read-only")
+        source, target = self._check(forward, source, target)
         if self.comm.size == 1:
             target[...] = source
             return
@@ -383,15 +379,20 @@ class Transfer:
             )  # fmt: skip
         found(forward == (self._axes[0] < self._axes[1]), source, target)
 
-    def _checked(self, what: str, array: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        if not isinstance(array, np.ndarray):
-            raise PatternError(f"the {what} is a {type(array).__name__}, not a NumPy array")
-        if array.shape != shape or array.dtype != self.dtype:
-            raise PatternError(
-                f"the {what} has shape {array.shape} and dtype {array.dtype}, the transfer "
-                f"{shape} and {self.dtype}"
-            )
-        return np.asarray(array)
+    def _check(self, forward: bool, source: Any, target: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Local. The two arrays as plain ones; PatternError where they do not fit."""
+        shapes = (self.subshapeA, self.subshapeB) if forward else (self.subshapeB, self.subshapeA)
+        for what, array, shape in zip(("source", "target"), (source, target), shapes, strict=True):
+            if not isinstance(array, np.ndarray):
+                raise PatternError(f"the {what} is a {type(array).__name__}, not a NumPy array")
+            if array.shape != shape or array.dtype != self.dtype:
+                raise PatternError(
+                    f"the {what} has shape {array.shape} and dtype {array.dtype}, the transfer "
+                    f"{shape} and {self.dtype}"
+                )
+        if not target.flags.writeable:
+            raise PatternError("the target of the transfer is read-only")
+        return np.asarray(source), np.asarray(target)
 
     def destroy(self) -> None:
         """Local. The requests stay with the communicator for the next one; twice is once."""
@@ -425,25 +426,18 @@ def transpose(
     True
     """
     with prepared(comm, "transpose") as each:
-        for array in (source, target):
-            if not isinstance(array, np.ndarray):
-                raise PatternError(f"transpose() of a {type(array).__name__}, not a NumPy array")
-        if source.ndim != target.ndim or source.dtype != target.dtype:
-            raise PatternError(
-                f"transpose() from {source.ndim} axes of {source.dtype} to {target.ndim} of "
-                f"{target.dtype}"
-            )
-        if not target.flags.writeable or np.may_share_memory(source, target):
-            raise PatternError("the target of transpose() is read-only, or the source")
-        whole = list(source.shape)
         try:
+            whole = list(source.shape)
             whole[axes[1]] = target.shape[axes[1]]
-        except (IndexError, TypeError) as error:
-            raise PatternError(f"transpose() between axes {axes!r}") from error
+        except (AttributeError, IndexError, TypeError) as error:
+            raise PatternError(f"transpose() between axes {axes!r}: {error}") from error
         transfer = Transfer(
             comm, whole, source.dtype, source.shape, axes[0], target.shape, axes[1],
             method=method, info=info,
         )  # fmt: skip
+        transfer._check(True, source, target)
+        if np.may_share_memory(source, target):
+            raise PatternError("source and target of transpose() share memory")
         each.finds(transfer.shape, transfer.dtype, transfer._axes, method, info=info)
     transfer.forward(source, target)
     transfer.destroy()
