@@ -284,8 +284,8 @@ class Transform:
         self._load(input_array, output_array, normalize, {})
         if flight.error is None and (methods := execution.in_order):
             flight.fail(UnsupportedError(
-                f"the transposes of this plan ({', '.join(sorted(methods))}) go on in one order on all "
-                "ranks; a transform can be begun with others, as rma-notify"
+                f"the transposes of this plan ({', '.join(sorted(methods))}) go on in one order on "
+                "all ranks; a transform can be begun with others, as rma-notify"
             ))  # fmt: skip
         try:
             execution.start(flight)

@@ -38,8 +38,6 @@ from onesided.pencilfft.io.store import JOINED, Source, Store, copy_tree, identi
 #: Bytes that are copied at a time when files are joined.
 SLAB = 1 << 26
 
-Index = tuple[int | slice, ...]
-
 
 @dataclass(frozen=True)
 class _Edit:
@@ -239,13 +237,11 @@ class HDF5File(FileBase):
         u: Any,
         name: str,
         step: int = 0,
-        global_slice: Sequence[Any] | None = None,
         forward_output: bool | None = None,
     ) -> None:
         """Collective. Read a step of a field into ``u``, however the field was distributed.
 
-        With a global slice ``u`` is an array of the slice's shape. Types are converted where
-        nothing but precision is lost. ``forward_output`` means nothing.
+        Types are converted where nothing but precision is lost. ``forward_output`` means nothing.
 
         Raises PatternError for an array of another shape or kind of number, FileError for a file,
         field or step that is missing and for files that are missing or cut short.
@@ -260,16 +256,16 @@ class HDF5File(FileBase):
                 file = self._store.open()
                 with naming(self._store.main):
                     same = zlib.crc32(repr(identity(file)).encode())
-                    found = _find(file, u, name, step_number(step), global_slice)
+                    field, box = _find(file, u, name, step_number(step)), tuple(u.local_slice())
                     if u.size:
-                        _check_parts(self._store, *found)
+                        _check_parts(self._store, field, box)
             most = largest(comm, None, "file", [same, -same])
             if most[0] != -most[1]:
                 raise FileError(f"{self._store.main}: it was changed while it was opened")
             with agreed(comm):
-                _load(u, *found)
+                _load(u, field, box)
                 if u.size:
-                    _check_still_there(self._store, *found)
+                    _check_still_there(self._store, field, box)
         finally:
             if file is not None:
                 file.close()
@@ -280,13 +276,11 @@ class HDF5File(FileBase):
             group = file.get(f"{name}/{len(_field_shape(file, name))}D", {})
             return sorted(int(key) for key in group if key.isdigit())
 
-    def attributes(
-        self, name: str, step: int = 0, global_slice: Sequence[Any] | None = None
-    ) -> dict[str, Any]:
+    def attributes(self, name: str, step: int = 0) -> dict[str, Any]:
         """Local. The attributes that were stored with a step of a field."""
         with self._store.open() as file, naming(self._store.main):
-            shape = _field_shape(file, name)
-            path = dataset_path(name, Selection.of(shape, global_slice), step_number(step))
+            whole = Selection.of(_field_shape(file, name))
+            path = dataset_path(name, whole, step_number(step))
             return dict(_dataset(file, path).attrs)
 
     def _opened(self) -> Any:
@@ -363,31 +357,13 @@ def _boxes(dataset: Any) -> Iterator[Box]:
             yield (slice(start, min(start + rows, box[0].stop)), *box[1:])
 
 
-def _find(
-    file: Any, array: Any, name: str, step: int, global_slice: Sequence[Any] | None
-) -> tuple[Any, Index]:
-    """Local. The dataset for an array, and which part of it is the array's local block.
-
-    A global slice is looked for as such; where it was not written, it is cut from the whole field.
-    """
-    local, rank = tuple(array.local_slice()), array.rank
-    shape = tuple(array.global_shape)[rank:]
-    index: Index = local
-    if global_slice is None:
-        path = dataset_path(name, Selection.of(shape), step)
-    else:
-        selection = Selection.of(_field_shape(file, name), global_slice)
-        path = dataset_path(name, selection, step)
-        if path not in file:
-            path = dataset_path(name, Selection.of(selection.shape), step)
-            if len(shape) != len(selection.result):
-                raise PatternError(
-                    f"the slice has {len(selection.result)} axes, the array has {len(shape)}")
-            index = local[:rank] + selection.source(local[rank:])
+def _find(file: Any, array: Any, name: str, step: int) -> Any:
+    """Local. The dataset for an array."""
+    whole = Selection.of(tuple(array.global_shape)[array.rank :])
+    path = dataset_path(name, whole, step)
     found = _dataset(file, path)
-    there = found.shape if index is local else found.shape[:rank] + selection.result
-    check_array(f"{file.filename}: {path}", there, found.dtype, array)
-    return found, index
+    check_array(f"{file.filename}: {path}", found.shape, found.dtype, array)
+    return found
 
 
 def _dataset(file: Any, path: str) -> Any:
@@ -412,9 +388,9 @@ def _what_there_is(file: Any, path: str) -> str:
     return f"{folder} has {sorted(file[folder])}"
 
 
-def _check_parts(store: Store, field: Any, index: Index) -> None:
-    """Local. Raise unless every file that holds a part of ``index`` is there and whole."""
-    for path, source in _parts(store, field, index):
+def _check_parts(store: Store, field: Any, wanted: Box) -> None:
+    """Local. Raise unless every file that holds a part of a box is there and whole."""
+    for path, source in _parts(store, field, wanted):
         if not os.path.exists(path):
             raise FileError(
                 f"{path}: this file is missing; it holds a part of {store.main}:{field.name}"
@@ -431,30 +407,29 @@ def _check_parts(store: Store, field: Any, index: Index) -> None:
                 )
 
 
-def _check_still_there(store: Store, field: Any, index: Index) -> None:
-    """Local. Raise where a file is gone that holds a part of ``index``: a step that is replaced
-    loses its files, and what HDF5 has read of these may be fill values."""
-    for path, _ in _parts(store, field, index):
+def _check_still_there(store: Store, field: Any, wanted: Box) -> None:
+    """Local. Raise where a file is gone that holds a part of a box: a step that is replaced loses
+    its files, and what HDF5 has read of these may be fill values."""
+    for path, _ in _parts(store, field, wanted):
         if not os.path.exists(path):
             raise FileError(f"{store.main}: {field.name} was replaced while it was read")
 
 
-def _parts(store: Store, field: Any, index: Index) -> Iterator[tuple[str, Source]]:
-    """The files that hold a part of ``index``, and which part of the field each holds."""
-    wanted = [part if isinstance(part, slice) else slice(part, part + 1) for part in index]
+def _parts(store: Store, field: Any, wanted: Box) -> Iterator[tuple[str, Source]]:
+    """The files that hold a part of a box, and which part of the field each holds."""
     for source in sources_of(field):
         spans = zip(source.box, wanted, strict=True)
         if all(a.start < b.stop and b.start < a.stop for a, b in spans):
             yield store.resolve(source.reference), source
 
 
-def _load(array: Any, field: Any, index: Index) -> None:
+def _load(array: Any, field: Any, box: Box) -> None:
     """Local. Read the block into the array, converted where the types differ."""
     target = array.view(np.ndarray)
     if not target.size:
         return
     with naming(field.file.filename):
         if target.dtype == field.dtype and target.flags.c_contiguous:
-            field.read_direct(target, index)
+            field.read_direct(target, box)
         else:
-            target[...] = field[index]
+            target[...] = field[box]
