@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from operator import index
 from typing import Any, Self
@@ -27,7 +27,7 @@ from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.netcdf import NCFile
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.pencil import Pencil, Subcomm, near
-from onesided.pencilfft.redistribution import METHOD, Transfer, between, prepared
+from onesided.pencilfft.redistribution import Transfer, between, prepared
 
 
 class DistArray(np.ndarray[Any, np.dtype[Any]]):
@@ -257,14 +257,19 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         global array.
         """
         pencil = self._connected()
-        if out is not None:
-            return _copied(self, out, axis)
-        with prepared(pencil.comm, ("DistArray.redistribute", axis)) as each:
-            if axis is None:
+        with prepared(pencil.comm, ("DistArray.redistribute", axis, out is None)) as each:
+            if out is not None:
+                _check_target(self, out, axis)
+                each.finds(self.global_shape, self.dtype)
+            elif axis is None:
                 raise PatternError("redistribute() needs an axis or an array to write to")
-            target = pencil.pencil(axis)
-            each.finds(self.global_shape, self.dtype, pencil.axis)
-            each.over = pencil.subcomm[target.axis]
+            else:
+                target = pencil.pencil(axis)
+                each.finds(self.global_shape, self.dtype, pencil.axis)
+                each.over = pencil.subcomm[target.axis]
+        if out is not None:
+            _send(pencil.comm, self.v, out.v, self.local_slice(), out.local_slice())
+            return out
         if target.axis == pencil.axis:
             return self
         if each.over.size == 1:  # whole along both
@@ -343,58 +348,24 @@ def _file(filename: Any, domain: Sequence[Any] | None, mode: str) -> Any:
     return kind(filename, domain, mode)
 
 
-def redistribute(
-    source: DistArray,
-    target: DistArray,
-    *,
-    method: str = METHOD,
-    info: Mapping[str, str] | None = None,
-) -> DistArray:
-    """Collective. Copy a global array from one decomposition to another, whatever they are.
-
-    ``source`` and ``target`` are blocks of equal global shape and dtype, on communicators of the
-    same ranks in the same order: other pencils, other process grids. All components of a tensor
-    travel together, and what it needs is kept with the communicator. Returns ``target``.
-    PatternError on every rank where the two do not fit.
-
-    Examples
-    --------
-    >>> rows, columns = DistArray((8, 8), [0, 1], val=1.0), DistArray((8, 8), [1, 0])
-    >>> bool((redistribute(rows, columns) == 1).all())
-    True
-    """
-    return _copied(source, target, None, method, info)
-
-
-def _copied(
-    source: DistArray,
-    target: Any,
-    axis: int | None,
-    method: str = METHOD,
-    info: Mapping[str, str] | None = None,
-) -> DistArray:
-    """Collective. :func:`redistribute`, to blocks that are whole along ``axis``, if given."""
-    with prepared(source.comm, ("redistribute", axis)) as each:
-        if not isinstance(target, DistArray) or target.global_shape != source.global_shape:
-            raise PatternError(
-                f"the target is a {type(target).__name__} of shape {np.shape(target)}, no "
-                f"DistArray of global shape {source.global_shape}"
-            )
-        if axis is not None and axis % source.dimensions != target.alignment:
-            raise PatternError(f"axis is {axis}, but out is whole along {target.alignment}")
-        if MPI.Comm.Compare(source.comm, target.comm) not in (MPI.IDENT, MPI.CONGRUENT):
-            raise PatternError("source and target are on communicators of different ranks")
-        if target.dtype != source.dtype or not target.flags.writeable:
-            raise PatternError(
-                f"source has dtype {source.dtype}, the target {target.dtype}"
-                f"{'' if target.flags.writeable else ' and is read-only'}"
-            )
-        if source is not target and np.may_share_memory(source, target):
-            raise PatternError("source and target share memory")
-        each.finds(source.global_shape, source.dtype, method, info=info)
-    here, there = source.local_slice(), target.local_slice()
-    _send(source.comm, source.v, target.v, here, there, method, info)
-    return target
+def _check_target(source: DistArray, target: Any, axis: int | None) -> None:
+    """Local. PatternError where it cannot take the source, or is not whole along the axis."""
+    if not isinstance(target, DistArray) or target.global_shape != source.global_shape:
+        raise PatternError(
+            f"the target is a {type(target).__name__} of shape {np.shape(target)}, no DistArray of "
+            f"global shape {source.global_shape}"
+        )
+    if axis is not None and axis % source.dimensions != target.alignment:
+        raise PatternError(f"axis is {axis}, but out is whole along {target.alignment}")
+    if MPI.Comm.Compare(source.comm, target.comm) not in (MPI.IDENT, MPI.CONGRUENT):
+        raise PatternError("source and target are on communicators of different ranks")
+    if target.dtype != source.dtype or not target.flags.writeable:
+        raise PatternError(
+            f"source has dtype {source.dtype}, the target {target.dtype}"
+            f"{'' if target.flags.writeable else ' and is read-only'}"
+        )
+    if source is not target and np.may_share_memory(source, target):
+        raise PatternError("source and target share memory")
 
 
 def _send(
@@ -403,11 +374,9 @@ def _send(
     target: NDArray[Any],
     here: tuple[slice, ...],
     there: tuple[slice, ...],
-    method: str = METHOD,
-    info: Mapping[str, str] | None = None,
 ) -> None:
     """Collective. From blocks ``here`` of a global array to blocks ``there``."""
-    found = between(comm, source.dtype, here, there, method, info)
+    found = between(comm, source.dtype, here, there)
     if found is None:
         target[...] = source
     else:

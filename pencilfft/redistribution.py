@@ -240,9 +240,9 @@ class prepared(agreed):
         #: The communicator, or the one of its parts that this rank is in.
         self.over = comm
 
-    def finds(self, *words: object, info: Mapping[str, str] | None = None) -> None:
+    def finds(self, *words: object) -> None:
         """Local. What redistribution is wanted, on all ranks alike: some may have it already."""
-        self._what = self._what, *words, sorted((info or {}).items())
+        self._what = self._what, *words
 
     def __exit__(
         self,
@@ -261,8 +261,6 @@ def between(
     dtype: np.dtype[Any],
     here: tuple[slice, ...],
     there: tuple[slice, ...],
-    method: str,
-    info: Mapping[str, str] | None = None,
 ) -> Redistribution | None:
     """Collective. That from the blocks ``here`` to the blocks ``there``, slices of a global array;
     None where these are the same on every rank."""
@@ -278,9 +276,7 @@ def between(
               for k in (0, 2)]  # fmt: skip
         return [boxes_between(here, of[1]), boxes_between(there, of[0])]
 
-    return Redistributions.of(comm).find(
-        None, comm, dtype, words.tobytes(), boxes, method, dict(info or {})
-    )
+    return Redistributions.of(comm).find(None, comm, dtype, words.tobytes(), boxes, METHOD, {})
 
 
 class Transfer:
@@ -363,7 +359,18 @@ class Transfer:
     def _run(self, forward: bool, source: NDArray[Any], target: NDArray[Any]) -> None:
         if self._destroyed:
             raise RequestError("a transfer that was destroyed cannot be used")
-        source, target = self._check(forward, source, target)
+        shapes = (self.subshapeA, self.subshapeB) if forward else (self.subshapeB, self.subshapeA)
+        for what, array, shape in zip(("source", "target"), (source, target), shapes, strict=True):
+            if not isinstance(array, np.ndarray):
+                raise PatternError(f"the {what} is a {type(array).__name__}, not a NumPy array")
+            if array.shape != shape or array.dtype != self.dtype:
+                raise PatternError(
+                    f"the {what} has shape {array.shape} and dtype {array.dtype}, the transfer "
+                    f"{shape} and {self.dtype}"
+                )
+        if not target.flags.writeable:
+            raise PatternError("the target of the transfer is read-only")
+        source, target = np.asarray(source), np.asarray(target)
         if self.comm.size == 1:
             target[...] = source
             return
@@ -379,65 +386,9 @@ class Transfer:
             )  # fmt: skip
         found(forward == (self._axes[0] < self._axes[1]), source, target)
 
-    def _check(self, forward: bool, source: Any, target: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Local. The two arrays as plain ones; PatternError where they do not fit."""
-        shapes = (self.subshapeA, self.subshapeB) if forward else (self.subshapeB, self.subshapeA)
-        for what, array, shape in zip(("source", "target"), (source, target), shapes, strict=True):
-            if not isinstance(array, np.ndarray):
-                raise PatternError(f"the {what} is a {type(array).__name__}, not a NumPy array")
-            if array.shape != shape or array.dtype != self.dtype:
-                raise PatternError(
-                    f"the {what} has shape {array.shape} and dtype {array.dtype}, the transfer "
-                    f"{shape} and {self.dtype}"
-                )
-        if not target.flags.writeable:
-            raise PatternError("the target of the transfer is read-only")
-        return np.asarray(source), np.asarray(target)
-
     def destroy(self) -> None:
         """Local. The requests stay with the communicator for the next one; twice is once."""
         self._destroyed = True
         if self._found is not None:
             self._found.users.discard(self)
         self._found = None
-
-
-def transpose(
-    comm: MPI.Comm,
-    source: NDArray[Any],
-    target: NDArray[Any],
-    axes: tuple[int, int],
-    *,
-    method: str = METHOD,
-    info: Mapping[str, str] | None = None,
-) -> None:
-    """Collective. Redistribute plain arrays, from blocks along one axis to blocks along another.
-
-    ``source`` is whole along ``axes[0]`` and this rank's block along ``axes[1]``, ``target`` the
-    other way round; both are local along all other axes. Any memory orders; the arrays may be
-    others in every call, and what it needs is kept with the communicator. PatternError on every
-    rank where the arrays do not fit on one.
-
-    Examples
-    --------
-    >>> rows, columns = np.ones((2, 3 * comm.size)), np.zeros((2 * comm.size, 3))
-    >>> transpose(comm, rows, columns, (1, 0))
-    >>> bool((columns == 1).all())
-    True
-    """
-    with prepared(comm, "transpose") as each:
-        try:
-            whole = list(source.shape)
-            whole[axes[1]] = target.shape[axes[1]]
-        except (AttributeError, IndexError, TypeError) as error:
-            raise PatternError(f"transpose() between axes {axes!r}: {error}") from error
-        transfer = Transfer(
-            comm, whole, source.dtype, source.shape, axes[0], target.shape, axes[1],
-            method=method, info=info,
-        )  # fmt: skip
-        transfer._check(True, source, target)
-        if np.may_share_memory(source, target):
-            raise PatternError("source and target of transpose() share memory")
-        each.finds(transfer.shape, transfer.dtype, transfer._axes, method, info=info)
-    transfer.forward(source, target)
-    transfer.destroy()
