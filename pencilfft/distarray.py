@@ -257,15 +257,15 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         global array.
         """
         pencil = self._connected()
-        with prepared(pencil.comm, ("DistArray.redistribute", axis, out is None)) as each:
+        form = self.global_shape, self.dtype, pencil.axis  # some may know the way already
+        call = "DistArray.redistribute", axis, out is None, form
+        with prepared(pencil.comm, call) as each:
             if out is not None:
                 _check_target(self, out, axis)
-                each.finds(self.global_shape, self.dtype)
             elif axis is None:
                 raise PatternError("redistribute() needs an axis or an array to write to")
             else:
                 target = pencil.pencil(axis)
-                each.finds(self.global_shape, self.dtype, pencil.axis)
                 each.over = pencil.subcomm[target.axis]
         if out is not None:
             _send(pencil.comm, self.v, out.v, self.local_slice(), out.local_slice())

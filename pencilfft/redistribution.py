@@ -240,10 +240,6 @@ class prepared(agreed):
         #: The communicator, or the one of its parts that this rank is in.
         self.over = comm
 
-    def finds(self, *words: object) -> None:
-        """Local. What redistribution is wanted, on all ranks alike: some may have it already."""
-        self._what = self._what, *words
-
     def __exit__(
         self,
         kind: type[BaseException] | None,
