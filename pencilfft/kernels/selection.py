@@ -30,16 +30,16 @@ PAGE = 4096
 MARGIN = 1.03
 #: Seconds for which a plan of effort "brief" compares kernels, loading them apart.
 BRIEF_SECONDS = 0.05
-#: Seconds after which no further round of runs begins; in a brief measurement.
-BUDGET, BRIEF_BUDGET = 0.02, 0.002
+#: Seconds after which no further round of runs begins.
+BUDGET = 0.002
 #: Rounds in which the candidates take turns, if there is time for them.
 RUNS = 15
 #: A candidate this many times slower than the best one is not run again.
 HOPELESS = 2.0
 #: Bytes from the start of a page to the target: copies between equal offsets are slower.
 TARGET_OFFSET = 2112
-#: Most bytes of the larger array of a measurement, which tries so many lines of it; of a brief one.
-MEMORY, BRIEF_MEMORY = 1 << 19, 1 << 17
+#: Most bytes of the larger array of a measurement, which tries so many lines of it.
+MEMORY = 1 << 17
 
 
 class Selection:
@@ -50,10 +50,9 @@ class Selection:
     that of ``wisdom``, which is what :func:`~.wisdom.open_wisdom` takes, or of a measurement of
     every kernel, on arrays of a task's layouts, when the family is first asked for while the plan
     is being made (:meth:`settle` ends that). ``effort`` says how much is measured: "measure" all,
-    and what wisdom knows with less effort anew; "brief" with few lines, for :data:`BRIEF_SECONDS`
-    in all; "estimate" nothing. Otherwise the first kernel that can do a task is taken. ``threads``
-    is what a kernel may use. Results do not depend on the choice, but for rounding, and a choice
-    that was made stays.
+    "brief" for :data:`BRIEF_SECONDS` in all, "estimate" nothing. Otherwise the first kernel that
+    can do a task is taken. ``threads`` is what a kernel may use. Results do not depend on the
+    choice, but for rounding, and a choice that was made stays.
 
     Raises :class:`PatternError` for an unknown backend or effort, :class:`UnsupportedError` for a
     backend that is not installed.
@@ -139,16 +138,14 @@ class Selection:
         family = family_of(task)
         choice = self._decisions.get(family)
         if choice is None:
-            enough = EFFORTS[EFFORTS.index(self._effort) :]  # others are measured anew
-            choice = self.wisdom.recall(family, enough)
+            choice = self.wisdom.recall(family)
         return None if choice is None else self._planned(choice, task)
 
     def _measured(self, task: Task) -> tuple[str, Run] | None:
         """The fastest of several kernels, while there is time to find it."""
-        brief = self._effort == BRIEF
         if self._backend != "auto" or self._left <= 0:
             return None
-        tried = fewer_lines(task, BRIEF_MEMORY if brief else MEMORY)
+        tried = fewer_lines(task, MEMORY)
         kernels = {name: found for name in list(self._names) if (found := self._kernel(name))}
         began = perf_counter()
         runs = {name: run for name, kernel in kernels.items()
@@ -157,14 +154,14 @@ class Selection:
             return None
         times = dict.fromkeys(runs, 0.0)
         if len(runs) > 1:
-            times = measure(runs, tried, BRIEF_BUDGET if brief else BUDGET)
+            times = measure(runs, tried)
         self._left -= perf_counter() - began
         limit = MARGIN * min(times.values())
         choice = next(choice for choice in runs if times.get(choice, limit + 1) <= limit)
         found = (choice, runs[choice]) if tried == task else self._planned(choice, task)
         if found is not None:
             self._decisions[family_of(task)] = choice
-            self.wisdom.learn(family_of(task), choice, self._effort)
+            self.wisdom.learn(family_of(task), choice)
         return found
 
     def _planned(self, choice: str, task: Task) -> tuple[str, Run] | None:

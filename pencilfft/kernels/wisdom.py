@@ -10,7 +10,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,10 +31,9 @@ MOST_AGE = 90 * 86400.0
 
 
 class Decision(NamedTuple):
-    """Local. What was chosen, how much was tried for it (an effort), and when, since 1970."""
+    """Local. What was chosen, and when, in seconds since 1970."""
 
     choice: str
-    effort: str
     seconds: float
 
 
@@ -55,21 +54,20 @@ class Wisdom:
         self._decisions: Decisions | None = None
         self._learnt: Decisions = {}
 
-    def recall(self, task: str, efforts: Sequence[str]) -> str | None:
-        """Local. The kernel that was chosen for ``task`` on such a machine, with one of these
-        efforts, and not too long ago."""
+    def recall(self, task: str) -> str | None:
+        """Local. The kernel that was chosen for ``task`` on such a machine, not too long ago."""
         if self.path is None:
             return None
         key = _key(task)
         found = self._learnt.get(key) or self._known().get(key)
-        if found is None or found.effort not in efforts:
+        if found is None or time.time() - found.seconds > MOST_AGE:
             return None
-        return found.choice if time.time() - found.seconds < MOST_AGE else None
+        return found.choice
 
-    def learn(self, task: str, choice: str, effort: str) -> None:
+    def learn(self, task: str, choice: str) -> None:
         """Local. Remember a decision, until :meth:`keep` in this process only."""
         if self.path is not None:
-            self._learnt[_key(task)] = Decision(choice, effort, time.time())
+            self._learnt[_key(task)] = Decision(choice, time.time())
 
     def news(self) -> Decisions:
         """Local. What was learnt and is not in the file; from now on it counts as if it were."""
@@ -194,9 +192,7 @@ def read_decisions(path: Path) -> Decisions:
     try:
         return {key: _decision(*words) for key, words in content["decisions"].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PatternError(
-            f"{path} is no wisdom: its decisions are not [choice, effort, time]"
-        ) from error
+        raise PatternError(f"{path} is no wisdom: its decisions are not [choice, time]") from error
 
 
 def write_decisions(path: Path, decisions: Decisions) -> None:
@@ -204,10 +200,10 @@ def write_decisions(path: Path, decisions: Decisions) -> None:
     replace_file(path, {"format": FORMAT, "decisions": decisions})
 
 
-def _decision(choice: Any, effort: Any, seconds: Any) -> Decision:
-    if not isinstance(choice, str) or not isinstance(effort, str):
-        raise TypeError(f"{choice!r} or {effort!r} is no text")
-    return Decision(choice, effort, float(seconds))
+def _decision(choice: Any, seconds: Any) -> Decision:
+    if not isinstance(choice, str):
+        raise TypeError(f"{choice!r} is no text")
+    return Decision(choice, float(seconds))
 
 
 def _merged(old: Decisions, new: Decisions) -> Decisions:
