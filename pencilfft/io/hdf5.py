@@ -144,7 +144,7 @@ class HDF5File(FileBase):
                 state = None if is_new else zlib.crc32(file.id.get_file_image())
                 self._edit = _Edit(comm, prefix, state)
         except Exception:
-            self._let_go(comm)
+            self._let_go()
             raise
 
     def close(self) -> None:
@@ -177,15 +177,13 @@ class HDF5File(FileBase):
             at_root(comm, lambda: store.replace(edit.prefix, image))
             self._mode = "a" if self._mode == "w" else self._mode
         except Exception:
-            self._let_go(comm)
+            self._let_go()
             raise
 
-    def _let_go(self, comm: MPI.Comm) -> None:
-        """Local. Of a file to be changed nothing is left, as after an agreed error."""
+    def _let_go(self) -> None:
         self._edit = None
-        super().close()
-        if comm.rank == 0:
-            self._store.abandon()
+        super()._let_go()
+        self._store.abandon()  # what rank 0 has begun
 
     def write(
         self,
@@ -226,8 +224,7 @@ class HDF5File(FileBase):
 
             at_root(comm, lambda: store.complete(prefix, change, afresh))
         except Exception:  # agreed: every rank is here, and none writes any more
-            if comm.rank == 0:
-                store.abandon()
+            store.abandon()
             raise
         if afresh:
             self._mode = "a"

@@ -159,6 +159,12 @@ def case_what_is_open_to_change(comm):
         other.write(2, {"w": [block]})
         file.open()
         assert file.f.attrs["rank"] == 7
+        with pytest.raises(ZeroDivisionError), file:
+            del file.f["u"]
+            raise ZeroDivisionError
+        comm.Barrier()  # rank 0 has given it up
+        other.write(2, {"w": [block]})
+        file.open()
         del file.f["w"]
         file.close()
         check_file(comm, path, whole)
