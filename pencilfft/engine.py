@@ -1,4 +1,4 @@
-"""What carries out a plan: stages, memory and legs for one grid, one method and one block size."""
+"""What carries out a plan: stages, memory and legs for one grid and one method."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Engine:
         which each transpose is fed."""
         last = len(self._stages) - 1
         for forward, made in self._passes.items() if last else ():
-            steps = list(chains(self._stages, forward))
+            steps = chains(self._stages, forward)
             for k, stage in enumerate(self._stages):
                 side, end = (stage.before, stage.after) if forward else (stage.after, stage.before)
                 ends = k == (last if forward else 0)

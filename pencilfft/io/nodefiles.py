@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Context
-from onesided.pencilfft.io.disk import to_disk, written
 from onesided.pencilfft.io.filebase import CALL_BYTES, naming
 from onesided.pencilfft.io.selection import Box
-from onesided.pencilfft.io.store import Source, Store
+from onesided.pencilfft.io.store import Source, Store, to_disk, written
 
 #: For each piece the datasets that hold it, where they are known: on rank 0.
 Sources = list[list[Source]]
