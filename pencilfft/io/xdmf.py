@@ -184,45 +184,40 @@ def _geometry(grid: ET.Element, mesh: Mesh, h5name: str) -> None:
     place = ET.SubElement(grid, "Geometry", GeometryType="VXVYVZ")
     for axis in reversed(mesh.axes):
         if axis.path:
-            _item(place, "HDF", [axis.length], f"{h5name}:{axis.path}")
+            item = ET.SubElement(place, "DataItem", Format="HDF", NumberType="Float")
+            item.attrib |= {"Precision": "8", "Dimensions": str(axis.length)}
+            item.text = f"{h5name}:{axis.path}"
         else:
             _inline(place, axis.numbers)
 
 
 def _inline(parent: ET.Element, numbers: Sequence[float]) -> None:
-    _item(parent, "XML", [len(numbers)], " ".join(repr(float(x)) for x in numbers))
-
-
-def _item(
-    parent: ET.Element, form: str, extents: Sequence[int], text: str, dtype: Any = np.float64
-) -> None:
-    kind = np.dtype(dtype)
-    item = ET.SubElement(
-        parent, "DataItem", Format=form, NumberType=NUMBERS[kind.kind],
-        Precision=str(kind.itemsize), Dimensions=_words(extents),
-    )  # fmt: skip
-    item.text = text
+    item = ET.SubElement(parent, "DataItem", Format="XML", NumberType="Float", Precision="8")
+    item.set("Dimensions", str(len(numbers)))
+    item.text = " ".join(repr(float(x)) for x in numbers)
 
 
 def _attributes(grid: ET.Element, field: Field, h5name: str) -> None:
     """One scalar attribute for a field, or for each component of a tensor."""
     dataset, lengths = field.dataset, field.mesh.lengths
-    spatial, text = dataset.shape[field.rank :], f"{h5name}:{dataset.name}"
+    spatial = dataset.shape[field.rank :]
     for index in np.ndindex(dataset.shape[: field.rank]):
         name = field.name + "".join(map(str, index))
-        attribute = ET.SubElement(
-            grid, "Attribute", Name=name, Center="Node", AttributeType="Scalar"
-        )
-        if not index:
-            _item(attribute, "HDF", lengths, text, dataset.dtype)
-            continue
-        part = ET.SubElement(
-            attribute, "DataItem", ItemType="HyperSlab", Dimensions=_words(lengths)
-        )
-        cut = ET.SubElement(part, "DataItem", Format="XML", Dimensions=f"3 {dataset.ndim}")
-        start, count = index + (0,) * len(spatial), (1,) * field.rank + spatial
-        cut.text = " ".join(map(_words, (start, (1,) * dataset.ndim, count)))
-        _item(part, "HDF", dataset.shape, text, dataset.dtype)
+        attribute = ET.SubElement(grid, "Attribute", Name=name, Center="Node")
+        attribute.set("AttributeType", "Scalar")
+        parent = attribute
+        if index:
+            parent = ET.SubElement(attribute, "DataItem", ItemType="HyperSlab")
+            parent.set("Dimensions", _words(lengths))
+            cut = ET.SubElement(parent, "DataItem", Format="XML")
+            cut.set("Dimensions", f"3 {dataset.ndim}")
+            start, count = index + (0,) * len(spatial), (1,) * field.rank + spatial
+            cut.text = " ".join(map(_words, (start, (1,) * dataset.ndim, count)))
+        item = ET.SubElement(parent, "DataItem", Format="HDF")
+        item.set("NumberType", NUMBERS[dataset.dtype.kind])
+        item.set("Precision", str(dataset.dtype.itemsize))
+        item.set("Dimensions", _words(dataset.shape if index else lengths))
+        item.text = f"{h5name}:{dataset.name}"
 
 
 def _words(numbers: Sequence[int]) -> str:
