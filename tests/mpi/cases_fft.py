@@ -82,10 +82,11 @@ def case_stages_lie_in_window_memory_of_their_transpose(comm, grid):
     """Else it would be right, and slow."""
     with planned(comm, (8, 8, 8), grid=GRIDS[grid]) as plan:
         assert comm.size == 1 or plan.transposes
-        for transpose in plan.transposes:
-            region = find_region(transpose.receive)
-            assert region is not None
-            assert region.context.comm.size == transpose.comm.size > 1
+        for leg in (*plan._engine.legs(True), *plan._engine.legs(False)):
+            if leg.source is not None:
+                region = find_region(leg.reads[0])
+                assert region is not None
+                assert region.context.comm.size > 1
 
 
 @parameters(norm=["forward", "ortho", "backward", None], char="fD")
