@@ -307,17 +307,19 @@ def identity(file: Any) -> tuple[str, int]:
 def copy_tree(file: Any, new: Any, instead: Callable[[str, Any], Any]) -> None:
     """Local. Make the same groups, attributes, datasets and links in another file; ``instead``
     makes another dataset in the place of one, or returns None."""
+    links: list[tuple[str, Any]] = []
+    file.visititems_links(lambda *link: links.append(link))  # h5py takes no exception from there
     names = {_address(file["/"]): "/"}  # of objects that are there
-
-    def visit(name: str, link: Any) -> None:
+    new.attrs.update(file.attrs)
+    for name, link in links:
         if not isinstance(link, h5py.HardLink):
             new[name] = link
-            return
+            continue
         item = file[name]
         first = names.setdefault(_address(item), name)
         if first != name:  # a further name of an object
             new[name] = new[first]
-            return
+            continue
         made = new.create_group(name) if isinstance(item, h5py.Group) else None
         if isinstance(item, h5py.Dataset):  # it may be a named type
             made = instead(name, item)
@@ -325,9 +327,6 @@ def copy_tree(file: Any, new: Any, instead: Callable[[str, Any], Any]) -> None:
             file.copy(name, new, name)
         else:
             made.attrs.update(item.attrs)
-
-    new.attrs.update(file.attrs)
-    file.visititems_links(visit)
 
 
 def _address(item: Any) -> int:
