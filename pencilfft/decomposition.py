@@ -120,8 +120,8 @@ def block_of(pencil: Any) -> tuple[slice, ...]:
     return tuple(slice(start, start + length) for start, length in ends)
 
 
-def transpose_boxes(source: PencilGeometry, target: PencilGeometry) -> tuple[int, Boxes, Boxes]:
-    """Local. The grid axis of a transpose, and its send and receive boxes per rank of that axis.
+def transpose_boxes(source: PencilGeometry, target: PencilGeometry) -> tuple[Boxes, Boxes]:
+    """Local. What a transpose sends and receives, by rank of its grid axis.
 
     Both pencils are whole along the axis of their own and split alike along all axes but these
     two. Boxes index the local arrays; empty ones are None.
@@ -136,7 +136,7 @@ def transpose_boxes(source: PencilGeometry, target: PencilGeometry) -> tuple[int
             place[grid_axis] = peer
         blocks = [replace(theirs, coords=tuple(place)).local_slice() for place in places]
         boxes.append(boxes_between(mine.local_slice(), blocks)[0])
-    return grid_axis, boxes[0], boxes[1]
+    return boxes[0], boxes[1]
 
 
 def boxes_between(

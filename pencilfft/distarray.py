@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from operator import index
 from typing import Any, Self
@@ -27,7 +27,7 @@ from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.netcdf import NCFile
 from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.pencil import Pencil, Subcomm, near
-from onesided.pencilfft.redistribution import METHOD, Transfer, between, prepared
+from onesided.pencilfft.redistribution import Transfer, between, prepared
 
 
 class DistArray(np.ndarray[Any, np.dtype[Any]]):
@@ -252,36 +252,34 @@ class DistArray(np.ndarray[Any, np.dtype[Any]]):
         """Collective. The same global array, in blocks that are whole along ``axis``.
 
         ``out`` takes it and says the axis where that is None; else a new array is returned, or
-        this one where it is whole along ``axis`` already. All components go one after the other.
+        this one where it is whole along ``axis`` already. All components travel together.
         ``out`` may be decomposed in any way. Raises PatternError where it is no block of the same
         global array.
         """
         pencil = self._connected()
-        call = "DistArray.redistribute", axis, out is None
+        form = self.global_shape, self.dtype, pencil.axis  # some may know the way already
+        call = "DistArray.redistribute", axis, out is None, form
         with prepared(pencil.comm, call) as each:
             if out is not None:
-                _check_target(self, out)
-                each.finds(self.global_shape, self.dtype)
-                if axis is not None and axis % self.dimensions != out.alignment:
-                    raise PatternError(f"axis is {axis}, but out is whole along {out.alignment}")
+                _check_target(self, out, axis)
             elif axis is None:
                 raise PatternError("redistribute() needs an axis or an array to write to")
             else:
                 target = pencil.pencil(axis)
-                each.finds(self.global_shape, self.dtype, pencil.axis)
                 each.over = pencil.subcomm[target.axis]
         if out is not None:
-            return _redistributed(self, out)
+            _send(pencil.comm, self.v, out.v, self.local_slice(), out.local_slice())
+            return out
         if target.axis == pencil.axis:
             return self
         if each.over.size == 1:  # whole along both
             self._p0 = target
             return self
-        out = DistArray.of(target, self.dtype, components=self.shape[: self._rank])
-        transfer = pencil.transfer(target, self.dtype)
+        components = self.shape[: self._rank]
+        out = DistArray.of(target, self.dtype, components=components)
+        transfer = pencil.transfer(target, self.dtype, components)
         try:
-            for component in np.ndindex(self.shape[: self._rank]):
-                transfer.forward(self.v[component], out.v[component])
+            transfer.forward(self.v, out.v)
         finally:
             transfer.destroy()
         return out
@@ -350,39 +348,15 @@ def _file(filename: Any, domain: Sequence[Any] | None, mode: str) -> Any:
     return kind(filename, domain, mode)
 
 
-def redistribute(
-    source: DistArray,
-    target: DistArray,
-    *,
-    method: str = METHOD,
-    info: Mapping[str, str] | None = None,
-) -> DistArray:
-    """Collective. Copy a global array from one decomposition to another, whatever they are.
-
-    ``source`` and ``target`` are blocks of equal global shape and dtype, on communicators of the
-    same ranks in the same order: other pencils, other process grids. All components of a tensor
-    travel together, and what it needs is kept with the communicator. Returns ``target``.
-    PatternError on every rank where the two do not fit.
-
-    Examples
-    --------
-    >>> rows, columns = DistArray((8, 8), [0, 1], val=1.0), DistArray((8, 8), [1, 0])
-    >>> bool((redistribute(rows, columns) == 1).all())
-    True
-    """
-    with prepared(source.comm, "redistribute") as each:
-        _check_target(source, target)
-        each.finds(source.global_shape, source.dtype, method, info=info)
-    return _redistributed(source, target, method, info)
-
-
-def _check_target(source: DistArray, target: Any) -> None:
-    """Local. PatternError where it cannot take the source."""
+def _check_target(source: DistArray, target: Any, axis: int | None) -> None:
+    """Local. PatternError where it cannot take the source, or is not whole along the axis."""
     if not isinstance(target, DistArray) or target.global_shape != source.global_shape:
         raise PatternError(
             f"the target is a {type(target).__name__} of shape {np.shape(target)}, no DistArray of "
             f"global shape {source.global_shape}"
         )
+    if axis is not None and axis % source.dimensions != target.alignment:
+        raise PatternError(f"axis is {axis}, but out is whole along {target.alignment}")
     if MPI.Comm.Compare(source.comm, target.comm) not in (MPI.IDENT, MPI.CONGRUENT):
         raise PatternError("source and target are on communicators of different ranks")
     if target.dtype != source.dtype or not target.flags.writeable:
@@ -394,28 +368,15 @@ def _check_target(source: DistArray, target: Any) -> None:
         raise PatternError("source and target share memory")
 
 
-def _redistributed(
-    source: DistArray,
-    target: DistArray,
-    method: str = METHOD,
-    info: Mapping[str, str] | None = None,
-) -> DistArray:
-    here, there = source.local_slice(), target.local_slice()
-    _send(source.comm, source.v, target.v, here, there, method, info)
-    return target
-
-
 def _send(
     comm: MPI.Comm,
     source: NDArray[Any],
     target: NDArray[Any],
     here: tuple[slice, ...],
     there: tuple[slice, ...],
-    method: str = METHOD,
-    info: Mapping[str, str] | None = None,
 ) -> None:
     """Collective. From blocks ``here`` of a global array to blocks ``there``."""
-    found = between(comm, source.dtype, here, there, method, info)
+    found = between(comm, source.dtype, here, there)
     if found is None:
         target[...] = source
     else:

@@ -1,9 +1,9 @@
-"""What carries out a plan: stages, memory and legs for one grid, one method and one block size."""
+"""What carries out a plan: stages, memory and legs for one grid and one method."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,10 @@ from onesided.collectives.agreement import agreed
 from onesided.pencilfft.decomposition import PencilGeometry, array_in, memory_order
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import End, Flight, Leg, end_of
-from onesided.pencilfft.operations import Operation, chains
-from onesided.pencilfft.passes import Blocking, Pass, Scratch
+from onesided.pencilfft.passes import Pass, Scratch
 from onesided.pencilfft.pencil import Pencil
 from onesided.pencilfft.settings import NORMS, PLAN_ORDER, Settings
-from onesided.pencilfft.stages import Stage, plan_stages
+from onesided.pencilfft.stages import Operation, Stage, chains, plan_stages
 from onesided.pencilfft.workspace import DIRECT, STAGED, Transpose, Workspace
 
 #: Local shape, dtype, and the memory order that suits a transform, outermost axis first.
@@ -85,12 +84,11 @@ class Engine:
         selection: Selection,
         method: str,
         info: Mapping[str, str] | None,
-        blocking: Blocking,
     ) -> None:
         """Collective over ``comm``. Errors are agreed; what they leave behind is given back."""
         self.pencils, self.ends = course.pencils, course.ends
         self._forms, self._stages = course.forms, course.stages
-        self._selection, self._blocking = selection, blocking
+        self._selection = selection
         self._batch, self._overwrites = len(settings.batch), settings.overwrite_input
         self._scratch = Scratch()
         self._workspace = Workspace(course.comms, course.stages)
@@ -149,14 +147,13 @@ class Engine:
         which each transpose is fed."""
         last = len(self._stages) - 1
         for forward, made in self._passes.items() if last else ():
-            steps = list(chains(self._stages, forward))
+            steps = chains(self._stages, forward)
             for k, stage in enumerate(self._stages):
                 side, end = (stage.before, stage.after) if forward else (stage.after, stage.before)
                 ends = k == (last if forward else 0)
                 made.append(Pass(
                     self._selection, steps[k if forward else last - k], side.subshape,
-                    self._scratch, self._blocking, uncut=None if ends else end.axis,
-                    consumes=self._overwrites or k != (0 if forward else last),
+                    self._scratch, uncut=None if ends else end.axis, in_source=self._overwrites,
                     least=0 if ends else least[k if forward else k - 1],
                 ))  # fmt: skip
 
@@ -187,11 +184,7 @@ class Engine:
         return legs
 
     def _local_legs(self, forward: bool) -> list[Leg]:
-        """Without a transpose: in groups of axes that leave one to form blocks along.
-
-        Source and target may be one array here, so no step goes from one to the other.
-        """
-        blocking = replace(self._blocking, in_target=False)
+        """Without a transpose: in groups of axes that leave one to form blocks along."""
         stage = self._stages[0]
         (steps,) = chains(self._stages, forward)
         shape = (stage.before if forward else stage.after).subshape
@@ -202,7 +195,7 @@ class Engine:
         reads: End | None = None
         ours, follows, dtype = self._overwrites, False, steps[0].dtypes[0]
         for k, group in enumerate(groups):
-            local = Pass(self._selection, group, shape, self._scratch, blocking, consumes=ours)
+            local = Pass(self._selection, group, shape, self._scratch, in_source=self._overwrites)
             leg = Leg(local, reads, follows=follows)
             legs.append(leg)
             before, (shape, dtype) = (shape, dtype), (local.shape, group[-1].dtypes[1])

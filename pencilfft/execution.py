@@ -17,7 +17,6 @@ from onesided.pencilfft.commons import Commons
 from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.kernels.selection import Selection
 from onesided.pencilfft.legs import Flight
-from onesided.pencilfft.planner import Choice
 
 
 def give_back(
@@ -51,21 +50,19 @@ class Execution:
     MPI's end; one rank frees it at once then.
     """
 
-    def __init__(
-        self, comm: MPI.Intracomm, choice: Choice, engine: Engine, selection: Selection
-    ) -> None:
+    def __init__(self, comm: MPI.Intracomm, engine: Engine, selection: Selection) -> None:
         """Collective. Errors are agreed."""
         self._commons = Commons.of(comm)
         self._comm = self._commons.context.comm
-        #: What was decided, and what carries it out.
-        self.choice, self.engine = choice, engine
+        self.engine = engine
         #: Whether data travel between ranks.
         self.transposes = bool(self.engine.exchanges(True))
         self._number = self._commons.count()
         #: A transform that was begun and is not completed; or that was broken off in its middle:
         #: the requests are then in different rounds on different ranks, for ever.
         self.flight: Flight | None = None
-        self._left: Exception | None = None  # of one, which the other ranks do not know of
+        #: An error of this rank in a completed one, which the others do not know of.
+        self.left: Exception | None = None
         # over all ranks errors, and fields with their squares: a counter in shared memory takes a
         # fifth of MPI's time. Those of the communicator's own could be left broken by others
         self._sums: Sums | None = None
@@ -82,7 +79,7 @@ class Execution:
 
         Ranks agree once, at the end, when the arguments and what the kernels did are known.
         """
-        flight.error = flight.error or self._left
+        flight.error = flight.error or self.left
         self.flight = flight
         try:
             flight.begin()
@@ -98,7 +95,7 @@ class Execution:
     def start(self, flight: Flight) -> None:
         """Collective. Begin a transform; raise on every rank what one of them has to say of the
         arguments, or of what the kernels did in one that was begun before."""
-        flight.error = flight.error or self._left
+        flight.error = flight.error or self.left
         self.flight = flight
         try:
             if not self._sum(flight):
@@ -123,34 +120,16 @@ class Execution:
             "new plan"
         ) from problem
 
-    def test(self) -> bool:
-        """Local. Go on with the transform that was begun; whether it is complete."""
-        flight = self.flight
-        if flight is not None and flight.broken is not None:
-            self.refuse("Test")
-        return flight is None or flight.test()
-
-    def wait(self) -> Exception | None:
-        """Collective. Complete the transform that was begun; what this rank has to say. The others
-        hear of it when they begin the next one."""
-        flight = self.flight
-        if flight is None or flight.broken is not None:
-            self.refuse("Wait")
-            return None
-        self._left = flight.wait()
-        self.flight = None
-        return self._left
-
     @property
     def alive(self) -> bool:
         """Local. False after :meth:`free`, and once MPI's end has given everything back."""
         return self.held in self.held.context.live and not MPI.Is_finalized()
 
     @property
-    def any_order(self) -> bool:
-        """Local. Whether ranks may go on with this plan and others in different orders."""
+    def in_order(self) -> set[str]:
+        """Local. The methods with which ranks have to go on with all plans in one order."""
         both = (*self.engine.exchanges(True), *self.engine.exchanges(False))
-        return all(each.request.any_order for each in both)
+        return {each.method for each in both if not each.request.any_order}
 
     def _sum(self, flight: Flight) -> bool:
         """Collective. Whether any rank has an error; that of this one is in the flight."""
@@ -174,7 +153,7 @@ class Execution:
 
     def _agree(self, flight: Flight) -> None:
         """Collective. Some rank has an error: raise it on all."""
-        error, self._left = flight.error, None
+        error, self.left = flight.error, None
         flight.fail(None)  # it keeps nothing of the caller's
         agree(self._comm, error, "a transform")
 

@@ -88,7 +88,8 @@ def replace(
     generate_xdmf in mpi4py-fft and in every loaded module that has imported them from there: for
     programs that are imported or run afterwards. ``Transform`` stays mpi4py-fft's, whose
     constructor programs call. A second call, of this or of :func:`install`, takes the place of the
-    first; modules that were imported in between keep that.
+    first; modules that were imported in between keep that. It returns and raises what
+    :func:`install` does.
 
     Parameters
     ----------
@@ -97,18 +98,6 @@ def replace(
     settings
         Further arguments of every plan, for instance ``effort="measure"``, where the program gives
         neither them nor what excludes them, such as ``planner_effort``.
-
-    Returns
-    -------
-    Installation
-        ``with`` gives mpi4py-fft its own back at the end of the block, as :func:`uninstall` does.
-
-    Raises
-    ------
-    UnsupportedError
-        mpi4py-fft is not installed.
-    MethodError
-        No method has this name.
 
     Examples
     --------
@@ -130,8 +119,7 @@ def replace(
         "NCFile": netcdf.NCFile,
         "generate_xdmf": xdmf.generate_xdmf,
     })  # fmt: skip
-    for ours in (pencil, plan):  # Pencil.transfer and PFFT.transfer make them
-        _set(ours, "Transfer", transfer)
+    _set(pencil, "Transfer", transfer)  # Pencil.transfer makes them
     return Installation()
 
 

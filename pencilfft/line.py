@@ -139,8 +139,17 @@ class LineEnd:
 
 
 def line_course(comm: MPI.Intracomm, settings: Settings) -> Course:
-    """Collective. That of a line over the ranks of ``comm``. One rank has one stage, of one row."""
+    """Collective. That of a line over the ranks of ``comm``. One rank has one stage, of one row.
+
+    UnsupportedError for what only more dimensions have.
+    """
     batch, n = settings.batch, settings.shape[0]
+    step = settings.transforms[0]
+    if settings.transposed_out or step.words not in ("c2c", "r2c") or step.physical != step.length:
+        raise UnsupportedError(
+            "one-dimensional arrays are transformed c2c or r2c, to the natural order, without "
+            f"padding, not {settings.describe()}"
+        )
     if comm.size == 1:
         n1, n2 = 1, n
         stages = [_whole(settings)]

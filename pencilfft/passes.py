@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -23,11 +22,11 @@ from numpy.typing import NDArray
 from onesided.collectives.scripts import Part, Place, Step, copy_array, script
 from onesided.pencilfft.decomposition import array_in, memory_order, nbytes_of
 from onesided.pencilfft.kernels.protocol import ALIGNMENT, REAL_KINDS, Layout, Run, Task, aligned
-from onesided.pencilfft.kernels.selection import PAGE, Selection
-from onesided.pencilfft.kernels.ways import expanded
-from onesided.pencilfft.operations import Operation, resizer
+from onesided.pencilfft.kernels.selection import Selection
+from onesided.pencilfft.stages import Operation, resizer
 
 #: Bytes that a block may touch so that it stays in the second-level cache between two kernels.
+#: Of a quarter, a half and twice as many none was faster for more than a few shapes.
 CACHE_BYTES = 1 << 20
 
 #: Caches that one index of the axis of blocks may fill before blocks are cut once more.
@@ -57,27 +56,10 @@ Script = Callable[..., object]
 #: Part of a result, as slices of the whole local array, and the array of that shape it goes to.
 Outlet = tuple[tuple[slice, ...], NDArray[Any]]
 
-# what a step of a block reads and writes: scratch memory, or the block of the source or the target
-_SOURCE, _TARGET = 0, 1
-_Place = NDArray[Any] | int
+_SOURCE, _TARGET = 0, 1  # the ends of a script
+# what a step of a block reads and writes: scratch memory, or, for None, the block of the source
+_Place = NDArray[Any] | None
 _BlockStep = tuple[Run, _Place, _Place]
-
-
-@dataclass(frozen=True)
-class Blocking:
-    """How passes go about their blocks: what is measured, beside kernels.
-
-    ``nbytes`` is what a block may touch. ``in_source``: transforms in place are made in the
-    source, where that is memory of the plan; otherwise a block is copied first. ``in_target``:
-    the last steps are made in the target, or write to it; otherwise their result is copied.
-    ``straight``: a transform goes from the source to where its result belongs, without a copy that
-    it is made in.
-    """
-
-    nbytes: int = CACHE_BYTES
-    in_source: bool = False
-    in_target: bool = False
-    straight: bool = False
 
 
 class Scratch:
@@ -124,16 +106,14 @@ class Pass:
         steps: Sequence[Operation],
         shape: Sequence[int],
         scratch: Scratch,
-        blocking: Blocking,
         uncut: int | None = None,
-        consumes: bool = False,
+        in_source: bool = False,
         least: int = 0,
     ) -> None:
-        """Local. Blocks are not cut along ``uncut`` either; ``consumes``: the source is ours."""
+        """Local. Blocks are not cut along ``uncut`` either; ``in_source``: transforms may be made
+        in what is read, otherwise a block is copied first."""
         self._selection, self._operations = selection, list(steps)
-        self._scratch = scratch
-        self._in_source = blocking.in_source and consumes
-        self._in_target, self._straight = blocking.in_target, blocking.straight
+        self._scratch, self._in_source = scratch, in_source
         self._shapes = [tuple(shape)]
         for step in steps:
             changed = list(self._shapes[-1])
@@ -151,7 +131,7 @@ class Pass:
         reads = nbytes_of(shape, steps[0].dtypes[0]) if steps else 0
         self._empty = any(0 in each for each in self._shapes)
         self.axis, self._blocks, self._inner, self._parts = cut(
-            [*axes, *([] if uncut is None else [uncut])], shape, (largest + reads) / blocking.nbytes
+            [*axes, *([] if uncut is None else [uncut])], shape, (largest + reads) / CACHE_BYTES
         )
         block = max(np.diff([0, *self._blocks]), default=0)
         #: The shape of the result.
@@ -164,7 +144,7 @@ class Pass:
             for step, each in zip(steps, self._block_shapes((block, part))[1:], strict=True):
                 dtype = step.dtypes[1]
                 scratch.reserve(nbytes_of(_apart(each, dtype, self._order), dtype))
-        self._chosen: dict[Operation, set[str]] = {}  # kernels and their ways
+        self._chosen: dict[Operation, set[str]] = {}  # kernels
         self._routes: dict[str, tuple[Sequence[Sequence[Outlet]], Sequence[Mark]]] = {}
 
     def add_route(
@@ -228,17 +208,13 @@ class Pass:
                 places = Part(_SOURCE, tuple(where)), Part(_TARGET, tuple(where))
                 size = (last - first, high - low)
                 if size not in made:
-                    here, there = (
-                        None if end is None else end[tuple(where)] for end in (source, target)
-                    )
-                    made[size] = self._steps(size, here, there, scale, fields)
+                    made[size] = self._steps(size, source[tuple(where)], scale, fields)
                 calls, result = made[size]
                 for run, *sides in calls:
-                    reads, writes = (places[s] if isinstance(s, int) else s for s in sides)
-                    steps += expanded(run, reads, writes)
-                left = places[result] if isinstance(result, int) else result
-                stays = result is _TARGET or (result is _SOURCE and target is source)
-                if target is not None and not stays:
+                    reads, writes = (places[_SOURCE] if s is None else s for s in sides)
+                    steps.append((run, reads, writes))
+                left = places[_SOURCE] if result is None else result
+                if target is not None and not (result is None and target is source):
                     steps.append((copy_array, left, places[_TARGET]))
                 spans = slice(first - begin, last - begin), slice(low, high)
                 for outlet in outlets[chunk] if outlets else ():
@@ -250,36 +226,27 @@ class Pass:
         return steps
 
     def _steps(
-        self,
-        size: tuple[int, int],
-        source: NDArray[Any] | None,
-        target: NDArray[Any] | None,
-        scale: int,
-        fields: int,
+        self, size: tuple[int, int], source: NDArray[Any], scale: int, fields: int
     ) -> tuple[Sequence[_BlockStep], _Place]:
         """The calls for blocks of one size, and where they leave their result."""
         shapes = self._block_shapes(size, fields)
-        ends = (source, target)
-        into = self._into(target)
         steps: list[_BlockStep] = []
-        here: _Place = _SOURCE
+        here: _Place = None
         place = 0
         for k, step in enumerate(self._operations):
             before, after = shapes[k : k + 2]
-            ours = self._in_source or here is not _SOURCE
-            copied = not ours and not self._straight and step.axis != len(before) - 1
-            if step.fits_in_place and copied:
-                there = self._place(k >= into, place, before, step.dtypes[0])
+            ours = self._in_source or here is not None
+            if step.fits_in_place and not ours and step.axis != len(before) - 1:
+                there = self._scratch.view(place, before, step.dtypes[0], self._order)
                 steps.append((copy_array, here, there))
                 here, ours = there, True
-            reads = _array(here, ends)
+            reads = Layout.of(source if here is None else here)
             if step.fits_in_place and ours:
-                steps.append((self._call(step, Layout.of(reads), None, scale), here, here))
+                steps.append((self._call(step, reads, None, scale), here, here))
                 continue
             place = 1 - place
-            there = self._place(k >= into, place, after, step.dtypes[1])
-            run = self._call(step, Layout.of(reads), _array(there, ends), scale)
-            steps.append((run, here, there))
+            there = self._scratch.view(place, after, step.dtypes[1], self._order)
+            steps.append((self._call(step, reads, there, scale), here, there))
             here = there
         return steps, here
 
@@ -303,33 +270,6 @@ class Pass:
             shapes.append(tuple(block))
         return shapes
 
-    def _into(self, target: NDArray[Any] | None) -> int:
-        """The first operation that leaves its result in the target: none, or all from then on."""
-        steps = self._operations
-        count = len(steps)
-        if target is None or not self._in_target or not self._suits(target):
-            return count
-        free = count  # the operations from here on are made in place
-        while free and steps[free - 1].fits_in_place:
-            free -= 1
-        return count if free == 0 and self._in_source else max(free - 1, 0)
-
-    def _suits(self, target: NDArray[Any]) -> bool:
-        """Whether to transform in the target: it has our order, or our rows and no lines whose
-        elements lie whole pages apart."""
-        order = Layout.of(target).order
-        if order == self._order:
-            return True
-        strides = [target.strides[step.axis] for step in self._operations]
-        return order[-1] == self._order[-1] and all(step % PAGE for step in strides)
-
-    def _place(
-        self, in_target: bool, place: int, shape: Sequence[int], dtype: np.dtype[Any]
-    ) -> _Place:
-        if in_target:
-            return _TARGET
-        return self._scratch.view(place, shape, dtype, self._order)
-
     def _call(
         self, step: Operation, source: Layout, target: NDArray[Any] | None, scale: int
     ) -> Run:
@@ -346,10 +286,11 @@ class Pass:
             source=source,
             target=source if target is None else Layout.of(target),
             in_place=target is None,
+            threads=self._selection.threads,
             others=others,
         )
         run = self._selection.run_for(task)
-        self._chosen.setdefault(step, set()).add(self._selection.choice_of(task))
+        self._chosen.setdefault(step, set()).add(self._selection.choices.get(task, "nothing"))
         return run
 
     def _copy_of(
@@ -379,13 +320,6 @@ class Pass:
             where = tuple(of if one == every else one for one, of, every in pairs)
             return copy_array, Part(left.end, where), target
         return copy_array, left[tuple(inside)], target
-
-
-def _array(place: _Place, ends: Sequence[NDArray[Any] | None]) -> NDArray[Any]:
-    found = ends[place] if isinstance(place, int) else place
-    if found is None:
-        raise TypeError("no array is there to be planned for")
-    return found
 
 
 def _apart(shape: Sequence[int], dtype: np.dtype[Any], order: Sequence[int]) -> list[int]:

@@ -242,9 +242,11 @@ class Pencil:
         self,
         pencil: Pencil,
         dtype: DTypeLike,
+        components: Sequence[int] = (),
         **how: Any,
     ) -> Transfer:
-        """Local. The redistribution from this pencil to ``pencil`` and back.
+        """Local. The redistribution from this pencil to ``pencil`` and back, of arrays that have
+        these ``components`` before its axes.
 
         The two are whole along different axes and split alike along all others; PatternError
         where they are not. ``method`` and ``info`` as in :class:`Transfer`.
@@ -260,11 +262,12 @@ class Pencil:
                 f"no single transfer leads from {self!r} to {pencil!r}: they must be split over "
                 "the same communicators along all other axes"
             )
-        shape = list(self.subshape)
+        lead, shape = tuple(components), list(self.subshape)
         shape[pencil.axis] = self.shape[pencil.axis]
         return Transfer(
-            self.subcomm[pencil.axis], shape, dtype,
-            self.subshape, self.axis, pencil.subshape, pencil.axis, **how,
+            self.subcomm[pencil.axis], (*lead, *shape), dtype,
+            lead + self.subshape, len(lead) + self.axis,
+            lead + pencil.subshape, len(lead) + pencil.axis, **how,
         )  # fmt: skip
 
     def __repr__(self) -> str:

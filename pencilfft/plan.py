@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -19,16 +20,11 @@ from onesided.pencilfft.decomposition import block_of, choose_grid, on_nodes
 from onesided.pencilfft.engine import Engine
 from onesided.pencilfft.execution import Execution
 from onesided.pencilfft.kernels.registry import resolve_backend
-from onesided.pencilfft.kernels.selection import BRIEF, ESTIMATE, Selection
+from onesided.pencilfft.kernels.selection import BRIEF, MEASURE, Selection
 from onesided.pencilfft.pencil import Communicators, Pencil, Subcomm, near
-from onesided.pencilfft.planner import AUTO, Planner
+from onesided.pencilfft.planner import build, candidate_grids, fastest
 from onesided.pencilfft.redistribution import Transfer
-from onesided.pencilfft.settings import (
-    C_ORDER,
-    NORMS,
-    PLANNER_EFFORTS,
-    Settings,
-)
+from onesided.pencilfft.settings import AUTO, C_ORDER, NORMS, PLANNER_EFFORTS, Settings
 from onesided.pencilfft.stages import COMPLEX, AxisTransform, carried, points, wavenumbers
 from onesided.pencilfft.transform import SharedArrays, Side, Transform, in_one_memory
 
@@ -75,7 +71,8 @@ class PFFT:
     norm
         As in scipy.fft; None is "forward", mpi4py-fft's convention: forward divides by N.
     method, info
-        Of the transposes, see :func:`onesided.collectives.Alltoallw_init`; "auto" measures.
+        Of the transposes, see :func:`onesided.collectives.Alltoallw_init`. "auto" measures with
+        ``effort="measure"``, and takes what usually wins otherwise.
     kinds
         Kinds of transforms: {axis: kind}, one per axis in the order of ``axes``, or one for all.
         "dct1" to "dct4", "dst1" to "dst4", "r2c", "c2c"; the last two by default.
@@ -89,8 +86,8 @@ class PFFT:
     effort
         What is measured before the plan is there; nothing is afterwards, and equal calls give
         equal bits. "brief" (default): kernels, for some 50 ms, where wisdom does not know them;
-        "measure": all of them, methods, block sizes and ``grid="auto"``; "estimate": nothing, and
-        no file is asked.
+        "measure": all of them, methods and ``grid="auto"``; "estimate": nothing, and no file is
+        asked.
     wisdom
         File of what was measured before: None for the usual one, a path, or False for none.
     order
@@ -199,7 +196,7 @@ class PFFT:
             if collapse:
                 if sizes is None:  # what is measured must not split axes that are joined
                     sizes = choose_grid(whole.size, settings.shape, settings.axes[-1], AUTO, slab)
-                groups = settings.collapsed(sizes or (1,) * len(settings.shape))
+                groups = settings.collapsed(sizes)
                 settings = Settings.of(shape, groups, dtype, *words)
             selection = Selection(settings.backend, settings.effort, wisdom, settings.threads)
             name = f"{settings.describe()} on grid {sizes or grid!r} by {method} with {hints}"
@@ -213,8 +210,12 @@ class PFFT:
         self._given = given if isinstance(given, Subcomm) else None
         self.batch = settings.batch
         Commons.of(whole).collect()
-        planner = Planner(whole, settings, selection, method, info, hints, given)
-        self._execution = execution = Execution(whole, *planner.plan(sizes), selection)
+        make = partial(build, whole, settings, selection, method, info, given)
+        if sizes is None:
+            sizes = fastest(
+                whole, candidate_grids(whole.size, settings.shape, settings.axes[-1]), make
+            )
+        self._execution = execution = Execution(whole, make(sizes), selection)
         engine, self._selection = execution.engine, selection
         #: The sub-communicators over which the axes of the input are split.
         self.subcomm = Communicators(engine.pencils[0].subcomm)
@@ -261,11 +262,6 @@ class PFFT:
         return tuple(comm.size for comm in self.subcomm)
 
     @property
-    def choice(self) -> Any:
-        """What was decided: process grid, method, bytes of a block."""
-        return self._execution.choice
-
-    @property
     def backend(self) -> str:
         """Name of the kernel in use."""
         return self._selection.name
@@ -285,7 +281,7 @@ class PFFT:
         self._transfer = transfers
 
     def _transfers(self) -> Iterator[Transfer]:
-        batch, dtype, pencil = self.batch, self._settings.dtype, self.pencil[0]
+        dtype, pencil = self._settings.dtype, self.pencil[0]
         for steps, following in zip(self.xfftn, reversed(self.axes[:-1]), strict=False):
             geometry = pencil.geometry
             for step in steps:
@@ -293,12 +289,7 @@ class PFFT:
                 dtype = COMPLEX[dtype.char] if step.kind == "r2c" else dtype
             before = Pencil.of(geometry, pencil.subcomm)
             pencil = before.pencil(following[-1])
-            plain = before.transfer(pencil, dtype)
-            yield Transfer(
-                plain.comm, batch + plain.shape, dtype,
-                batch + plain.subshapeA, plain.axisA + len(batch),
-                batch + plain.subshapeB, plain.axisB + len(batch),
-            )  # fmt: skip
+            yield before.transfer(pencil, dtype, self.batch)
 
     @property
     def _engine(self) -> Engine:
@@ -400,16 +391,11 @@ class PFFT:
         return self._engine.nbytes
 
     def explain(self) -> str:
-        """Local. What the plan does, for people: grid, method and blocks, and in both directions
-        each step with the kernel and the way that does it, and each exchange."""
-        settings, choice = self._settings, self.choice
+        """Local. What the plan does, for people: the grid, and in both directions each step with
+        the kernel that does it, and each exchange with its method."""
         lines = [
-            settings.describe(),
-            f"process grid {choice.grid}, {self.nbytes} bytes, made in {self.setup_time:.3f} s",
-            f"blocks of {choice.blocking.nbytes} bytes"
-            + ", transformed where they are read" * choice.blocking.in_source
-            + ", transformed where they are written" * choice.blocking.in_target
-            + ", straight from one to the other" * choice.blocking.straight,
+            self._settings.describe(),
+            f"process grid {self.grid}, {self.nbytes} bytes, made in {self.setup_time:.3f} s",
         ]
         for forward in (True, False):
             lines.append("forward:" if forward else "backward:")
@@ -508,7 +494,7 @@ def _sizes(
             raise PatternError("a one-dimensional array is split over all ranks; leave out grid")
         return (size,)
     if given is None:
-        if grid == AUTO and settings.effort != ESTIMATE and slab is False:
+        if grid == AUTO and settings.effort == MEASURE and slab is False:
             return None
         return choose_grid(size, settings.shape, settings.axes[-1], grid, slab)
     if grid is not None or slab is not False:

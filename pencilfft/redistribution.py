@@ -240,10 +240,6 @@ class prepared(agreed):
         #: The communicator, or the one of its parts that this rank is in.
         self.over = comm
 
-    def finds(self, *words: object, info: Mapping[str, str] | None = None) -> None:
-        """Local. What redistribution is wanted, on all ranks alike: some may have it already."""
-        self._what = self._what, *words, sorted((info or {}).items())
-
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -261,8 +257,6 @@ def between(
     dtype: np.dtype[Any],
     here: tuple[slice, ...],
     there: tuple[slice, ...],
-    method: str,
-    info: Mapping[str, str] | None = None,
 ) -> Redistribution | None:
     """Collective. That from the blocks ``here`` to the blocks ``there``, slices of a global array;
     None where these are the same on every rank."""
@@ -278,9 +272,7 @@ def between(
               for k in (0, 2)]  # fmt: skip
         return [boxes_between(here, of[1]), boxes_between(there, of[0])]
 
-    return Redistributions.of(comm).find(
-        None, comm, dtype, words.tobytes(), boxes, method, dict(info or {})
-    )
+    return Redistributions.of(comm).find(None, comm, dtype, words.tobytes(), boxes, METHOD, {})
 
 
 class Transfer:
@@ -364,10 +356,17 @@ class Transfer:
         if self._destroyed:
             raise RequestError("a transfer that was destroyed cannot be used")
         shapes = (self.subshapeA, self.subshapeB) if forward else (self.subshapeB, self.subshapeA)
-        source = self._checked("source", source, shapes[0])
-        target = self._checked("target", target, shapes[1])
+        for what, array, shape in zip(("source", "target"), (source, target), shapes, strict=True):
+            if not isinstance(array, np.ndarray):
+                raise PatternError(f"the {what} is a {type(array).__name__}, not a NumPy array")
+            if array.shape != shape or array.dtype != self.dtype:
+                raise PatternError(
+                    f"the {what} has shape {array.shape} and dtype {array.dtype}, the transfer "
+                    f"{shape} and {self.dtype}"
+                )
         if not target.flags.writeable:
             raise PatternError("the target of the transfer is read-only")
+        source, target = np.asarray(source), np.asarray(target)
         if self.comm.size == 1:
             target[...] = source
             return
@@ -383,67 +382,9 @@ class Transfer:
             )  # fmt: skip
         found(forward == (self._axes[0] < self._axes[1]), source, target)
 
-    def _checked(self, what: str, array: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        if not isinstance(array, np.ndarray):
-            raise PatternError(f"the {what} is a {type(array).__name__}, not a NumPy array")
-        if array.shape != shape or array.dtype != self.dtype:
-            raise PatternError(
-                f"the {what} has shape {array.shape} and dtype {array.dtype}, the transfer "
-                f"{shape} and {self.dtype}"
-            )
-        return np.asarray(array)
-
     def destroy(self) -> None:
         """Local. The requests stay with the communicator for the next one; twice is once."""
         self._destroyed = True
         if self._found is not None:
             self._found.users.discard(self)
         self._found = None
-
-
-def transpose(
-    comm: MPI.Comm,
-    source: NDArray[Any],
-    target: NDArray[Any],
-    axes: tuple[int, int],
-    *,
-    method: str = METHOD,
-    info: Mapping[str, str] | None = None,
-) -> None:
-    """Collective. Redistribute plain arrays, from blocks along one axis to blocks along another.
-
-    ``source`` is whole along ``axes[0]`` and this rank's block along ``axes[1]``, ``target`` the
-    other way round; both are local along all other axes. Any memory orders; the arrays may be
-    others in every call, and what it needs is kept with the communicator. PatternError on every
-    rank where the arrays do not fit on one.
-
-    Examples
-    --------
-    >>> rows, columns = np.ones((2, 3 * comm.size)), np.zeros((2 * comm.size, 3))
-    >>> transpose(comm, rows, columns, (1, 0))
-    >>> bool((columns == 1).all())
-    True
-    """
-    with prepared(comm, "transpose") as each:
-        for array in (source, target):
-            if not isinstance(array, np.ndarray):
-                raise PatternError(f"transpose() of a {type(array).__name__}, not a NumPy array")
-        if source.ndim != target.ndim or source.dtype != target.dtype:
-            raise PatternError(
-                f"transpose() from {source.ndim} axes of {source.dtype} to {target.ndim} of "
-                f"{target.dtype}"
-            )
-        if not target.flags.writeable or np.may_share_memory(source, target):
-            raise PatternError("the target of transpose() is read-only, or the source")
-        whole = list(source.shape)
-        try:
-            whole[axes[1]] = target.shape[axes[1]]
-        except (IndexError, TypeError) as error:
-            raise PatternError(f"transpose() between axes {axes!r}") from error
-        transfer = Transfer(
-            comm, whole, source.dtype, source.shape, axes[0], target.shape, axes[1],
-            method=method, info=info,
-        )  # fmt: skip
-        each.finds(transfer.shape, transfer.dtype, transfer._axes, method, info=info)
-    transfer.forward(source, target)
-    transfer.destroy()

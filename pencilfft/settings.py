@@ -36,6 +36,9 @@ INPUT_FLAGS = ("FFTW_DESTROY_INPUT", "FFTW_PRESERVE_INPUT")
 #: Memory orders of the arrays that a plan makes: C order, or what suits its last stage.
 C_ORDER, PLAN_ORDER = ORDERS = ("C", "plan")
 
+#: Of backend, method and grid: to be chosen.
+AUTO = "auto"
+
 #: A function of mpi4py-fft, pyfftw or scipy -> what it computes; {} takes the type.
 FUNCTIONS = {
     "fft": "c2c", "ifft": "c2c inverse", "rfft": "r2c", "irfft": "r2c inverse",
@@ -147,11 +150,6 @@ class Settings:
         return len(self.batch) + axes[0] if axes else None
 
     @property
-    def lengths(self) -> tuple[int, ...]:
-        """The extents of all axes of the arrays before a forward transform."""
-        return self.batch + self.shape
-
-    @property
     def spectral_dtype(self) -> np.dtype[Any]:
         """Of the output of a forward transform."""
         if any(step.kind == "r2c" for step in self.transforms):
@@ -176,24 +174,16 @@ class Settings:
         steps = {step.axis: step for step in self.transforms}
         return tuple(tuple(steps[axis] for axis in reversed(group)) for group in reversed(axes))
 
-    def describe(self, lengths: bool = True) -> str:
-        """Local. The call in words, the same on all ranks if the arguments are.
-
-        Without ``lengths``: what plans have in common that decide alike.
-        """
+    def describe(self) -> str:
+        """Local. The call in words, the same on all ranks if the arguments are."""
         kinds = ", ".join(
-            f"{step.axis}: {step.words}{f' {step.length}/{step.physical}' if lengths else ''}"
-            for step in self.transforms
+            f"{step.axis}: {step.words} {step.length}/{step.physical}" for step in self.transforms
         )
-        shape = effort = ""
         overwrites = ", overwrite_input=True" if self.overwrite_input else ""
-        if lengths:
-            shape = f"shape={self.shape}, batch={self.batch}, "
-            effort = f"effort={self.effort}, "
         return (
-            f"PFFT({shape}axes={self.axes}, dtype={self.dtype.name}, "
-            f"transforms=({kinds}), norm={self.norm}, "
-            f"backend={self.backend}, {effort}order={self.order}, "
+            f"PFFT(shape={self.shape}, batch={self.batch}, axes={self.axes}, "
+            f"dtype={self.dtype.name}, transforms=({kinds}), norm={self.norm}, "
+            f"backend={self.backend}, effort={self.effort}, order={self.order}, "
             f"threads={self.threads}, transposed_out={self.transposed_out}{overwrites})"
         )
 

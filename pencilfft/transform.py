@@ -194,7 +194,6 @@ class Transform:
         # the last other pencil of the same blocks as input and output
         self._alike: dict[Side, Any] = dict.fromkeys(sides)
         self._fewer = bool(settings.batch) and len(settings.shape) > 1
-        self._broadcasts = self._fewer and _may_broadcast(self.input.pencil)
         self._goes = NOWHERE
         self._begun = False
 
@@ -241,11 +240,10 @@ class Transform:
 
         The arrays have this rank's local shapes and the dtypes of the plan, in any memory order. Of
         a batch the first axis may be shorter, on all ranks alike; what :attr:`output_array` has
-        beyond it is not defined then. A plain array of one field given without an output is
-        broadcast to all fields where the blocks of some ranks have an extent of 1 and others not.
-        What is otherwise but can be assigned to such an array, and from one, as ``a[...] = b``
-        does, goes through :attr:`input_array` and :attr:`output_array`. These are also what is read
-        and returned where an array is not given, as in mpi4py-fft: the next call overwrites them.
+        beyond it is not defined then. What is otherwise but can be assigned to such an array, and
+        from one, as ``a[...] = b`` does, goes through :attr:`input_array` and :attr:`output_array`.
+        These are also what is read and returned where an array is not given, as in mpi4py-fft: the
+        next call overwrites them.
 
         Input and output may be one memory: the same array, or, of real and complex data, lines
         that begin at the same places (FFTW's padded rows); where something is transposed, any
@@ -284,9 +282,9 @@ class Transform:
         """
         execution, flight = self._execution, self._flight
         self._load(input_array, output_array, normalize, {})
-        if flight.error is None and not execution.any_order:
+        if flight.error is None and (methods := execution.in_order):
             flight.fail(UnsupportedError(
-                f"the transposes of this plan ({execution.choice.method}) go on in one order on "
+                f"the transposes of this plan ({', '.join(sorted(methods))}) go on in one order on "
                 "all ranks; a transform can be begun with others, as rma-notify"
             ))  # fmt: skip
         try:
@@ -299,7 +297,9 @@ class Transform:
     def Test(self) -> bool:
         """Local. Go on with the transform that was begun; true where it is complete, or where none
         is under way: :meth:`Wait` returns at once then."""
-        return not self._begun or self._execution.test()
+        if self._begun and self._flight.broken is not None:
+            self._execution.refuse("Test")
+        return not self._begun or self._flight.test()
 
     def Wait(self) -> NDArray[Any]:
         """Collective, in the sense of MPI. Complete the transform that was begun; the output.
@@ -311,8 +311,11 @@ class Transform:
         """
         if not self._begun:
             raise RequestError(f"no {self.name} transform is under way")
-        error = self._execution.wait()
-        self._begun = False
+        execution, flight = self._execution, self._flight
+        if flight.broken is not None:
+            execution.refuse("Wait")
+        execution.left = error = flight.wait()
+        execution.flight, self._begun = None, False
         try:
             if error is not None:
                 raise error
@@ -343,18 +346,12 @@ class Transform:
             flight.fail(problem)
 
     def _fields(self, given: Any, output: Any) -> int:
-        """How many fields the arrays have, where that is less than the plan's; else 0.
-
-        All ranks have to find the same. A single field that is given alone may be broadcast to the
-        blocks of other ranks; a DistArray is a block, and so is one of a plan where blocks have one
-        extent of 1 everywhere or nowhere.
-        """
+        """How many fields the arrays have, where that is less than the plan's; else 0. All ranks
+        have to find the same."""
         found = {0 if array is None else _fewer(array, side)
                  for array, side in ((given, self.input), (output, self.output))}  # fmt: skip
         if given is None or output is None:
             found.discard(0)
-        if output is None and found == {1} and self._broadcasts and not _is_block(given):
-            return 0
         return found.pop() if len(found) == 1 else 0
 
     def _result(self) -> NDArray[Any]:
@@ -461,18 +458,6 @@ def _check_assignment(given: NDArray[Any], side: Side, shape: tuple[int, ...]) -
             f"the output has shape {given.shape} and dtype {given.dtype}, to which this rank's "
             f"block of {shape} (of {side.global_shape}), {side.dtype}, cannot be assigned"
         )
-
-
-def _may_broadcast(pencil: Any) -> bool:
-    """Whether blocks have an extent of 1 on some ranks, and another on others."""
-    return any(
-        length % comm.size and length < 2 * comm.size
-        for length, comm in zip(pencil.shape, pencil.subcomm, strict=True)
-    )
-
-
-def _is_block(array: Any) -> bool:
-    return getattr(array, "_p0", None) is not None
 
 
 def _fewer(array: Any, side: Side) -> int:

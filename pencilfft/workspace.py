@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from onesided.collectives import Alltoallw_init, alternate
 from onesided.collectives.context import Context
-from onesided.collectives.errors import PatternError, RequestError
+from onesided.collectives.errors import RequestError
 from onesided.collectives.hints import Hints
 from onesided.pencilfft.commons import Piece
 from onesided.pencilfft.decomposition import (
@@ -44,18 +44,15 @@ DIRECT, STAGED = "direct", "staged"
 
 
 class Transpose:
-    """A persistent request that turns the blocks of ``source`` into those of ``target``.
-
-    Blocks go straight from box to box, whatever the memory orders of the two arrays. ``comm`` is
-    the sub-communicator of the grid axis over which the transpose runs; ranks in it are ordered
-    by their coordinate. The arrays are bound. The way back is a second transpose.
+    """A persistent request that turns the blocks of ``source`` into those of ``target``, over the
+    ranks of one grid axis; the way back is a second one.
 
     The source is made chunk by chunk: ``chunks`` is the axis along which it is cut and the ends
     of the chunks. :meth:`routes` says where the parts of a chunk have to be written, in two ways.
-    "direct": to the peers' memory, or to buffers that leave at once; allowed between an
-    :meth:`open` that returned true and :meth:`wait`, with :meth:`ready` after every chunk.
-    "staged": to ``send``, followed by :meth:`start` and :meth:`wait`. On both routes the block
-    that a rank keeps is written where it is read next; it is no part of the exchange.
+    "direct": to the peers' memory, or to buffers that leave at once; allowed between an ``open``
+    that returned true and ``wait``, with ``ready`` after every chunk. "staged": to ``send``,
+    followed by ``start`` and ``wait``. On both routes the block that a rank keeps is written where
+    it is read next; it is no part of the exchange.
     """
 
     def __init__(
@@ -66,24 +63,16 @@ class Transpose:
         send: NDArray[Any],
         receive: NDArray[Any],
         chunks: tuple[int, Sequence[int]],
-        *,
-        method: str = "auto",
-        info: Mapping[str, str] | None = None,
+        method: str,
+        info: Mapping[str, str] | None,
     ) -> None:
         """Collective over ``comm``."""
-        grid_axis, send_boxes, receive_boxes = transpose_boxes(source, target)
-        if comm.size != source.grid[grid_axis] or comm.rank != source.coords[grid_axis]:
-            raise PatternError(
-                f"rank {comm.rank} of {comm.size} does not fit coordinate "
-                f"{source.coords[grid_axis]} of {source.grid[grid_axis]} on grid axis {grid_axis}"
-            )
-        self.comm, self.receive = comm, receive
+        send_boxes, receive_boxes = transpose_boxes(source, target)
         own, place = send_boxes[comm.rank], receive_boxes[comm.rank]
         send_boxes[comm.rank] = receive_boxes[comm.rank] = None
-        kept = 0 if own is None else send[own].nbytes
         #: Bytes that this rank sends to others in one call.
-        self.nbytes = send.nbytes - kept
-        self._request = request = Alltoallw_init(
+        self.nbytes = send.nbytes - (0 if own is None else send[own].nbytes)
+        self.request: Any = Alltoallw_init(
             comm,
             [send, send_boxes],
             [receive, receive_boxes],
@@ -92,29 +81,31 @@ class Transpose:
             chunks=chunks if send.size else None,
         )
         #: Name of the method in use; for "auto" the one that was chosen.
-        self.method: str = request.method
-        self.open, self.start, self.ready = request.Open, request.Start, request.Ready
-        self.wait, self.test, self.release = request.Wait, request.Test, request.Release
-        self._source, self._send, self._chunks = source, send, chunks
-        self._own, self._place = own, place
+        self.method: str = self.request.method
+        self.open, self.start, self.ready = (
+            self.request.Open, self.request.Start, self.request.Ready)  # fmt: skip
+        self.wait, self.test, self.release = (
+            self.request.Wait, self.request.Test, self.request.Release)  # fmt: skip
+        self._axis, self._send, self._chunks = source.axis, send, chunks
+        self._own = own
+        self._kept = None if own is None or place is None else receive[place]
 
     def routes(self) -> dict[str, list[list[Outlet]]]:
         """Local. By route and chunk, the parts of the source and the arrays that take them."""
         send, own, along = self._send, self._own, self._chunks[0]
         routes: dict[str, list[list[Outlet]]] = {DIRECT: [], STAGED: []}
-        keeps = None if own is None or self._place is None else (own, self.receive[self._place])
-        axis = self._source.axis
         for k, span in enumerate(slice(*ends) for ends in ranges(self._chunks[1])):
-            mine = [] if keeps is None else [_cut(*keeps, along, span)]
-            kept = slice(0, 0) if own is None else own[axis]
-            outlets = self._request.outlets[k] if send.size else []
+            mine, kept = [], slice(0, 0)
+            if own is not None and self._kept is not None:
+                mine, kept = [_cut(own, self._kept, along, span)], own[self._axis]
+            outlets = self.request.outlets[k] if send.size else []
             routes[DIRECT].append([(part, array) for _, part, array in outlets] + mine)
-            routes[STAGED].append(_around(axis, send, kept, along, span) + mine)
+            routes[STAGED].append(_around(self._axis, send, kept, along, span) + mine)
         return routes
 
     def marks(self) -> list[Callable[[], object]]:
-        """Local. By chunk, :attr:`ready` as a call without arguments."""
-        return [self._request.mark(chunk) for chunk in self._every_chunk]
+        """Local. By chunk, ``ready`` as a call without arguments."""
+        return [self.request.mark(chunk) for chunk in self._every_chunk]
 
     def ready_all(self) -> None:
         """Local. Whatever the chunks of an opened round hold that are not ready, they leave now."""
@@ -126,15 +117,6 @@ class Transpose:
     def _every_chunk(self) -> range:
         """Where nothing is sent, there is one chunk all the same: of the round."""
         return range(len(self._chunks[1]) if self._send.size else 1)
-
-    @property
-    def request(self) -> Any:
-        """The persistent request, for those that share its memory."""
-        return self._request
-
-    def free(self) -> None:
-        """Collective. Free the request; a second call does nothing."""
-        self._request.Free()
 
 
 def _cut(box: tuple[slice, ...], array: NDArray[Any], axis: int, span: slice) -> Outlet:
@@ -241,8 +223,8 @@ class Workspace:
                     self.staged(k, forward),
                     self.received(k, forward),
                     chunks(k, forward),
-                    method=method,
-                    info=info,
+                    method,
+                    info,
                 )
 
         self._on_every_axis(join)
@@ -284,7 +266,7 @@ class Workspace:
         while self._transposes:
             forward, k = next(iter(self._transposes))
             try:
-                self._transposes.pop((forward, k)).free()
+                self._transposes.pop((forward, k)).request.Free()
             except RequestError:  # on all ranks of the axis
                 lost.add(self._piece_of[k][0])
         while self._pieces:  # unmapped when no view is left, so no name may keep one

@@ -19,9 +19,8 @@ from onesided.pencilfft.decomposition import (
     on_nodes,
     transpose_boxes,
 )
-from onesided.pencilfft.operations import chains
 from onesided.pencilfft.passes import Scratch, chunks
-from onesided.pencilfft.stages import AxisTransform, inverse_of, plan_stages
+from onesided.pencilfft.stages import AxisTransform, chains, inverse_of, plan_stages
 
 
 @given(st.integers(0, 200), st.integers(1, 40))

@@ -21,7 +21,7 @@ sys.path.insert(0, str(mpi_harness.TESTS / "mpi"))
 from io_data import Blocks, new_folder
 
 from onesided.collectives import PatternError
-from onesided.pencilfft.io import loading, store
+from onesided.pencilfft.io import hdf5, store
 from onesided.pencilfft.io.filebase import FileError
 from onesided.pencilfft.io.hdf5 import HDF5File
 from onesided.pencilfft.io.selection import Selection
@@ -174,13 +174,13 @@ def test_a_main_file_that_is_renamed_before_its_journal_is_gone(a_store, monkeyp
 
 def test_a_step_that_is_replaced_while_it_is_read(a_store, monkeypatch):
     path, u = a_store
-    load = loading.load
+    load = hdf5._load
 
     def late(array, field, index):
         HDF5File(path).write(0, {"u": [2 * u]})
         load(array, field, index)
 
-    monkeypatch.setattr(loading, "load", late)
+    monkeypatch.setattr(hdf5, "_load", late)
     with pytest.raises(FileError, match="replaced while it was read"):
         HDF5File(path).read(Blocks.new(MPI.COMM_SELF, (3, 4)), "u")
 

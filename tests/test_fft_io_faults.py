@@ -18,8 +18,7 @@ sys.path.insert(0, str(mpi_harness.TESTS / "mpi"))
 import io_events
 from io_data import Blocks, files_in, files_of, new_folder, values
 
-from onesided.pencilfft.io.consolidation import consolidate
-from onesided.pencilfft.io.hdf5 import HDF5File
+from onesided.pencilfft.io.hdf5 import HDF5File, consolidate
 
 PROGRAM = mpi_harness.TESTS / "programs" / "io_faults.py"
 SHAPE = (6, 5, 4)

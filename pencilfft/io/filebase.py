@@ -100,8 +100,12 @@ class FileBase(ABC):
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if error is None:
             self.close()
-        else:  # nothing that is collective
-            FileBase.close(self)
+        else:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Local. Close what is open, as after an error."""
+        FileBase.close(self)
 
     @abstractmethod
     def _opened(self) -> Any:

@@ -1,15 +1,18 @@
 """HDF5 files of distributed arrays, by time step, with mpi4py-fft's interface and layout.
 
 Written by any communicator, read by any other, whatever the decomposition. See
-:mod:`onesided.pencilfft.io.store` for what lies where, and what a killed run leaves.
+:mod:`onesided.pencilfft.io.store` for what lies where, and what a killed run leaves. HDF5 reads
+what a missing file held as fill values, without a word: so every file that holds a part of the
+wanted block is looked at first.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import h5py
@@ -18,23 +21,32 @@ from mpi4py import MPI
 
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import PatternError
-from onesided.pencilfft.io import loading
-from onesided.pencilfft.io.filebase import MODES, FileBase, FileError, at_root, is_everyones, naming
+from onesided.pencilfft.io.filebase import (
+    MODES,
+    FileBase,
+    FileError,
+    at_root,
+    check_array,
+    is_everyones,
+    naming,
+)
 from onesided.pencilfft.io.nodefiles import write_node_files
-from onesided.pencilfft.io.selection import Selection
+from onesided.pencilfft.io.selection import Box, Selection
 from onesided.pencilfft.io.snapshot import Snapshot, dataset_path, step_number
-from onesided.pencilfft.io.store import Store, identity, links_of
+from onesided.pencilfft.io.store import JOINED, Source, Store, copy_tree, identity, sources_of
+
+#: Bytes that are copied at a time when files are joined.
+SLAB = 1 << 26
 
 
 @dataclass(frozen=True)
 class _Edit:
-    """A file that is open to be changed: by whom, as which revision, which files of data it had,
-    and its state then, 0 where it was not there."""
+    """A file that is open to be changed: by whom, as which revision, and a checksum of it as it was
+    then, none where it was not there."""
 
     comm: MPI.Comm
     prefix: str
-    held: set[str]
-    state: int
+    state: int | None
 
 
 class HDF5File(FileBase):
@@ -96,9 +108,9 @@ class HDF5File(FileBase):
         "r" is to look around, as is "r+" where the constructor said "r". To change it ("r+", "a",
         "w", as h5py has them; "r+" also where the constructor said "a" or "w") every rank gets
         groups, attributes and datasets in its own memory, and changes them as all others do;
-        :meth:`close` makes it the file's. Fields are added by :meth:`write`. What is assigned to
-        the dataset of a step that is there goes to the file at once. Reads and writes of fields
-        close the file first.
+        :meth:`close` makes it the file's; nobody else can change it until then. Fields are added by
+        :meth:`write`. What is assigned to the dataset of a step that is there goes to the file at
+        once. Reads and writes of fields close the file first.
 
         Raises PatternError for another mode, FileError where the file is missing or the system or
         HDF5 fails.
@@ -115,23 +127,24 @@ class HDF5File(FileBase):
         store, afresh = self._store, "w" in (mode, self._mode)
         may_be_new = afresh or "a" in (mode, self._mode)
 
-        def begin() -> tuple[str, set[str], bool]:
+        def begin() -> tuple[str, bool]:
             is_new = afresh or not os.path.exists(store.main)
             if is_new and not may_be_new:
                 raise FileError(f"{store.main}: there is no such file")
-            return *store.edit(afresh), is_new
+            return store.edit(afresh), is_new
 
-        prefix, held, is_new = at_root(comm, begin)
         try:
+            prefix, is_new = at_root(comm, begin)
             with agreed(comm), naming(store.new):
                 # HDF5 opens the files of the nodes as it opens this one, for writing: all ranks do
                 self.f = file = h5py.File(
-                    store.new, "r+", driver="core", backing_store=False, locking=False
-                )
-                state = 0 if is_new else _state_of(file)
-                self._edit = _Edit(comm, prefix, held, state)
+                    store.new, "w" if is_new else "r+",
+                    driver="core", backing_store=False, locking=False,
+                )  # fmt: skip
+                state = None if is_new else zlib.crc32(file.id.get_file_image())
+                self._edit = _Edit(comm, prefix, state)
         except Exception:
-            self._let_go(comm)
+            self._let_go()
             raise
 
     def close(self) -> None:
@@ -149,7 +162,8 @@ class HDF5File(FileBase):
         try:
             with agreed(comm), naming(store.main):
                 file.flush()
-                state, image = _state_of(file), file.id.get_file_image()
+                image = file.id.get_file_image()
+                state = zlib.crc32(image)
                 super().close()
             most = largest(comm, None, "close", [state, -state])
             if most[0] != -most[1]:
@@ -160,18 +174,16 @@ class HDF5File(FileBase):
             if state == edit.state:
                 at_root(comm, store.abandon)
                 return
-            at_root(comm, lambda: store.replace(edit.prefix, edit.held, image))
+            at_root(comm, lambda: store.replace(edit.prefix, image))
             self._mode = "a" if self._mode == "w" else self._mode
         except Exception:
-            self._let_go(comm)
+            self._let_go()
             raise
 
-    def _let_go(self, comm: MPI.Comm) -> None:
-        """Local. Of a file to be changed nothing is left, as after an agreed error."""
+    def _let_go(self) -> None:
         self._edit = None
-        super().close()
-        if comm.rank == 0:
-            self._store.abandon()
+        super()._let_go()
+        self._store.abandon()  # what rank 0 has begun
 
     def write(
         self,
@@ -207,13 +219,12 @@ class HDF5File(FileBase):
                 comm, store, prefix, snapshot.pieces, self._options, self._ranks_per_node
             )
 
-            def change(file: Any) -> set[str]:
-                return snapshot.apply(file, store, sources, attributes or {})
+            def change(file: Any) -> None:
+                snapshot.apply(file, sources, attributes or {})
 
             at_root(comm, lambda: store.complete(prefix, change, afresh))
         except Exception:  # agreed: every rank is here, and none writes any more
-            if comm.rank == 0:
-                store.abandon()
+            store.abandon()
             raise
         if afresh:
             self._mode = "a"
@@ -223,13 +234,11 @@ class HDF5File(FileBase):
         u: Any,
         name: str,
         step: int = 0,
-        global_slice: Sequence[Any] | None = None,
         forward_output: bool | None = None,
     ) -> None:
         """Collective. Read a step of a field into ``u``, however the field was distributed.
 
-        With a global slice ``u`` is an array of the slice's shape. Types are converted where
-        nothing but precision is lost. ``forward_output`` means nothing.
+        Types are converted where nothing but precision is lost. ``forward_output`` means nothing.
 
         Raises PatternError for an array of another shape or kind of number, FileError for a file,
         field or step that is missing and for files that are missing or cut short.
@@ -244,16 +253,16 @@ class HDF5File(FileBase):
                 file = self._store.open()
                 with naming(self._store.main):
                     same = zlib.crc32(repr(identity(file)).encode())
-                    found = loading.find(file, u, name, step_number(step), global_slice)
+                    field, box = _find(file, u, name, step_number(step)), tuple(u.local_slice())
                     if u.size:
-                        loading.check_parts(self._store, *found)
+                        _check_parts(self._store, field, box)
             most = largest(comm, None, "file", [same, -same])
             if most[0] != -most[1]:
                 raise FileError(f"{self._store.main}: it was changed while it was opened")
             with agreed(comm):
-                loading.load(u, *found)
+                _load(u, field, box)
                 if u.size:
-                    loading.check_still_there(self._store, *found)
+                    _check_still_there(self._store, field, box)
         finally:
             if file is not None:
                 file.close()
@@ -261,16 +270,15 @@ class HDF5File(FileBase):
     def steps(self, name: str) -> list[int]:
         """Local. The steps of a field that the file has, in order."""
         with self._store.open() as file, naming(self._store.main):
-            return loading.steps(file, name)
+            group = file.get(f"{name}/{len(_field_shape(file, name))}D", {})
+            return sorted(int(key) for key in group if key.isdigit())
 
-    def attributes(
-        self, name: str, step: int = 0, global_slice: Sequence[Any] | None = None
-    ) -> dict[str, Any]:
+    def attributes(self, name: str, step: int = 0) -> dict[str, Any]:
         """Local. The attributes that were stored with a step of a field."""
         with self._store.open() as file, naming(self._store.main):
-            shape = loading.field_shape(file, name)
-            path = dataset_path(name, Selection.of(shape, global_slice), step_number(step))
-            return dict(loading.dataset(file, path).attrs)
+            whole = Selection.of(_field_shape(file, name))
+            path = dataset_path(name, whole, step_number(step))
+            return dict(_dataset(file, path).attrs)
 
     def _opened(self) -> Any:
         """The main file: what is renamed can only be read in place."""
@@ -284,33 +292,141 @@ class HDF5File(FileBase):
         return self._store.begin(self._mode == "w")
 
 
-def _state_of(file: Any) -> int:
-    """Local. A number that differs, almost surely, where groups, attributes or datasets do."""
-    crc = 1
+def consolidate(filename: str | os.PathLike[str]) -> None:
+    """Local. Join the files with the data of an HDF5 file into it; call it on one rank, or without
+    MPI.
 
-    def add(value: Any) -> None:
-        nonlocal crc
-        array = np.asarray(value)
-        form = repr(array.tolist() if array.dtype.hasobject else (array.dtype.str, array.shape))
-        crc = zlib.crc32(form.encode(), crc)
-        if not array.dtype.hasobject:
-            crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, crc)
+    What was one main file and a folder is afterwards one file, which every program can read and
+    which no longer needs the folder. Needs room on the disk for a second copy of the data until it
+    is complete; when it is ended before, everything is as it was. Steps can be added later.
 
-    def visit(name: str, item: Any) -> None:
-        add(name)
-        for key in sorted(item.attrs):
-            add(key)
-            add(item.attrs[key])
-        if isinstance(item, h5py.Dataset):
-            add((item.dtype.str, *item.shape))
-            if not item.is_virtual:
-                add(item[()])
-                return
-            for source in item.virtual_sources():
-                add((source.file_name, source.dset_name))
+    Raises FileError for files that are missing or cut short.
 
-    visit("/", file)
-    file.visititems(visit)
-    for name, link in links_of(file).items():
-        add((name, getattr(link, "filename", ""), getattr(link, "path", link)))
-    return 1 + crc
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = comm.bcast(tempfile.mkdtemp())
+    >>> u = DistArray((4, 4), [0, 1], val=2.0)
+    >>> HDF5File(f"{folder}/u.h5", mode="w").write(0, {"u": [u]})
+    >>> if comm.rank == 0:
+    ...     consolidate(f"{folder}/u.h5")  # a single file from now on
+    """
+    store = Store(filename)
+    with store.open() as file, naming(store.main):
+        if not store.referred(file):
+            return
+    try:
+        prefix = store.begin(afresh=False)
+        with store.open() as file:
+
+            def change(new: Any) -> None:
+                _join(store, file, new)
+                new.attrs[JOINED] = True
+
+            store.complete(prefix, change, afresh=True)
+    except Exception:
+        store.abandon()
+        raise
+
+
+def _join(store: Store, file: Any, new: Any) -> None:
+    """Copy a main file, with the data that its datasets refer to."""
+
+    def joined(name: str, item: Any) -> Any:
+        if not item.is_virtual:
+            return None
+        _check_parts(store, item, tuple(slice(0, n) for n in item.shape))
+        dataset = new.create_dataset(name, item.shape, item.dtype)
+        for box in _boxes(item):
+            dataset[box] = item[box]
+        return dataset
+
+    copy_tree(file, new, joined)
+
+
+def _boxes(dataset: Any) -> Iterator[Box]:
+    """The boxes that the files of a virtual dataset fill, in slabs of moderate size."""
+    for source in sources_of(dataset):
+        box = source.box
+        row = dataset.dtype.itemsize * prod(span.stop - span.start for span in box[1:])
+        rows = max(1, SLAB // row)
+        for start in range(box[0].start, box[0].stop, rows):
+            yield (slice(start, min(start + rows, box[0].stop)), *box[1:])
+
+
+def _find(file: Any, array: Any, name: str, step: int) -> Any:
+    """Local. The dataset for an array."""
+    whole = Selection.of(tuple(array.global_shape)[array.rank :])
+    path = dataset_path(name, whole, step)
+    found = _dataset(file, path)
+    check_array(f"{file.filename}: {path}", found.shape, found.dtype, array)
+    return found
+
+
+def _dataset(file: Any, path: str) -> Any:
+    """Local. A dataset of an open main file."""
+    if path not in file:
+        raise FileError(f"{file.filename}: no {path}; {_what_there_is(file, path)}")
+    return file[path]
+
+
+def _field_shape(file: Any, name: str) -> tuple[int, ...]:
+    """Local. Global shape of a field, without components."""
+    if name not in file or "shape" not in file[name].attrs:
+        raise FileError(f"{file.filename}: no field {name!r}; there is {sorted(file)}")
+    return tuple(int(n) for n in file[name].attrs["shape"])
+
+
+def _what_there_is(file: Any, path: str) -> str:
+    """The nearest group above that exists, and what it has."""
+    folder = path
+    while folder not in file:
+        folder = os.path.dirname(folder) or "/"
+    return f"{folder} has {sorted(file[folder])}"
+
+
+def _check_parts(store: Store, field: Any, wanted: Box) -> None:
+    """Local. Raise unless every file that holds a part of a box is there and whole."""
+    for path, source in _parts(store, field, wanted):
+        if not os.path.exists(path):
+            raise FileError(
+                f"{path}: this file is missing; it holds a part of {store.main}:{field.name}"
+            )
+        extent = tuple(span.stop - span.start for span in source.box)
+        with naming(path), h5py.File(path, "r") as file:
+            part = file.get(source.dataset)
+            fits = part is not None and part.dtype == field.dtype
+            if not fits or (source.whole and part.shape != extent):
+                found = "nothing" if part is None else f"{part.dtype} of shape {part.shape}"
+                raise FileError(
+                    f"{path}: at {source.dataset} there is {found}, not {field.dtype} of shape "
+                    f"{extent}, as {store.main} says"
+                )
+
+
+def _check_still_there(store: Store, field: Any, wanted: Box) -> None:
+    """Local. Raise where a file is gone that holds a part of a box: a step that is replaced loses
+    its files, and what HDF5 has read of these may be fill values."""
+    for path, _ in _parts(store, field, wanted):
+        if not os.path.exists(path):
+            raise FileError(f"{store.main}: {field.name} was replaced while it was read")
+
+
+def _parts(store: Store, field: Any, wanted: Box) -> Iterator[tuple[str, Source]]:
+    """The files that hold a part of a box, and which part of the field each holds."""
+    for source in sources_of(field):
+        spans = zip(source.box, wanted, strict=True)
+        if all(a.start < b.stop and b.start < a.stop for a, b in spans):
+            yield store.resolve(source.reference), source
+
+
+def _load(array: Any, field: Any, box: Box) -> None:
+    """Local. Read the block into the array, converted where the types differ."""
+    target = array.view(np.ndarray)
+    if not target.size:
+        return
+    with naming(field.file.filename):
+        if target.dtype == field.dtype and target.flags.c_contiguous:
+            field.read_direct(target, box)
+        else:
+            target[...] = field[box]

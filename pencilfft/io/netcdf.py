@@ -5,9 +5,9 @@ components of tensors, and ``x``, ``y``, ``z``, ``r``, ``s``, ``t``, of which th
 with the coordinates. All fields of a file are of the same steps and shape.
 
 netCDF4 is seldom built with MPI. Rank 0 writes, what the others send it, one block at a time;
-every rank reads its own block. The file is changed in place: of a step that was not completed the
-time is missing, and reads refuse it; a run that is killed while it writes may leave the whole file
-unreadable, which cannot happen to an :class:`~.hdf5.HDF5File`.
+every rank reads its own block. The file is changed in place: the time of a step that is being
+written or replaced is negative, and reads refuse it; a run that is killed while it writes may leave
+the whole file unreadable, which cannot happen to an :class:`~.hdf5.HDF5File`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,6 @@ from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, step_number
 
 TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
-
-#: Attribute of a field: the places along the axis that are being replaced.
-INCOMPLETE = "incomplete"
 NUMBERS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 
 
@@ -97,7 +94,8 @@ class NCFile(FileBase):
         comm, fields = self._writers(fields)
         with agreed(comm):
             self._require_writable()
-            snapshot = Snapshot.of(comm, step_number(step), fields, as_scalar, self.domain)
+            number = step_number(step)
+            snapshot = Snapshot.of(comm, number, fields, as_scalar, self.domain)
             groups = {group.name: group for group in snapshot.groups}
             variables = [_Variable.of(piece, groups) for piece in snapshot.pieces]
         agree(comm, what=("a write", self.filename, snapshot.forms))
@@ -107,12 +105,13 @@ class NCFile(FileBase):
             nonlocal file, index
             with naming(self.filename):
                 file = self._changed()
-                _make_time(file)
+                if TIME not in file.variables:
+                    file.createDimension(TIME, None)
+                    file.createVariable(TIME, float, (TIME,))
                 for variable in variables:
                     variable.enter(file)
-                index, is_new = _index(file, step_number(step))  # nothing is refused any more
-                for variable in variables if not is_new else ():
-                    _mark(file.variables[variable.name], index, True)
+                index = _index(file, number)
+                file.variables[TIME][index] = -1.0 - number  # nothing is refused any more
                 file.sync()
 
         def end(complete: bool) -> None:
@@ -120,9 +119,7 @@ class NCFile(FileBase):
                 with naming(self.filename):
                     try:
                         if complete:
-                            file.variables[TIME][index] = step_number(step)
-                            for variable in variables:
-                                _mark(file.variables[variable.name], index, False)
+                            file.variables[TIME][index] = number
                     finally:
                         file.close()
 
@@ -164,8 +161,7 @@ class NCFile(FileBase):
                     raise FileError(
                         f"{self.filename}: {name!r} of shape {field.shape} has no snapshot {step}"
                     )
-                is_missing = TIME in file.variables and np.ma.is_masked(file.variables[TIME][step])
-                if is_missing or step_number(step) in _marked(field):
+                if TIME in file.variables and not float(file.variables[TIME][step]) >= 0:
                     raise FileError(f"{self.filename}: snapshot {step} was not written completely")
                 check_array(f"{self.filename}: {name!r}", field.shape[1:], field.dtype, u)
                 if u.size:
@@ -254,37 +250,11 @@ class _Variable:
         return np.linspace(first, last, extent)
 
 
-def _make_time(file: Any) -> None:
-    """Local. The axis ``time``, where there is none."""
-    if TIME not in file.variables:
-        file.createDimension(TIME, None)
-        file.createVariable(TIME, float, (TIME,))
-
-
-def _index(file: Any, step: int) -> tuple[int, bool]:
-    """Local. Where a step lies along ``time``, and whether it is new: then at the end, in the place
-    of one that was not completed, and its time is missing until it is complete."""
-    times = file.variables[TIME]
-    steps: NDArray[np.float64] = np.ma.filled(np.ma.asarray(times[:], float), np.nan)
-    places = np.flatnonzero(steps == step)
-    index = int(places[0]) if len(places) else len(steps) - int(np.isnan(steps[-1:]).sum())
-    if not len(places):
-        times[index] = np.ma.masked
-    return index, not len(places)
-
-
-def _marked(field: Any) -> set[int]:
-    """Local. The places along ``time`` at which a field was replaced, and not completely."""
-    return {int(place) for place in np.atleast_1d(getattr(field, INCOMPLETE, []))}
-
-
-def _mark(field: Any, index: int, incomplete: bool) -> None:
-    """Local. Tell readers of a field that is about to be replaced, or has been."""
-    places = _marked(field) - {index} | ({index} if incomplete else set())
-    if places:
-        field.setncattr(INCOMPLETE, np.array(sorted(places), np.int32))
-    elif INCOMPLETE in field.ncattrs():
-        field.delncattr(INCOMPLETE)
+def _index(file: Any, step: int) -> int:
+    """Local. Where a step lies along ``time``: at the end where it is not there."""
+    steps: NDArray[np.float64] = np.ma.filled(file.variables[TIME][:].astype(float), np.nan)
+    places = np.flatnonzero((steps == step) | (steps == -1.0 - step))
+    return int(places[0]) if len(places) else len(steps)
 
 
 def _library() -> Any:

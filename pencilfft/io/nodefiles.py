@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -21,14 +22,12 @@ from numpy.typing import NDArray
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Context
 from onesided.pencilfft.io.filebase import CALL_BYTES, naming
-from onesided.pencilfft.io.quietfile import to_disk, written
 from onesided.pencilfft.io.selection import Box
-from onesided.pencilfft.io.store import Source, Store
+from onesided.pencilfft.io.store import Source, Store, to_disk, written
 
 #: For each piece the datasets that hold it, where they are known: on rank 0.
 Sources = list[list[Source]]
-#: By piece what a rank has of it; and where it lies: the first byte of a dataset, and its box.
-Boxes = Sequence[Box | None]
+#: Where a piece lies: the first byte of a dataset, and its box.
 Place = tuple[int, Box] | None
 ROW_BYTES = 1 << 12  # of the rows of a rank, in a dataset of several, at least
 
@@ -67,24 +66,18 @@ def write_node_files(
     these begin, and every rank writes its own bytes there.
     """
     node, ranks = _node(comm, ranks_per_node)
-    path, boxes = store.path(prefix, ranks[0]), [piece.box for piece in pieces]
-    theirs, places = node.gather(boxes), None
+    path, made = store.path(prefix, ranks[0]), None
+    theirs, places = node.gather([piece.box for piece in pieces]), None
     with agreed(comm):
         if theirs is not None:
-            places = _make(path, pieces, dict(zip(ranks, theirs, strict=True)), options)
+            boxes = dict(zip(ranks, theirs, strict=True))
+            places, made = _make(path, store.relative(path), pieces, boxes, options)
     own = node.scatter(places)
     with agreed(comm), naming(path):
         if any(own):
             to_disk(path, lambda number: _fill(number, pieces, own))
-    sources: Sources = [[] for _ in pieces]
-    nodes: dict[int, dict[int, Boxes]] = {}
-    for rank, (lowest, mine) in enumerate(comm.gather((ranks[0], boxes)) or ()):
-        nodes.setdefault(lowest, {})[rank] = mine
-    for lowest, by_rank in nodes.items():
-        reference = store.relative(store.path(prefix, lowest))
-        for found, parts in zip(sources, _parts(pieces, by_rank), strict=True):
-            found += [Source(reference, part.name, part.box) for part in parts]
-    return sources
+    nodes = [each for each in comm.gather(made) or () if each is not None]
+    return [list(chain(*parts)) for parts in zip(*nodes, strict=True)]
 
 
 def write_box(
@@ -125,17 +118,12 @@ def _node(comm: MPI.Comm, ranks_per_node: int | None) -> tuple[MPI.Comm, list[in
     return node.comm, node.ranks
 
 
-def _parts(pieces: Sequence[Piece], theirs: Mapping[int, Boxes]) -> list[list[Part]]:
-    """Local. The datasets of a node, by piece, from the boxes of its ranks."""
-    found: list[list[Part]] = []
-    for k, piece in enumerate(pieces):
-        boxes = {rank: box for rank, mine in theirs.items() if (box := mine[k]) is not None}
-        whole = _joined(list(boxes.values()), piece.dtype.itemsize)
-        if whole is None:
-            found.append([Part(f"{piece.path}/{rank}", boxes[rank], [rank]) for rank in boxes])
-        else:
-            found.append([Part(f"{piece.path}/{min(boxes)}", whole, list(boxes))])
-    return found
+def _parts(piece: Piece, boxes: Mapping[int, Box]) -> list[Part]:
+    """Local. The datasets of a node, from the boxes of its ranks."""
+    whole = _joined(list(boxes.values()), piece.dtype.itemsize)
+    if whole is None:
+        return [Part(f"{piece.path}/{rank}", boxes[rank], [rank]) for rank in boxes]
+    return [Part(f"{piece.path}/{min(boxes)}", whole, list(boxes))]
 
 
 def _joined(boxes: Sequence[Box], itemsize: int) -> Box | None:
@@ -165,14 +153,18 @@ def within(box: Box, whole: Box) -> Box:
 
 def _make(
     path: str,
+    reference: str,
     pieces: Sequence[Piece],
-    theirs: Mapping[int, Boxes],
+    theirs: Mapping[int, Sequence[Box | None]],
     options: dict[str, Any],
-) -> list[list[Place]]:
+) -> tuple[list[list[Place]], Sources]:
     """Local. Make the file of a node without its data, where there are any; by rank and piece
-    where the rank's dataset begins, and the box of that."""
+    where the rank's dataset begins, and the box of that; by piece what holds it."""
     places: dict[int, list[Place]] = {rank: [None] * len(pieces) for rank in theirs}
-    parts = _parts(pieces, theirs)
+    parts = [
+        _parts(piece, {rank: box for rank, mine in theirs.items() if (box := mine[k]) is not None})
+        for k, piece in enumerate(pieces)
+    ]
     if any(parts):
         layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
@@ -184,7 +176,8 @@ def _make(
                     dataset = file.create_dataset(part.name, shape, piece.dtype, dcpl=layout)
                     for rank in part.ranks:
                         places[rank][k] = dataset.id.get_offset(), part.box
-    return list(places.values())
+    sources = [[Source(reference, part.name, part.box) for part in made] for made in parts]
+    return list(places.values()), sources
 
 
 def _fill(number: int, pieces: Sequence[Piece], places: Sequence[Place]) -> None:

@@ -13,7 +13,7 @@ from onesided.collectives.agreement import agree, agreed
 from onesided.collectives.errors import PatternError
 from onesided.pencilfft.io.filebase import FileError, at_root, check_array, naming
 from onesided.pencilfft.io.nodefiles import write_box
-from onesided.pencilfft.io.quietfile import remove, to_disk
+from onesided.pencilfft.io.store import remove, to_disk
 
 
 def save(array: Any, filename: str, global_slice: Any = None) -> None:

@@ -101,21 +101,6 @@ class Selection:
             there.append(slice(first, last))
         return tuple(here), tuple(there)
 
-    def source(self, block: Box) -> tuple[int | slice, ...]:
-        """Local. A block of the result as an index of the whole array."""
-        spans = iter(block)
-        index: list[int | slice] = []
-        for part in self.entries:
-            if not isinstance(part, range):
-                index.append(part)
-                continue
-            span = next(spans)
-            if span.start == span.stop:
-                index.append(slice(0, 0))
-            else:
-                index.append(slice(part[span.start], part[span.stop - 1] + 1, part.step))
-        return tuple(index)
-
 
 def _entry(part: Any, length: int) -> int | range:
     """One entry of a global slice, with what it leaves out filled in."""

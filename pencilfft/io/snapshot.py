@@ -21,7 +21,7 @@ from onesided.collectives.errors import PatternError
 from onesided.pencilfft.io.filebase import is_everyones
 from onesided.pencilfft.io.nodefiles import Piece, Sources
 from onesided.pencilfft.io.selection import Selection
-from onesided.pencilfft.io.store import Store, create_virtual
+from onesided.pencilfft.io.store import create_virtual
 
 
 @dataclass(frozen=True)
@@ -128,17 +128,13 @@ class Snapshot:
                     f"the array {group.shape} and rank {group.rank}"
                 )
 
-    def apply(
-        self, file: Any, store: Store, sources: Sources, attributes: Mapping[str, Any]
-    ) -> set[str]:
-        """Local. Enter the pieces into a main file; the files that it no longer needs."""
+    def apply(self, file: Any, sources: Sources, attributes: Mapping[str, Any]) -> None:
+        """Local. Enter the pieces into a main file."""
         self.check(file)
         for group in self.groups:
             _enter_group(file.require_group(group.name), group)
-        replaced: set[str] = set()
         for piece, places in zip(self.pieces, sources, strict=True):
             if piece.path in file:
-                replaced |= store.parts_of(file[piece.path])
                 del file[piece.path]
             dataset = create_virtual(file, piece.path, piece.shape, piece.dtype, places)
             for key, value in attributes.items():
@@ -146,8 +142,6 @@ class Snapshot:
                     dataset.attrs[key] = value
                 except (TypeError, ValueError) as error:
                     raise PatternError(f"attribute {key!r}: {value!r}: {error}") from error
-        return replaced - store.sources(file) if replaced else replaced
-
 
 def dataset_path(name: str, selection: Selection, step: int) -> str:
     """Local. Where a field, or a global slice of it, lies in the file."""

@@ -8,9 +8,9 @@ can be moved together, and the main file may be renamed.
 A revision is one change, by one writer: who begins it locks the store until it is completed or
 taken back, and another one is told so. Its files in the folder are new, under names that no other
 revision has; then a copy of the main file is changed, written to the disk and renamed over the main
-file. A journal in the folder says which revision is
-on its way: whoever changes the store next removes what a run that was killed has left, or what a
-revision that was completed has replaced. Readers see the main file of before or of after.
+file, and files of earlier revisions are removed that it does not refer to. A journal in the folder
+says which revision is on its way: whoever changes the store next removes what a run that was killed
+has left. Readers see the main file of before or of after.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
 import json
 import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import h5py
 
 from onesided.pencilfft.io.filebase import FileError, naming
-from onesided.pencilfft.io.quietfile import remove, to_disk, written
 
 IDENTITY, REVISION, JOINED = "onesided_store", "onesided_revision", "onesided_joined"
 #: The file that a writer locks, in the folder; and what systems say whose files cannot be locked.
 LOCK, NO_LOCKS = "lock", (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+
+Found = TypeVar("Found")
 
 
 class Source(NamedTuple):
@@ -87,68 +89,49 @@ class Store:
             self._take_lock()
             try:
                 self.recover(afresh)
-                self._before = self._found(afresh)
+                self._before = self._of_main(identity, ("", 0), afresh)
                 name, revision = ("", 0) if afresh else self._before
                 name = name or uuid.uuid4().hex[:12]
                 prefix = f"{name}-{revision + 1:06d}-{uuid.uuid4().hex[:8]}"
                 os.makedirs(self.folder, exist_ok=True)
                 self._prefix = prefix
-                self._announce(prefix, [])
+                self._announce(prefix)
             except BaseException:
                 remove([self._journal + ".new"])
                 self._give_lock()
                 raise
         return prefix
 
-    def complete(self, prefix: str, change: Callable[[Any], Iterable[str]], afresh: bool) -> None:
-        """Local. Apply ``change`` to a copy of the main file, which then replaces it.
-
-        ``change`` gets the h5py.File and returns the files that are no longer wanted.
-        """
+    def complete(self, prefix: str, change: Callable[[Any], object], afresh: bool) -> None:
+        """Local. Apply ``change`` to a copy of the main file, an h5py.File; it replaces the main
+        file."""
         with naming(self.main):
-            self._change(prefix, self._copy(prefix, afresh), change)
+            self._copy(prefix, afresh)
+            self._change(prefix, change)
 
-    def edit(self, afresh: bool) -> tuple[str, set[str]]:
-        """Local. Announce a revision, whose main file is :attr:`new`: a copy of the present one,
-        or an empty one. Its prefix, and the files that it may need no longer; for :meth:`replace`.
-        Until then others may change the store, and :meth:`replace` raises.
-        """
+    def edit(self, afresh: bool) -> str:
+        """Local. Announce a revision, for :meth:`replace`. :attr:`new` is a copy of the main file,
+        if that is wanted and there; the prefix."""
         prefix = self.begin(afresh)
-        try:
-            with naming(self.main):
-                held = self._copy(prefix, afresh)
-                if os.path.exists(self.new):
-                    with h5py.File(self.new, "r") as file:
-                        held = self.sources(file)
-                else:
-                    with written(self.new, afresh=True):
-                        pass
-        except BaseException:
-            self.abandon()
-            raise
-        self._give_lock()
-        return prefix, held
+        with naming(self.main):
+            self._copy(prefix, afresh)
+        return prefix
 
-    def replace(self, prefix: str, held: set[str], image: bytes) -> None:
+    def replace(self, prefix: str, image: bytes) -> None:
         """Local. Let the bytes of an edited main file be the main file."""
         with naming(self.main):
-            self._take_lock()
-            if self._announced().get("prefix") != prefix:
-                raise FileError(f"{self.main}: it was changed while it was open")
             Path(self.new).write_bytes(image)
-            self._change(prefix, set(), lambda file: held - self.sources(file))
+            self._change(prefix, lambda file: None)
 
-    def _change(
-        self, prefix: str, dropped: set[str], change: Callable[[Any], Iterable[str]]
-    ) -> None:
+    def _change(self, prefix: str, change: Callable[[Any], object]) -> None:
         """Change the new main file, and put it in the place of the present one."""
         name, revision = prefix.split("-")[:2]
         with written(self.new, afresh=not os.path.exists(self.new)) as file:
-            dropped = dropped | set(change(file))
+            change(file)
             file.attrs[IDENTITY], file.attrs[REVISION] = name, int(revision)
         to_disk(self.folder)
-        self._announce(prefix, sorted(dropped), ready=True)
-        if self._found(careless=True) != self._before:
+        self._announce(prefix, ready=True)
+        if self._of_main(identity, ("", 0), careless=True) != self._before:
             raise FileError(f"{self.main}: somebody else has changed it meanwhile")
         os.replace(self.new, self.main)
         to_disk(os.path.dirname(self.main))
@@ -160,11 +143,8 @@ class Store:
         """Local. Take back the revision that this object has announced and not completed, as far as
         possible."""
         with contextlib.suppress(OSError):  # where somebody else is changing it, too
-            if self._prefix and os.path.isdir(self.folder):
-                if self._lock is None:
-                    self._take_lock()
-                if self._announced().get("prefix") == self._prefix:
-                    self.recover(careless=True)
+            if self._prefix and self._announced().get("prefix") == self._prefix:
+                self.recover(careless=True)
         self._prefix = ""
         self._give_lock()
 
@@ -177,44 +157,36 @@ class Store:
             return
         journal = self._announced()
         if journal:
-            prefix = journal["prefix"]
+            prefix, (before, last) = journal["prefix"], journal["before"]
             name, revision = prefix.split("-")[:2]
-            there, reached = self._found(careless)
+            there, reached = self._of_main(identity, ("", 0), careless)
             completed = there == name and reached >= int(revision)
             if there != name:  # where that was the main file, it has another name by now
-                completed = journal.get("ready", False) and not os.path.exists(self.new)
-            if completed:
-                left = set(journal["dropped"]) - self._still_used(careless)
-                remove(os.path.join(self.folder, file) for file in left)
-            else:
-                remove(str(path) for path in Path(self.folder).glob(prefix + "-*"))
+                completed = journal["ready"] and not os.path.exists(self.new)
+            if not completed:
+                remove(self._files(prefix))
+            elif there == name and before:
+                used: set[str] = self._of_main(self.sources, set(), careless)
+                earlier = (p for p in self._files(before) if int(p.name.split("-")[1]) <= last)
+                remove(path for path in earlier if path.name not in used)
             remove([self._journal])
         remove([self.new, self._journal + ".new"])
 
-    def _still_used(self, careless: bool) -> set[str]:
-        """Local. What the main file refers to, whoever has written it."""
-        if not os.path.exists(self.main):
-            return set()
-        try:
-            with self.open() as file:
-                return self.sources(file)
-        except FileError:
-            if not careless:
-                raise
-            return set()
+    def _files(self, prefix: str) -> Iterator[Path]:
+        """Those in the folder whose names begin so."""
+        return Path(self.folder).glob(prefix + "-*")
 
-    def _found(self, careless: bool) -> tuple[str, int]:
-        """The identity, that of no store where there is no main file; ``careless``: or one that
-        cannot be read."""
-        if not os.path.exists(self.main):
-            return "", 0
-        try:
-            with self.open() as file:
-                return identity(file)
-        except FileError:
-            if not careless:
-                raise
-            return "", 0
+    def _of_main(self, ask: Callable[[Any], Found], none: Found, careless: bool) -> Found:
+        """What is found in the main file; ``none`` where there is no file, or, if ``careless``, one
+        that cannot be read."""
+        if os.path.exists(self.main):
+            try:
+                with self.open() as file:
+                    return ask(file)
+            except FileError:
+                if not careless:
+                    raise
+        return none
 
     def _take_lock(self) -> None:
         """Until :meth:`_give_lock`, or until the process ends; of a file that is removed then."""
@@ -253,12 +225,9 @@ class Store:
                 os.rmdir(self.folder)  # where it is empty
 
     def sources(self, file: Any) -> set[str]:
-        """Local. The files in the folder that the datasets of an open main file refer to."""
-        return self._parts(self.referred(file))
-
-    def parts_of(self, dataset: Any) -> set[str]:
-        """Local. The names of the files in the folder that hold a dataset."""
-        return self._parts(self.resolve(source.reference) for source in sources_of(dataset))
+        """Local. The names of the files in the folder that an open main file refers to."""
+        paths = self.referred(file)
+        return {os.path.basename(path) for path in paths if os.path.dirname(path) == self.folder}
 
     def referred(self, file: Any) -> set[str]:
         """Local. All files that the datasets of an open main file refer to."""
@@ -271,20 +240,18 @@ class Store:
         file.visititems(visit)
         return found
 
-    def _parts(self, paths: Iterable[str]) -> set[str]:
-        return {os.path.basename(path) for path in paths if os.path.dirname(path) == self.folder}
-
     def resolve(self, reference: str) -> str:
         """Local. The file that a virtual dataset names; a dot is the main file itself."""
         if reference == ".":
             return self.main
         return os.path.normpath(os.path.join(os.path.dirname(self.main), reference))
 
-    def _announce(self, prefix: str, dropped: list[str], ready: bool = False) -> None:
+    def _announce(self, prefix: str, ready: bool = False) -> None:
         """Write the journal; ``ready``: the new main file is renamed next. It is lost with the
         machine, at the price of files nobody needs."""
+        journal = {"prefix": prefix, "before": self._before, "ready": ready}
         with open(self._journal + ".new", "w", encoding="utf-8") as stream:
-            json.dump({"prefix": prefix, "dropped": dropped, "ready": ready}, stream)
+            json.dump(journal, stream)
         os.replace(self._journal + ".new", self._journal)
 
     def _announced(self) -> dict[str, Any]:
@@ -296,21 +263,16 @@ class Store:
             return {}
         return journal
 
-    def _copy(self, prefix: str, afresh: bool) -> set[str]:
-        """Copy the main file for the next revision; the files that a new store does not need."""
+    def _copy(self, prefix: str, afresh: bool) -> None:
+        """Copy the main file for the next revision, where it is wanted and there."""
         if afresh or not os.path.exists(self.main):
-            try:
-                with self.open() as file:
-                    return self.sources(file)
-            except FileError:
-                return set()  # none there, or one that nobody can read any more
+            return
         with self.open() as file:
             light = IDENTITY in file.attrs and JOINED not in file.attrs
             if not light:
                 self._refer(file, self.path(prefix, "base"))
         if light:
             shutil.copyfile(self.main, self.new)
-        return set()
 
     def _refer(self, file: Any, base: str) -> None:
         """Make a main file that refers to the data of this one, which stays as ``base``."""
@@ -342,49 +304,35 @@ def identity(file: Any) -> tuple[str, int]:
     return str(file.attrs.get(IDENTITY, "")), int(file.attrs.get(REVISION, 0))
 
 
-def links_of(file: Any) -> dict[str, Any]:
-    """Local. What ``visititems`` leaves out, by name: links to elsewhere, and for a further name of
-    an object the one by which it is visited."""
-    found: dict[str, Any] = {}
-    names = {_address(file["/"]): "/"}
-
-    def visit(name: str, item: Any) -> None:
-        names[_address(item)] = name
-
-    def visit_link(name: str, link: Any) -> None:
-        first = names[_address(file[name])] if isinstance(link, h5py.HardLink) else link
-        if first != name:
-            found[name] = first
-
-    file.visititems(visit)
-    file.visititems_links(visit_link)
-    return found
+def copy_tree(file: Any, new: Any, instead: Callable[[str, Any], Any]) -> None:
+    """Local. Make the same groups, attributes, datasets and links in another file; ``instead``
+    makes another dataset in the place of one, or returns None."""
+    links: list[tuple[str, Any]] = []
+    file.visititems_links(lambda *link: links.append(link))  # h5py takes no exception from there
+    names = {_address(file["/"]): "/"}  # of objects that are there
+    new.attrs.update(file.attrs)
+    for name, link in links:
+        if not isinstance(link, h5py.HardLink):
+            new[name] = link
+            continue
+        item = file[name]
+        first = names.setdefault(_address(item), name)
+        if first != name:  # a further name of an object
+            new[name] = new[first]
+            continue
+        made = new.create_group(name) if isinstance(item, h5py.Group) else None
+        if isinstance(item, h5py.Dataset):  # it may be a named type
+            made = instead(name, item)
+        if made is None:
+            file.copy(name, new, name)
+        else:
+            made.attrs.update(item.attrs)
 
 
 def _address(item: Any) -> int:
     """Where in its file an object lies."""
     address: int = h5py.h5o.get_info(item.id).addr
     return address
-
-
-def copy_tree(file: Any, new: Any, instead: Callable[[str, Any], Any]) -> None:
-    """Local. Make the same groups, attributes, datasets and links in another file; ``instead``
-    makes another dataset in the place of one, or returns None."""
-    new.attrs.update(file.attrs)
-
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Group):
-            new.create_group(name).attrs.update(item.attrs)
-            return
-        made = instead(name, item) if isinstance(item, h5py.Dataset) else None  # no named type
-        if made is None:
-            file.copy(name, new, name)
-        else:
-            made.attrs.update(item.attrs)
-
-    file.visititems(visit)
-    for name, link in links_of(file).items():
-        new[name] = new[link] if isinstance(link, str) else link
 
 
 def create_virtual(
@@ -413,3 +361,77 @@ def sources_of(dataset: Any) -> Iterator[Source]:
         box = tuple(slice(int(first), int(last) + 1) for first, last in zip(low, high, strict=True))
         file, name = (word.replace("%%", "%") for word in (source.file_name, source.dset_name))
         yield Source(file, name, box, source.src_space.get_select_type() == h5py.h5s.SEL_ALL)
+
+
+class QuietFile(io.FileIO):
+    """Local. A file into which nothing is written from its first error on.
+
+    Where a write or the close of a file fails, as on a full disk, HDF5 keeps the file open and may
+    crash when the program ends. So it is not told.
+    """
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write all of ``data`` at the current place."""
+        view = memoryview(data).cast("B")
+        done = 0
+        try:
+            while self.error is None and done < len(view):
+                done += super().write(view[done:]) or 0
+        except OSError as error:
+            self.error = error
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Cut or extend the file."""
+        try:
+            if self.error is None:
+                return super().truncate(size)
+        except OSError as error:
+            self.error = error
+        return size or 0
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill ``buffer``; what the file does not have reads as zeros."""
+        view = memoryview(buffer).cast("B")
+        done = 0
+        while count := super().readinto(view[done:]):
+            done += count
+        view[done:] = bytes(len(view) - done)
+        return len(view)
+
+
+@contextlib.contextmanager
+def written(path: str, afresh: bool, **options: Any) -> Iterator[Any]:
+    """Local. An h5py.File to write a new file (``afresh``) or change one; at the end on the disk.
+
+    Raises OSError, of the first write that failed, when the block is left.
+    """
+    with QuietFile(path, "w+" if afresh else "r+") as quiet:
+        try:
+            with h5py.File(quiet, "w" if afresh else "r+", **options) as file:
+                yield file
+        finally:
+            if quiet.error is not None:
+                raise quiet.error from None
+        os.fsync(quiet.fileno())
+
+
+def to_disk(path: str, fill: Callable[[int], object] | None = None) -> None:
+    """Local. Return when what was written to a file, or the names in a folder, are on the disk;
+    ``fill`` writes to the file before, whose number it gets."""
+    number = os.open(path, os.O_RDONLY if fill is None else os.O_WRONLY)
+    try:
+        if fill is not None:
+            fill(number)
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def remove(paths: Iterable[str | os.PathLike[str]]) -> None:
+    """Local. Remove files; those that are gone already are no matter."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)

@@ -142,14 +142,9 @@ class FftwKernel:
     def plan(self, task: Task, effort: str) -> Run | None:
         prefix = {"f": "fftwf", "d": "fftw", "g": "fftwl"}[task.source.char.lower()]
         precision = self._precisions.get(prefix)
-        whole = all(
-            step % np.dtype(side.char).itemsize == 0
-            for side in (task.source, task.target)
-            for step in side.strides
-        )
         # FFTW does not make cosine matrices orthogonal
         able = task.complex_kind or not task.orthogonal or task.type == 4
-        if precision is None or not whole or not able or task.empty:
+        if precision is None or not task.whole_steps or not able or task.empty:
             return None
         run = FftwRun(task, effort, precision)
         return run if run.planned(True) is not None else None

@@ -145,11 +145,7 @@ class MklKernel:
     def plan(self, task: Task, effort: str) -> Run | None:
         sizes = [np.dtype(layout.char).itemsize for layout in (task.source, task.target)]
         strides = task.source.strides[task.axis], task.target.strides[task.axis]
-        if not task.complex_kind or task.source.char in "gG" or any(
-            s % size
-            for layout, size in zip((task.source, task.target), sizes, strict=True)
-            for s in layout.strides
-        ):
+        if not task.complex_kind or task.source.char in "gG" or not task.whole_steps:
             return None
         (count, *distances), loops = _largest_apart(_merged_lines(task))
         descriptor = Descriptor(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,14 +48,6 @@ class Layout:
         steps = [(n - 1) * abs(s) for n, s in zip(self.shape, self.strides, strict=True)]
         return sum(steps) + np.dtype(self.char).itemsize
 
-    def packed(self) -> Layout:
-        """Local. The same without gaps, in the same order of memory."""
-        strides, step = [0] * len(self.shape), np.dtype(self.char).itemsize
-        for axis in reversed(self.order):
-            strides[axis] = step
-            step *= self.shape[axis]
-        return replace(self, strides=tuple(strides))
-
     def untouched(self, offset: int = 0) -> NDArray[Any]:
         """Local. Zeros in this layout, ``offset`` bytes behind the start of a page.
 
@@ -65,11 +57,6 @@ class Layout:
         back = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True) if s < 0]
         pages = mmap.mmap(-1, offset + self.span)
         return np.ndarray(self.shape, self.char, pages, offset - sum(back), strides=self.strides)
-
-    def __str__(self) -> str:
-        """Local. Dtype, shape and strides on one line."""
-        shape, strides = ("x".join(map(str, values)) for values in (self.shape, self.strides))
-        return f"{self.char} {shape} by {strides}"
 
 
 @dataclass(frozen=True)
@@ -133,18 +120,18 @@ class Task:
         return self.kind in COMPLEX_KINDS
 
     @property
+    def whole_steps(self) -> bool:
+        """Local. Whether all strides are whole numbers of elements."""
+        return all(
+            step % np.dtype(side.char).itemsize == 0
+            for side in (self.source, self.target)
+            for step in side.strides
+        )
+
+    @property
     def empty(self) -> bool:
         """Local. Whether there is nothing to do."""
         return 0 in self.source.shape or 0 in self.target.shape
-
-    def __str__(self) -> str:
-        """Local. All of it on one line."""
-        words = [self.kind, "forward" if self.forward else "inverse"]
-        words += ["orthogonal"] * self.orthogonal
-        words += [f"of {self.others} more"] * (self.others != 1)
-        words += [f"scale {self.scale} axis {self.axis} {self.source}"]
-        words += ["in place" if self.in_place else f"to {self.target}"]
-        return " ".join(words)
 
 
 #: ``run(source, target)``: the arrays have the layouts of the task, at any address. Nothing of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf, prod
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.errors import PatternError, UnsupportedError
-from onesided.collectives.scripts import script
+from onesided.collectives.scripts import Part, script
 from onesided.collectives.steps import address
 from onesided.pencilfft.kernels.protocol import Kernel, Layout, Run, Task
 from onesided.pencilfft.kernels.registry import (
@@ -22,42 +21,38 @@ from onesided.pencilfft.kernels.registry import (
     load_kernel,
     resolve_backend,
 )
-from onesided.pencilfft.kernels.ways import SOURCE, TARGET, WAYS, expanded
-from onesided.pencilfft.kernels.wisdom import WisdomName, open_wisdom, with_lengths
+from onesided.pencilfft.kernels.wisdom import WisdomName, open_wisdom
 
 ESTIMATE, BRIEF, MEASURE = EFFORTS = ("estimate", "brief", "measure")
 #: Lines whose elements lie whole pages apart share few places in the caches.
 PAGE = 4096
-#: Of candidates within this factor of the fastest the simplest is taken.
+#: Of candidates within this factor of the fastest the first one is taken.
 MARGIN = 1.03
 #: Seconds for which a plan of effort "brief" compares kernels, loading them apart.
 BRIEF_SECONDS = 0.05
-#: Seconds after which no further round of runs begins; in a brief measurement.
-BUDGET, BRIEF_BUDGET = 0.02, 0.002
+#: Seconds after which no further round of runs begins.
+BUDGET = 0.002
 #: Rounds in which the candidates take turns, if there is time for them.
 RUNS = 15
 #: A candidate this many times slower than the best one is not run again.
 HOPELESS = 2.0
 #: Bytes from the start of a page to the target: copies between equal offsets are slower.
 TARGET_OFFSET = 2112
-#: Most bytes that the arrays of a measurement may span together.
-MEMORY = 1 << 26
-#: Most bytes of the larger array of a brief measurement, which tries so many lines of it.
-BRIEF_MEMORY = 1 << 17
+#: Most bytes of the larger array of a measurement, which tries so many lines of it.
+MEMORY = 1 << 17
 
 
 class Selection:
     """Local. The kernels of one plan.
 
     ``backend`` is the name of a kernel, with SciPy's for the tasks that it cannot do, or "auto"
-    for all that are installed. Tasks of one *family* (:func:`family_of`) have one answer: that of
-    ``wisdom``, which is what :func:`~.wisdom.open_wisdom` takes, or of a measurement of every
-    kernel, and of the ways of the better ones, on arrays of a task's layouts, when the family is
-    first asked for while the plan is being made (:meth:`settle` ends that). ``effort`` says how
-    much is measured: "measure" all, and what wisdom knows with less effort anew; "brief" with few
-    lines, for :data:`BRIEF_SECONDS` in all; "estimate" nothing. Otherwise the first kernel that can
-    do a task is taken. ``threads`` is what a kernel may use. Results do not depend on the choice,
-    but for rounding, and a choice that was made stays.
+    for all that are installed. Of these, tasks of one *family* (:func:`family_of`) have one answer:
+    that of ``wisdom``, which is what :func:`~.wisdom.open_wisdom` takes, or of a measurement of
+    every kernel, on arrays of a task's layouts, when the family is first asked for while the plan
+    is being made (:meth:`settle` ends that). ``effort`` says how much is measured: "measure" all,
+    "brief" for :data:`BRIEF_SECONDS` in all, "estimate" nothing. Otherwise the first kernel that
+    can do a task is taken. ``threads`` is what a kernel may use. Results do not depend on the
+    choice, but for rounding, and a choice that was made stays.
 
     Raises :class:`PatternError` for an unknown backend or effort, :class:`UnsupportedError` for a
     backend that is not installed.
@@ -82,18 +77,19 @@ class Selection:
             for name in self._names:
                 load_kernel(name)  # it raises where that one is broken
         self._left = {ESTIMATE: 0.0, BRIEF: BRIEF_SECONDS, MEASURE: inf}[effort]
-        self._threads = threads
+        #: As many as a kernel may use.
+        self.threads = threads
         self._runs: dict[Task, Run] = {}
         self._decisions: dict[str, str] = {}
-        #: What was chosen: task, as text, to kernel and way.
-        self.choices: dict[str, str] = {}
+        #: What was chosen: task to the name of a kernel.
+        self.choices: dict[Task, str] = {}
 
     @property
     def name(self) -> str:
         """Local. The backend; of "auto" with the kernels in use, as in "auto (ducc0, mkl)"."""
         if self._backend != "auto":
             return self._backend
-        used = {choice.split(":")[0] for choice in self.choices.values()}
+        used = set(self.choices.values())
         return f"auto ({', '.join(sorted(used))})" if used else "auto"
 
     def run_for(self, task: Task) -> Run:
@@ -102,12 +98,8 @@ class Selection:
         Raises :class:`PatternError` for a length that has no such transform.
         """
         if task not in self._runs:
-            self._runs[task] = self._choose(replace(task, threads=self._threads))
+            self._runs[task] = self._choose(task)
         return self._runs[task]
-
-    def choice_of(self, task: Task) -> str:
-        """Local. The kernel and the way of a task that was asked for."""
-        return self.choices.get(str(replace(task, threads=self._threads)), "nothing")
 
     def settle(self) -> None:
         """Local. The plan is made: from now on nothing is measured while a transform waits."""
@@ -118,20 +110,14 @@ class Selection:
             return _nothing
         if task.kind == "dct1" and task.length < 2:
             raise PatternError(f"dct1 needs at least 2 points, axis {task.axis} has {task.length}")
-        family = family_of(task)
-        known = self._remembered(task, family)
-        if known is not None:
-            choice, run = known
-        elif self._left > 0:
-            choice, run = self._measured(task, family)
-        else:
-            choice, run = self._preferred(task)
-        self._decisions.setdefault(family, choice)
-        self.choices[str(task)] = choice
+        found = self._remembered(task) or self._measured(task) or self._preferred(task)
+        self.choices[task], run = found
         return run
 
     def _preferred(self, task: Task) -> tuple[str, Run]:
         """The first kernel that can do it."""
+        effort = self._effort if self._backend != "auto" and self._left > 0 else ESTIMATE
+        began = perf_counter()
 
         def one_thread(name: str) -> bool:
             found = BACKENDS.get(name)
@@ -139,77 +125,50 @@ class Selection:
 
         for name in sorted(self._names, key=one_thread):
             kernel = self._kernel(name)
-            run = None if kernel is None else kernel.plan(task, ESTIMATE)
+            run = None if kernel is None else kernel.plan(task, effort)
             if run is not None:
-                return f"{name}: direct", run
+                self._left -= perf_counter() - began
+                return name, run
         raise PatternError(f"no kernel can do {task}")
 
-    def _remembered(self, task: Task, family: str) -> tuple[str, Run] | None:
+    def _remembered(self, task: Task) -> tuple[str, Run] | None:
         """What was measured for a task like this, or wisdom says, if it can still be done."""
+        if self._backend != "auto":
+            return None
+        family = family_of(task)
         choice = self._decisions.get(family)
         if choice is None:
-            enough = EFFORTS[EFFORTS.index(self._effort) :]  # others are measured anew
-            choice = self.wisdom.recall(self._backend, family, enough)
+            choice = self.wisdom.recall(family)
         return None if choice is None else self._planned(choice, task)
 
-    def _measured(self, task: Task, family: str) -> tuple[str, Run]:
-        """The fastest way of the fastest kernel."""
-        brief = self._effort == BRIEF
-        tried = trial(task, BRIEF_MEMORY) if brief else trial(task)
-        if tried is None:
-            return self._preferred(task)
-        kernels = self._candidates(tried)
+    def _measured(self, task: Task) -> tuple[str, Run] | None:
+        """The fastest of several kernels, while there is time to find it."""
+        if self._backend != "auto" or self._left <= 0:
+            return None
+        tried = fewer_lines(task, MEMORY)
+        kernels = {name: found for name in list(self._names) if (found := self._kernel(name))}
         began = perf_counter()
-        seconds = BRIEF_BUDGET if brief else BUDGET
-        runs = self._calls(kernels, tried, ["direct"], self._kernel_effort)
+        runs = {name: run for name, kernel in kernels.items()
+                if (run := kernel.plan(tried, BRIEF)) is not None}  # fmt: skip
         if not runs:
-            return self._preferred(task)
-        times = measure(runs, tried, seconds)
-        worth = {name: kernel for name, kernel in kernels.items() if f"{name}: direct" in times}
-        more = self._calls(worth, tried, [way for way in WAYS if way != "direct"], BRIEF)
-        if more:
-            best = min(times, key=lambda choice: times[choice])
-            later = measure({best: runs[best], **more}, tried, seconds)
-            # in a race that it wins at once the best one has few runs, and may look slow
-            times = {**later, **times, best: min(times[best], later.get(best, times[best]))}
-            runs = {**runs, **more}
+            return None
+        times = dict.fromkeys(runs, 0.0)
+        if len(runs) > 1:
+            times = measure(runs, tried)
         self._left -= perf_counter() - began
         limit = MARGIN * min(times.values())
         choice = next(choice for choice in runs if times.get(choice, limit + 1) <= limit)
         found = (choice, runs[choice]) if tried == task else self._planned(choice, task)
-        if found is None:
-            return self._preferred(task)
-        self.wisdom.learn(self._backend, family, choice, self._effort)
+        if found is not None:
+            self._decisions[family_of(task)] = choice
+            self.wisdom.learn(family_of(task), choice)
         return found
-
-    def _calls(
-        self, kernels: Mapping[str, Kernel], task: Task, ways: list[str], effort: str
-    ) -> dict[str, Run]:
-        """The calls of these kernels in these ways, by choice."""
-        runs = {}
-        for way in ways:
-            for name, kernel in kernels.items():
-                run = WAYS[way](kernel, task, effort)
-                if run is not None:
-                    runs[f"{name}: {way}"] = run
-        return runs
 
     def _planned(self, choice: str, task: Task) -> tuple[str, Run] | None:
-        """The call that a choice stands for, if it can be had."""
-        name, _, way = choice.partition(": ")
-        kernel = self._kernel(name)
-        if kernel is None or way not in WAYS:
-            return None
-        run = WAYS[way](kernel, task, self._kernel_effort)
+        """The call of the kernel of this name, if it can be had."""
+        kernel = self._kernel(choice)
+        run = None if kernel is None else kernel.plan(task, BRIEF)
         return None if run is None else (choice, run)
-
-    def _candidates(self, task: Task) -> Mapping[str, Kernel]:
-        """All kernels; of a named backend the first one that can do the task."""
-        found = {name: kernel for name in list(self._names) if (kernel := self._kernel(name))}
-        if self._backend != "auto":
-            able = [name for name in found if found[name].plan(task, ESTIMATE) is not None]
-            return {name: found[name] for name in able[:1]}
-        return found
 
     def _kernel(self, name: str) -> Kernel | None:
         """The kernel, loaded when it is first asked for: that may take long. None where it is not
@@ -220,33 +179,10 @@ class Selection:
             self._names.remove(name)
             return None
 
-    @property
-    def _kernel_effort(self) -> str:
-        if self._effort == ESTIMATE:
-            return ESTIMATE
-        if self._backend == "auto" or self._effort != MEASURE:
-            return BRIEF
-        return MEASURE
 
-
-def trial(task: Task, most: int = sys.maxsize) -> Task | None:
-    """Local. The task to measure in place of ``task``, so that little memory is taken.
-
-    That is ``task`` itself, of as many of its lines as have ``most`` bytes about; or if its arrays
-    span too much, the same without gaps between the elements; None where that is too much as well.
-    """
-    task = _fewer_lines(task, most)
-    for source, target in (
-        (task.source, task.target),
-        (task.source.packed(), task.target.packed()),
-    ):
-        if source.span + (0 if task.in_place else target.span) <= MEMORY:
-            return replace(task, source=source, target=target)
-    return None
-
-
-def _fewer_lines(task: Task, most: int) -> Task:
-    """The same task on a part of the lines, those that follow each other in memory."""
+def fewer_lines(task: Task, most: int) -> Task:
+    """Local. The same task on a part of the lines, those that follow each other in memory, so that
+    an array has about as many bytes."""
     source, target = task.source, task.target
     for axis in source.order:
         size = max(prod(side.shape) * np.dtype(side.char).itemsize for side in (source, target))
@@ -278,7 +214,7 @@ def measure(runs: Mapping[str, Run], task: Task, budget: float = BUDGET) -> dict
     clock = thread_time if task.threads == 1 else perf_counter
     ends, addresses = (source, target), (address(source), address(target))
     scripts = {
-        name: script(expanded(run, SOURCE, SOURCE if task.in_place else TARGET), ends)
+        name: script([(run, Part(0), Part(0 if task.in_place else 1))], ends)
         for name, run in runs.items()
     }
 
@@ -300,7 +236,7 @@ def measure(runs: Mapping[str, Run], task: Task, budget: float = BUDGET) -> dict
 
 
 def family_of(task: Task) -> str:
-    """Local. What stands for all tasks that one kernel does best in one way, as text.
+    """Local. What stands for all tasks that one kernel does best, as text.
 
     Directions, factors and the number of lines do not matter; the length, where the elements of
     a line lie, and whether that is one array, do.
@@ -315,7 +251,7 @@ def family_of(task: Task) -> str:
     else:
         alike = task.source.order == task.target.order
         words += [f"to {_line(task.target, task.axis)}"] + ["turned"] * (not alike)
-    return with_lengths(" ".join(words), [task.length])
+    return " ".join([*words, f"of {task.length}"])
 
 
 def _line(layout: Layout, axis: int) -> str:

@@ -1,4 +1,4 @@
-"""What was measured, kept for later runs: a file of decisions about tasks and about whole plans.
+"""What was measured, kept for later runs: a file of decisions about tasks.
 
 Decisions belong to the machine's processor and the versions of the kernels that were compared;
 where these differ, others are used and kept beside them.
@@ -10,7 +10,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,25 +21,24 @@ from onesided.pencilfft.kernels.registry import versions
 
 #: Environment variable with the file to use in place of the default one, or "off".
 VARIABLE = "ONESIDED_WISDOM"
-FORMAT = "onesided wisdom 2"
+FORMAT = "onesided wisdom 3"
 
-#: Machines, or versions of the kernels, and decisions about each, that a file keeps: the latest.
-MOST_SECTIONS, MOST_DECISIONS = 8, 2000
+#: Decisions that a file keeps: the latest.
+MOST_DECISIONS = 2000
 
 #: Seconds after which a decision is made anew: what a busy machine has taught does not stay.
 MOST_AGE = 90 * 86400.0
 
 
 class Decision(NamedTuple):
-    """Local. What was chosen, how much was tried for it (an effort), and when, since 1970."""
+    """Local. What was chosen, and when, in seconds since 1970."""
 
     choice: str
-    effort: str
     seconds: float
 
 
-#: Machine and versions -> backend and task -> kernel and way.
-Decisions = dict[str, dict[str, Decision]]
+#: Machine, versions of the kernels, and task -> decision; the latest ones last.
+Decisions = dict[str, Decision]
 
 
 class Wisdom:
@@ -55,37 +54,30 @@ class Wisdom:
         self._decisions: Decisions | None = None
         self._learnt: Decisions = {}
 
-    def recall(self, backend: str, task: str, efforts: Sequence[str]) -> str | None:
-        """Local. What was decided for ``task`` on such a machine, as "kernel: way", with one of
-        these efforts, and not too long ago.
-
-        Of a plan, described in words, what :meth:`learn` was given.
-        """
+    def recall(self, task: str) -> str | None:
+        """Local. The kernel that was chosen for ``task`` on such a machine, not too long ago."""
         if self.path is None:
             return None
-        section, key = _machine(), f"{backend} {task}"
-        for decisions in (self._learnt, self._known()):
-            found = decisions.get(section, {}).get(key)
-            if found is not None and found.effort in efforts:
-                if time.time() - found.seconds < MOST_AGE:
-                    return found.choice
-        return None
+        key = _key(task)
+        found = self._learnt.get(key) or self._known().get(key)
+        if found is None or time.time() - found.seconds > MOST_AGE:
+            return None
+        return found.choice
 
-    def learn(self, backend: str, task: str, choice: str, effort: str) -> None:
+    def learn(self, task: str, choice: str) -> None:
         """Local. Remember a decision, until :meth:`keep` in this process only."""
         if self.path is not None:
-            decision = Decision(choice, effort, time.time())
-            self._learnt.setdefault(_machine(), {})[f"{backend} {task}"] = decision
+            self._learnt[_key(task)] = Decision(choice, time.time())
 
     def news(self) -> Decisions:
         """Local. What was learnt and is not in the file; from now on it counts as if it were."""
         learnt, self._learnt = self._learnt, {}
-        self._decisions = _merge(self._known(), learnt)
+        self._decisions = _merged(self._known(), learnt)
         return learnt
 
     def decisions(self) -> Decisions:
-        """Local. All decisions, by machine and task."""
-        return _merge(_merge({}, self._known()), self._learnt)
+        """Local. All decisions."""
+        return _merged(self._known(), self._learnt)
 
     def keep(self, news: Iterable[Decisions] = ()) -> None:
         """Local. Write what is new, here and elsewhere, beside what is in the file by now; nothing
@@ -94,10 +86,10 @@ class Wisdom:
         A file that cannot be written is a warning, and the decisions stay in this process.
         """
         for decisions in news:
-            _merge(self._learnt, decisions)
+            self._learnt = _merged(self._learnt, decisions)
         if not self._learnt or self.path is None:
             return
-        merged = _pruned(_merge(self._read(), self._learnt))
+        merged = dict([*_merged(self._read(), self._learnt).items()][-MOST_DECISIONS:])
         try:
             write_decisions(self.path, merged)
         except OSError as error:
@@ -142,11 +134,6 @@ def open_wisdom(wisdom: WisdomName = None) -> Wisdom:
     if wisdom is None or wisdom is True:
         return _wisdom_at(kept_file(VARIABLE, "wisdom.json"))
     return _wisdom_at(Path(wisdom).absolute() if wisdom else None)
-
-
-def with_lengths(words: str, lengths: Sequence[int]) -> str:
-    """Local. The name of a decision about something of these lengths."""
-    return f"{words} of {'x'.join(map(str, lengths))}"
 
 
 def export_wisdom(path: str | os.PathLike[str]) -> None:
@@ -198,17 +185,14 @@ def read_decisions(path: Path) -> Decisions:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise PatternError(f"{path} is no wisdom: {error}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or not str(content.get("format")).startswith(FORMAT[:-1]):
         raise PatternError(f"{path} is no wisdom: its format is not {FORMAT!r}")
+    if content["format"] != FORMAT:  # in an older one is nothing that can be used
+        return {}
     try:
-        return {
-            section: {key: _decision(*words) for key, words in choices.items()}
-            for section, choices in content["decisions"].items()
-        }
+        return {key: _decision(*words) for key, words in content["decisions"].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PatternError(
-            f"{path} is no wisdom: its decisions are not [choice, effort, time]"
-        ) from error
+        raise PatternError(f"{path} is no wisdom: its decisions are not [choice, time]") from error
 
 
 def write_decisions(path: Path, decisions: Decisions) -> None:
@@ -216,26 +200,15 @@ def write_decisions(path: Path, decisions: Decisions) -> None:
     replace_file(path, {"format": FORMAT, "decisions": decisions})
 
 
-def _decision(choice: Any, effort: Any, seconds: Any) -> Decision:
-    if not isinstance(choice, str) or not isinstance(effort, str):
-        raise TypeError(f"{choice!r} or {effort!r} is no text")
-    return Decision(choice, effort, float(seconds))
+def _decision(choice: Any, seconds: Any) -> Decision:
+    if not isinstance(choice, str):
+        raise TypeError(f"{choice!r} is no text")
+    return Decision(choice, float(seconds))
 
 
-def _merge(into: Decisions, more: Decisions) -> Decisions:
-    """What is in ``more`` comes last."""
-    for section, choices in more.items():
-        old = into.pop(section, {})
-        into[section] = {key: old[key] for key in old if key not in choices} | choices
-    return into
-
-
-def _pruned(decisions: Decisions) -> Decisions:
-    """The latest of each section, and the latest sections."""
-    return {
-        section: dict([*choices.items()][-MOST_DECISIONS:])
-        for section, choices in [*decisions.items()][-MOST_SECTIONS:]
-    }
+def _merged(old: Decisions, new: Decisions) -> Decisions:
+    """What is new comes last."""
+    return {key: old[key] for key in old if key not in new} | new
 
 
 def _default() -> Wisdom:
@@ -249,7 +222,11 @@ def _default() -> Wisdom:
 _wisdom_at = cache(Wisdom)
 
 
+def _key(task: str) -> str:
+    """Of a decision: processor and kernels, which it holds for, and the task."""
+    return f"{_machine()}; {task}"
+
+
 @cache
 def _machine() -> str:
-    """Processor and kernels, which the decisions hold for."""
     return f"{processor()}; {versions()}"

@@ -24,11 +24,10 @@ from onesided.pencilfft import (
     fftshift,
     ifftshift,
     newDistArray,
-    planner,
+    passes,
     workspace,
 )
 from onesided.pencilfft.commons import Commons
-from onesided.pencilfft.passes import Blocking
 from onesided.pencilfft.pencil import near
 
 GRIDS = {"pencil": None, "slab": (-1,), "second axis": (1, -1), "auto": "auto"}
@@ -83,10 +82,11 @@ def case_stages_lie_in_window_memory_of_their_transpose(comm, grid):
     """Else it would be right, and slow."""
     with planned(comm, (8, 8, 8), grid=GRIDS[grid]) as plan:
         assert comm.size == 1 or plan.transposes
-        for transpose in plan.transposes:
-            region = find_region(transpose.receive)
-            assert region is not None
-            assert region.context.comm.size == transpose.comm.size > 1
+        for leg in (*plan._engine.legs(True), *plan._engine.legs(False)):
+            if leg.source is not None:
+                region = find_region(leg.reads[0])
+                assert region is not None
+                assert region.context.comm.size > 1
 
 
 @parameters(norm=["forward", "ortho", "backward", None], char="fD")
@@ -261,8 +261,8 @@ def case_a_destroyed_plan_leaves_nothing(comm, method, last, monkeypatch):
 @parameters(least=[0, 300, 1 << 20], grid=[(-1,), None], method=["rma-notify", "p2p"])
 def case_messages_of_several_blocks(comm, least, grid, method):
     """Between nodes blocks are delivered together until their messages are long enough."""
-    kept = workspace.MESSAGE_BYTES, planner.USUAL
-    workspace.MESSAGE_BYTES, planner.USUAL = least, Blocking(nbytes=200)
+    kept = workspace.MESSAGE_BYTES, passes.CACHE_BYTES
+    workspace.MESSAGE_BYTES, passes.CACHE_BYTES = least, 200
     values = whole((9, 10, 12), "d", 1)
     expected = spectrum(values)
     info = {"ranks_per_node": "1"}
@@ -273,7 +273,7 @@ def case_messages_of_several_blocks(comm, least, grid, method):
             there_and_back(plan, values, expected, "d")
             there_and_back(plan, 2 * values, 2 * expected, "d")
     finally:
-        workspace.MESSAGE_BYTES, planner.USUAL = kept
+        workspace.MESSAGE_BYTES, passes.CACHE_BYTES = kept
     if least == 0:
         assert max(counts) > 1
     if least == 1 << 20:

@@ -28,8 +28,6 @@ from onesided.pencilfft import (
     Subcomm,
     commons,
     newDistArray,
-    redistribute,
-    transpose,
 )
 from onesided.pencilfft.redistribution import Redistributions
 
@@ -101,18 +99,16 @@ def case_wrong_plans(comm, mistake):
 @ranks(at_least=2)
 @parameters(mistake=[
     "shape", "grid", "wrong shape", "array", "dims", "out", "axis", "no axis", "hints",
-    "given dims", "method", "info", "dtype", "dtype of one", "plain dtype", "plain method",
-    "part of dtype", "part of order", "part of shape", "part of objects"])
+    "given dims", "dtype", "dtype of one", "part of dtype", "part of order", "part of shape",
+    "part of objects"])
 def case_ranks_that_disagree(comm, mistake):
     """Also where some know a redistribution from an earlier call."""
     last = comm.rank == comm.size - 1
     grids = Subcomm(comm, [0, 1]), Subcomm(comm, [1, 0])
     u, v = (DistArray((8, 8), grid) for grid in grids)
     lines = comm.Create_cart([comm.size], reorder=False)
-    other = {"method": "p2p"} if last else {}
-    redistribute(u, v)
+    u.redistribute(out=v)
     u.redistribute(0)
-    transpose(comm, u.v, v.v, (1, 0))
     x, y = (DistArray((8, 8), grid, dtype="f" if last else "d") for grid in grids)
     order, objects = (DistArray((8, 8), grids[0], dtype=a if last else "<f8") for a in (">f8", "O"))
     call, kind = {
@@ -127,12 +123,8 @@ def case_ranks_that_disagree(comm, mistake):
         "hints": (lambda: PFFT(comm, (8, 8, 8), info={"slots": "1"} if last else {}),
                   MismatchError),
         "given dims": (lambda: Subcomm(lines, [comm.size] if last else None), MismatchError),
-        "method": (lambda: redistribute(u, v, **other), MismatchError),
-        "info": (lambda: redistribute(u, v, info={"slots": "1"} if last else None), MismatchError),
-        "dtype": (lambda: redistribute(x, y), MismatchError),
+        "dtype": (lambda: x.redistribute(out=y), MismatchError),
         "dtype of one": (lambda: x.redistribute(0), MismatchError),
-        "plain dtype": (lambda: transpose(comm, x.v, y.v, (1, 0)), MismatchError),
-        "plain method": (lambda: transpose(comm, u.v, v.v, (1, 0), **other), MismatchError),
         "part of dtype": (lambda: x.get(()), MismatchError),
         "part of order": (lambda: order.get(()), MismatchError),
         "part of shape": (lambda: DistArray((8, 9 if last else 8), grids[0]).get([0, 0]),
@@ -304,7 +296,7 @@ class Interrupt:
 
 
 @ranks(at_least=2)
-@parameters(call=["out", "axis", "transpose"], where=["kept", "incoming"])
+@parameters(call=["out", "axis"], where=["kept", "incoming"])
 def case_an_interrupted_redistribution_is_made_anew(comm, call, where):
     """Of the last rank, before it has waited or before it has read; the others are complete."""
     grids = [Subcomm(comm, dims, reorder=False) for dims in ([0, 1], [1, 0])]
@@ -315,7 +307,6 @@ def case_an_interrupted_redistribution_is_made_anew(comm, call, where):
     calls = {
         "out": (comm, lambda: u.redistribute(out=v)),
         "axis": (over, lambda: u.redistribute(0)),
-        "transpose": (comm, lambda: (transpose(comm, u.v, v.v, (1, 0)), v)[1]),
     }
     over, do = calls[call]
     expected = np.array(do())

@@ -1,8 +1,7 @@
-"""What one plan has measured, the next one knows: kernels, process grid, method and blocks."""
+"""What is measured when a plan is made: kernels, which the next one knows, grids and methods."""
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from contextlib import contextmanager
@@ -13,20 +12,14 @@ import pytest
 from cases import parameters
 from errors import agreed
 
-from onesided.collectives import UnsupportedError, registry
+from onesided.collectives import UnsupportedError
+from onesided.collectives.tuning import auto
 from onesided.collectives.tuning.race import Race
 from onesided.pencilfft import PFFT, engine, legs, newDistArray, planner
 from onesided.pencilfft.kernels import selection
 from onesided.pencilfft.kernels.wisdom import Wisdom
 
-WAY = {"in_source": False, "in_target": False, "straight": False}
 SHAPE = (8, 9, 10)
-
-#: Choices for other ranks and axes.
-GRIDS = [
-    json.dumps({"grid": grid, "method": "p2p", "blocking": {"nbytes": 1 << 20} | WAY})
-    for grid in ([97, 1, 1], [1, 1], [1, 1, 1, 1])
-]
 
 
 @contextmanager
@@ -60,104 +53,50 @@ def plan_of(comm, path, **more):
     return PFFT(comm, SHAPE, wisdom=path and Wisdom(path), **words)
 
 
-@contextmanager
-def measured(comm):
-    """A file that knows a plan, and what was chosen for it."""
-    with wisdom_file(comm) as path:
-        with plan_of(comm, path) as first:
-            choice = first.choice
-        comm.Barrier()
-        yield path, choice
+def reasons(plan):
+    """By what the methods of its transposes were chosen."""
+    return {each.request.chosen_by for each in plan.transposes}
 
 
-def case_a_plan_is_measured_once(comm):
-    with measured(comm) as (path, choice):
-        with open(path) as file:
-            kept = json.load(file)["decisions"]
-        assert any("PFFT(" in key for section in kept.values() for key in section)
-        with unused(planner, "seconds_of"), plan_of(comm, path) as second:
-            assert second.choice == choice
-            works(comm, second)
-        choices = comm.allgather(choice)
-        assert all(each == choice for each in choices)
+def case_grid_and_methods_are_measured_where_that_is_asked_for(comm):
+    with watched(planner, "seconds_of") as tried, plan_of(comm, False) as plan:
+        works(comm, plan)
+        assert len(set(comm.allgather(plan.grid))) == 1
+        assert reasons(plan) <= {auto.MEASURED, auto.RECALLED}
+    assert tried.called or comm.size == 1
 
 
-def case_a_method_of_the_environment_is_another_plan(comm):
-    """It counts where wisdom knows better, and teaches nothing of plans without it."""
-    with measured(comm) as (path, choice):
-        for method in [name for name in ("p2p", "rma-fence") if name != choice.method]:
-            with mock.patch.dict(os.environ, {registry.VARIABLE: f"exchange={method}"}):
-                with plan_of(comm, path) as plan:
-                    assert plan.choice.method == method or comm.size == 1
-        comm.Barrier()
-        with unused(planner, "seconds_of"), plan_of(comm, path) as again:
-            assert again.choice == choice
+@parameters(effort=["estimate", "brief"])
+def case_else_what_usually_wins_is_taken(comm, effort):
+    with (
+        unused(planner, "seconds_of"),
+        unused(Race, "run"),
+        plan_of(comm, False, effort=effort) as plan,
+    ):
+        works(comm, plan)
+        assert reasons(plan) <= {auto.USUAL}
 
 
-def case_other_arguments_are_measured_anew(comm):
-    with measured(comm) as (path, _):
-        with watched(planner, "fastest") as fastest, plan_of(comm, path, dtype="f") as other:
-            assert other.dtype(False) == np.float32
-        assert fastest.called
+@parameters(failing=[1, 99])
+def case_grids_that_do_not_work_are_left_out(comm, failing):
+    if comm.size == 1:
+        pytest.skip("one rank has one grid")
+    kept, made = planner.Course.of, []
 
+    def of(settings, comms):
+        made.append(tuple(each.size for each in comms))
+        if len(set(made)) <= failing:
+            raise UnsupportedError("not on this machine")
+        return kept(settings, comms)
 
-@parameters(text=["", "[]", "{}", "no json", *GRIDS])
-def case_what_makes_no_sense_is_measured_anew(comm, text):
-    with measured(comm) as (path, _):
-        if comm.rank == 0:
-            with open(path) as file:
-                content = json.load(file)
-            spoilt = 0
-            for section in content["decisions"].values():
-                for key in section:
-                    if "PFFT(" in key:
-                        section[key][0], spoilt = text, spoilt + 1
-            assert spoilt == 1
-            with open(path, "w") as file:
-                json.dump(content, file)
-        comm.Barrier()
-        with plan_of(comm, path) as plan:
-            works(comm, plan)
-
-
-def case_ranks_with_different_wisdom_agree(comm):
-    """Rank 0's counts: the others know another answer, or none."""
-    with measured(comm) as (path, choice):
-        own = path if comm.rank == 0 else f"{path}.{comm.rank}"
-        with unused(planner, "seconds_of"), plan_of(comm, own) as plan:
-            assert plan.choice == choice
-            works(comm, plan)
-
-
-@parameters(effort=["measure", "brief"])
-def case_what_works_no_more_is_looked_for_anew(comm, effort):
-    with measured(comm) as (path, choice):
-        made, kept = [], planner.Planner.make
-
-        def make(self, wanted):
-            made.append(wanted)
-            if len(made) == 1:
-                raise UnsupportedError("not on this machine")
-            return kept(self, wanted)
-
-        with mock.patch.object(planner.Planner, "make", make):
-            with plan_of(comm, path, effort=effort) as second:
-                works(comm, second)
-        assert made[0] == choice
-        assert len(made) > 1
-
-
-@parameters(grid=["auto", None])
-def case_only_what_was_measured_counts_as_measured(comm, grid):
-    """A plan that was not tried teaches nothing of grids and methods."""
-    with wisdom_file(comm) as path:
-        with plan_of(comm, path, effort="brief", grid=grid) as first:
-            for _ in range(9):
-                works(comm, first)
-        comm.Barrier()
-        with watched(planner, "seconds_of") as tried, plan_of(comm, path, grid=grid):
-            pass
-        assert tried.called or comm.size == 1
+    with mock.patch.object(planner.Course, "of", of):
+        if failing == 1:
+            with plan_of(comm, False) as plan:
+                works(comm, plan)
+                assert plan.grid != made[0]
+        else:
+            words = agreed(comm, UnsupportedError, lambda: plan_of(comm, False))
+            assert "no process grid works here: not on this machine" in words
 
 
 @parameters(where=["memory", "kernel"])
@@ -187,13 +126,11 @@ def case_an_error_of_one_rank_in_a_measurement_is_that_of_all(comm, where):
         works(comm, plan)
 
 
-def case_an_estimate_measures_nothing(comm):
+def case_an_estimate_asks_no_file(comm):
     with (
         wisdom_file(comm) as path,
-        unused(planner, "seconds_of"),
         unused(selection, "measure"),
-        unused(Race, "run"),
-        PFFT(comm, SHAPE, grid="auto", effort="estimate", wisdom=Wisdom(path)) as plan,
+        plan_of(comm, path, effort="estimate") as plan,
     ):
         for _ in range(9):
             works(comm, plan)
@@ -211,7 +148,7 @@ def case_a_plan_stays_as_it_was_made(comm, effort):
         with (
             unused(planner, "seconds_of"),
             unused(selection, "measure"),
-            unused(planner.Planner, "make"),
+            unused(planner, "build"),
         ):
             for _ in range(40):
                 np.testing.assert_array_equal(plan.forward(u, u_hat), first[0])
@@ -219,17 +156,13 @@ def case_a_plan_stays_as_it_was_made(comm, effort):
         assert plan._execution.engine is engine
 
 
-def case_the_default_measures_kernels_only_and_the_next_plan_knows_them(comm):
+def case_the_default_measures_kernels_and_the_next_plan_knows_them(comm):
     with wisdom_file(comm) as path:
-        with unused(planner, "seconds_of"), plan_of(comm, path, effort="brief") as plan:
-            choice = plan.choice
-        comm.Barrier()
         for _ in range(9):  # in a few plans there is time for all kernels
             with (
                 watched(selection, "measure") as measure,
                 plan_of(comm, path, effort="brief") as again,
             ):
-                assert again.choice == choice
                 works(comm, again)
             comm.Barrier()
             if not comm.allreduce(measure.call_count):

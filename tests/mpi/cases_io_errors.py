@@ -6,6 +6,7 @@ import contextlib
 import re
 import resource
 import sys
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -25,10 +26,9 @@ from io_data import (
 
 from onesided.collectives import MismatchError, PatternError, UnsupportedError
 from onesided.pencilfft import NCFile
-from onesided.pencilfft.io.consolidation import consolidate
 from onesided.pencilfft.io.filebase import FileError
-from onesided.pencilfft.io.hdf5 import HDF5File
-from onesided.pencilfft.io.store import Store
+from onesided.pencilfft.io.hdf5 import HDF5File, consolidate
+from onesided.pencilfft.io.store import Store, sources_of
 
 SHAPE = (6, 5, 4)
 
@@ -153,8 +153,17 @@ def case_what_is_open_to_change(comm):
             assert "different" in agreed(comm, PatternError, file.close)
         file.open()
         file.f.attrs["rank"] = 7
-        HDF5File(path).write(2, {"w": [block]})
-        assert "changed while it was open" in agreed(comm, FileError, file.close)
+        other = HDF5File(path)
+        assert "somebody else" in agreed(comm, FileError, lambda: other.write(2, {"w": [block]}))
+        file.close()
+        other.write(2, {"w": [block]})
+        file.open()
+        assert file.f.attrs["rank"] == 7
+        del file.f["u"]
+        with pytest.raises(KeyError), file:
+            del file.f["nothing"]
+        comm.Barrier()  # rank 0 has given it up
+        other.write(2, {"w": [block]})
         file.open()
         del file.f["w"]
         file.close()
@@ -238,7 +247,7 @@ def case_a_netcdf_step_that_is_not_completed(comm, step):
 
 @parameters(step=[0, 1, 2])
 def case_a_netcdf_field_that_is_not_replaced(comm, step, monkeypatch):
-    """Of three steps: what else there is of the step stays, and its place; it can be replaced."""
+    """Of three steps: nothing of the step is read until it is replaced, and it keeps its place."""
     need("netCDF4")
 
     def fails(*given):
@@ -252,14 +261,14 @@ def case_a_netcdf_field_that_is_not_replaced(comm, step, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(NCFile, "_collect", fails)
             agreed(comm, FileError, lambda: file.write(step, {"v": [block]}))
-        text = agreed(comm, FileError, lambda: file.read(found, "v", step))
-        assert "not written completely" in text
+        for name in fields:
+            text = agreed(comm, FileError, lambda n=name: file.read(found, n, step))
+            assert "not written completely" in text
         file.write(3, fields)
-        for there in range(4):
-            check_read(comm, file, "u", there, whole)
         file.write(step, {"v": [block]})
         for there in range(4):
-            check_read(comm, file, "v", there, whole)
+            for name in fields:
+                check_read(comm, file, name, there, whole)
 
 
 @parameters(place=["missing", "folder", "beside a file", "no file"])
@@ -294,8 +303,10 @@ def case_damaged_files(comm, damage, rank):
     with a_file(comm) as (path, whole, block):
         store = Store(path)
         with store.open() as file:
-            here = sorted(store.parts_of(file["u/3D/0"]))
-            there = sorted(store.parts_of(file["u/3D/1"]))
+            here, there = (
+                sorted({Path(source.reference).name for source in sources_of(file[f"u/3D/{step}"])})
+                for step in (0, 1)
+            )
         victim = path.parent / "u.h5.parts" / here[rank]
         comm.Barrier()
         if comm.rank == 0:

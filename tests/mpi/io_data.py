@@ -8,10 +8,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 from onesided.pencilfft import DistArray
 from onesided.pencilfft.decomposition import balanced, block
+from onesided.pencilfft.io.selection import Selection
+from onesided.pencilfft.io.snapshot import dataset_path
 from onesided.pencilfft.io.store import Store
 
 #: As methods of a DistArray, of whatever knows what a file needs.
@@ -99,14 +102,22 @@ def shared_folder(comm):
             shutil.rmtree(path)
 
 
-def check_read(comm, file, name, step, whole, rank=0, axis=-1, chosen=None):
+def check_read(comm, file, name, step, whole, rank=0, axis=-1):
     """Collective. A file has this array, of so many axes of components, to the last bit."""
     found = Blocks.new(comm, whole.shape[rank:], whole.dtype, whole.shape[:rank], axis)
-    if chosen is None:
-        read(found, file, name, step)
-    else:
-        file.read(found, name, step, chosen)
+    read(found, file, name, step)
     assert found.is_part_of(whole)
+
+
+def check_slice(path, name, step, whole, rank, chosen):
+    """A file has this global slice of an array, to the last bit."""
+    part = whole[(slice(None),) * rank + tuple(chosen)]
+    selection = Selection.of(whole.shape[rank:], chosen)
+    with h5py.File(path, "r") as file:
+        found = file[dataset_path(name, selection, step)][()]
+    assert found.dtype == part.dtype
+    assert found.shape == part.shape
+    assert found.tobytes() == part.tobytes()
 
 
 def files_in(folder):

@@ -7,7 +7,7 @@ import signal
 
 import h5py
 
-from onesided.pencilfft.io.quietfile import QuietFile
+from onesided.pencilfft.io.store import QuietFile
 
 CALLS = [
     (os, "replace"), (os, "remove"), (os, "link"), (os, "fsync"), (os, "pwrite"),
