@@ -124,7 +124,7 @@ class Agreement:
             words = np.array([*flags, *within, *rest], np.int64)
         self._most = words.copy()
         sides = ([each, len(words), MPI.INT64_T] for each in (words, self._most))
-        self._arguments = (*sides, MPI.MAX)
+        self._arguments: Any = (*sides, MPI.MAX)
 
     def largest(self) -> list[int]:
         """Collective. The largest of each of the numbers over all ranks."""

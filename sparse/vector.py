@@ -52,7 +52,7 @@ class DistVector(NDArrayOperatorsMixin):
         rank where a block does not fit, or ranks have different numbers of vectors,
         ``MismatchError`` where they have different partitions."""
         error: Exception | None = None
-        block = np.zeros(0)
+        block: NDArray[Any] = np.zeros(0)
         try:
             partition.check_parts(comm.size)
             block = checked_block(partition, comm.rank, array)

@@ -194,8 +194,10 @@ def cells_of(record: Mapping[str, Any]) -> dict[str, str]:
 
 def single(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Local. Those that are one number or word."""
-    several = Mapping | list | tuple
-    return {name: each for name, each in metrics.items() if not isinstance(each, several)}
+    return {
+        name: each for name, each in metrics.items()
+        if not isinstance(each, Mapping | list | tuple)
+    }  # fmt: skip
 
 
 def without_unit(name: str) -> str:

@@ -171,7 +171,7 @@ def main() -> None:
             "norms": norms, "sums": sums,
         }  # fmt: skip
         print(json.dumps(facts), flush=True)
-    ksp = solver(comm, matrix) if matrix.size[0] == matrix.size[1] else None
+    ksp: Any = solver(comm, matrix) if matrix.size[0] == matrix.size[1] else None
     told = os.path.join(sys.argv[1], "solver.json")
     if os.path.exists(told):
         with open(told, encoding="utf-8") as words:

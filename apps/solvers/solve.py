@@ -150,7 +150,7 @@ def vector(comm: MPI.Intracomm, matrix: DistMatrix, source: str) -> NDArray[Any]
         with user_errors():
             block = read_vector(comm, source, _partition(comm, rows[1] - rows[0])).array
         if block.ndim != 1:
-            raise CommandError(f"{source} holds {block.shape[1]} columns, one is wanted")
+            raise CommandError(f"{source} holds {block.shape[-1]} columns, one is wanted")
         kinds = (matrix.dtype, np.complex64) if block.dtype.kind == "c" else (matrix.dtype,)
         block = block.astype(np.result_type(*kinds))
     return block if matrix.ordering is None else np.asarray(matrix.ordering.forward(block))

@@ -43,7 +43,7 @@ REMARK = (
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; its exit code is 1 where a program comes to other numbers."""
     files = [Path(file) for file in options.files] or sorted(FOLDER.glob("*.py"))
-    by_rank_0(comm, lambda: [file.open("rb").close() for file in files])
+    by_rank_0(comm, lambda: [file.read_bytes() for file in files])
     changes = [f"{name}={value}" for name, value in options.set]
     report = Report("bench programs", options.settings(), {"ranks": comm.size}, remarks=[REMARK],
                     baseline=AS_IS)  # fmt: skip

@@ -158,11 +158,11 @@ class Selection:
         self._left -= perf_counter() - began
         limit = MARGIN * min(times.values())
         choice = next(choice for choice in runs if times.get(choice, limit + 1) <= limit)
-        found = (choice, runs[choice]) if tried == task else self._planned(choice, task)
-        if found is not None:
+        planned = (choice, runs[choice]) if tried == task else self._planned(choice, task)
+        if planned is not None:
             self._decisions[family_of(task)] = choice
             self.wisdom.learn(family_of(task), choice)
-        return found
+        return planned
 
     def _planned(self, choice: str, task: Task) -> tuple[str, Run] | None:
         """The call of the kernel of this name, if it can be had."""

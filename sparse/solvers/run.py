@@ -157,7 +157,8 @@ class Run:
     def _begin(self, b: Any, right: Any, guess: Any, left: Vector | None) -> None:
         """Collective. Take the vectors, b and what it is on this rank, and the guess; b loses what
         it has of ``left``."""
-        rules, dtype, self._adjoint = self.rules, self.space.dtype, None
+        rules, dtype = self.rules, self.space.dtype
+        self._adjoint: Linear | None = None
         self.b: Vector = np.ascontiguousarray(right, dtype)
         if left is not None:
             self.b = self.b.copy()
@@ -227,7 +228,8 @@ class Run:
         if M is not None:
             M.refresh()
             self._check_hermitian(M, self._hermitian)
-        self._begin(b, *(v.array if isinstance(v, DistVector) else v for v in (b, x0)), None)
+        rhs, guess = (v.array if isinstance(v, DistVector) else v for v in (b, x0))
+        self._begin(b, rhs, guess, None)
         return self
 
     # -- from leg to leg -------------------------------------------------------------------------
@@ -476,7 +478,7 @@ def solve(
     that, where ranks agree that it does on all of them.
     """
     found, again = None, False
-    idle = A.kept.pop((name, type(M)), None) if isinstance(A, Linear) and not A.freed else None
+    idle: Any = A.kept.pop((name, type(M)), None) if isinstance(A, Linear) and not A.freed else None
     if idle is not None and idle.fits(b, x0, rules, M, choices):
         found = idle.again.largest()
         again = found[0] == found[2] == 0 and found[3] == -found[4]
