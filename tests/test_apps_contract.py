@@ -21,6 +21,8 @@ import pytest
 from onesided.apps.cli import main as entry
 from onesided.apps.cli.options import OPTIONS, FileName, FolderName, Picture
 
+pytestmark = pytest.mark.one_mpi
+
 MATRICES = mpi_harness.TESTS / "matrices"
 SCHEMA = mpi_harness.TESTS.parent / "docs" / "reference" / "results.schema.json"
 PARSERS = {parser.prog.removeprefix("onesided "): parser for parser in entry.parsers()}

@@ -22,6 +22,8 @@ from onesided.apps.report.figures import MOST_BARS, MOST_LINES, MOST_PANELS, dra
 from onesided.apps.report.page import outcome
 from onesided.apps.report.result import Result
 
+pytestmark = pytest.mark.one_mpi
+
 SIZES = (1 << 10, 32 << 10, 128 << 10, 1 << 20, 2 << 20)
 
 

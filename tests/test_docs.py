@@ -18,6 +18,8 @@ import servers
 
 from onesided.collectives import __version__, methods, partitioned_methods
 
+pytestmark = pytest.mark.one_mpi
+
 ROOT = mpi_harness.TESTS.parent
 DOCS = ROOT / "docs"
 MATRIX = ROOT / "apps" / "data" / "bcsstk13.mtx.gz"

@@ -61,6 +61,7 @@ def test_ranks_of_another_world():
     assert outcome.stdout.count("has everything") == 3
 
 
+@pytest.mark.one_mpi
 @pytest.mark.parametrize(("form", "when"), [
     ("table", "freed"), ("json", "freed"), ("json", "left"), ("json", "alone"), ("no", "left")])
 def test_a_profile_of_a_whole_program(tmp_path, when, form):

@@ -9,6 +9,8 @@ import mpi_harness
 import pytest
 import scale
 
+pytestmark = pytest.mark.one_mpi
+
 full = pytest.mark.full
 FOUR = ["dblp-2010", "brack2", "NotreDame_www", "cnr-2000"]
 
