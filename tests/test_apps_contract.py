@@ -297,9 +297,10 @@ def test_words_are_completed(line, wanted, tmp_path):
     [
         (["-m", "onesided.apps", "--help"], ("numpy", "mpi4py", "rich", "subprocess")),
         (["-m", "onesided.apps", "bench", "rma-mt", "--help"], ("numpy", "mpi4py", "rich")),
+        (["-m", "onesided.apps", "fft", "--help"], ("numpy", "scipy", "mpi4py", "rich", "h5py")),
         (["-c", "import onesided.collectives"], ("onesided.apps", "rich", "argparse")),
     ],
-    ids=["help", "help of a command", "the library"],
+    ids=["help", "help of a benchmark", "help of a command", "the library"],
 )
 def test_what_is_not_needed_is_not_imported(words, unwanted):
     line = [sys.executable, "-X", "importtime", *words]

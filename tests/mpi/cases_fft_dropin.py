@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import gc
-import re
-import sys
 import warnings
 import weakref
 from functools import partial
 from importlib import import_module
 
 import numpy as np
-from cases import need, parameters, ranks, skip
+from cases import need, parameters, ranks
 from errors import agreed
 from fft_data import whole
 
 from onesided.collectives import PatternError, RequestError, UnsupportedError, arena
 from onesided.collectives.context import Context
-from onesided.collectives.program import COMPILED
 from onesided.pencilfft import (
     PFFT,
     DistArray,
@@ -110,56 +107,6 @@ def case_a_plan_keeps_no_array_of_the_callers(comm, way, given):
         del u, out
         gc.collect()
         assert [each() for each in left] == [None] * len(left)
-
-
-@parameters(given=[False, True], start=[False, True])
-def case_a_call_is_a_few_calls_of_python(comm, given, start):
-    """What a small transform costs beside its arithmetic; polls while it waits apart. Kernels that
-    are called from Python take a few calls more than those of the compiled core."""
-    if not COMPILED:
-        skip("without the compiled core a call has more steps")
-    with PFFT(comm, (16, 16, 16), method="rma-notify", effort="estimate", grid=(-1,)) as plan:
-        u, out = np.ones(plan.shape(False)), np.ones(plan.shape(), complex) if given else None
-        calls = []
-
-        def note(frame, event, argument):
-            if event == "call" and frame.f_code.co_name not in ("_drive", "drive"):
-                calls.append(frame.f_code.co_name)
-
-        def transform():
-            if start:
-                plan.forward.Start(u, out)
-                plan.forward.Wait()
-            else:
-                plan.forward(u, out)
-
-        transform()
-        sys.setprofile(note)
-        try:
-            transform()
-        finally:
-            sys.setprofile(None)
-        more = 0 if {"mkl", "pyfftw"} & set(re.findall(r"\w+", plan.explain())) else 12
-        assert 0 < len(calls) <= (50 if start else 35) + more, calls
-
-
-def case_one_call_without_an_output_costs_nothing_later(comm):
-    with PFFT(comm, SHAPE, **OPTIONS) as plan:
-        u = whole(plan.shape(False), "d", comm.rank)
-        u_hat = newDistArray(plan)
-        plan.forward(u)
-        assert plan.forward.output_array.any()
-        plan.forward(2 * u, u_hat)  # nobody looks at the plan's array, so it stays as it was
-        own = plan._arrays._arrays[plan._sides[1]]
-        assert not np.array_equal(own, u_hat)
-        assert np.array_equal(plan.forward.output_array, u_hat)
-        kept = plan.forward.output_array
-        plan.forward(3 * u, u_hat)  # somebody does
-        assert np.array_equal(kept, u_hat)
-        assert kept is own
-        plan.forward(u, kept)  # the plan's own, given
-        assert plan.forward.output_array is kept
-        close(3 * kept, u_hat)
 
 
 @parameters(in_place=[False, True], seen=["itself", "plain", "part"])

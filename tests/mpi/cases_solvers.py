@@ -7,7 +7,6 @@ import numpy as np
 import scipy.io
 import scipy.sparse.linalg as serial
 from cases import parameters
-from cases_formats import whole_of
 from errors import agreed, raises
 from mpi4py import MPI
 from scipy import sparse
@@ -27,7 +26,6 @@ from onesided.sparse import (
     stencil27,
 )
 from onesided.sparse import solvers as ours
-from onesided.sparse.kernels.registry import available
 from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, Jacobi
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -312,18 +310,7 @@ def case_a_matrix_that_multiplies_in_its_own_way(comm):
     np.testing.assert_allclose(solution.x, expected[slice(*A.row_range)], rtol=1e-8)
 
 
-# -- multigrid, eigenpairs, and what a matrix makes of other values ------------------------------
-
-
-def same(comm, matrix, whole, free=True):
-    np.testing.assert_allclose(whole_of(comm, matrix), whole.toarray(), rtol=1e-5, atol=1e-6)
-    if whole.dtype.itemsize == matrix.dtype.itemsize:
-        assert matrix.dtype == whole.dtype
-    x = np.arange(1.0, whole.shape[1] + 1)
-    y = matrix @ x[slice(*matrix.col_range)]
-    np.testing.assert_allclose(joined(comm, y), whole @ x, rtol=1e-4, atol=1e-4)
-    if free:
-        matrix.Free()
+# -- multigrid, eigenpairs, what is refused -------------------------------------------------------
 
 
 def case_an_operation_that_there_is_not_is_named(comm):
@@ -347,40 +334,6 @@ def case_an_operation_that_there_is_not_is_named(comm):
     for call, kind, words in calls:
         raises(kind, call, words)
     A.Free()
-
-
-@parameters(kernel=[*available(), "auto"])
-def case_other_values_at_the_same_places(comm, kernel, seed):
-    a = sparse.csr_array(DEFINITE["mesh"]())
-    A = distributed(comm, a, kernel=kernel)
-    halo, name = A.halo, A.kernel_name
-    rows = slice(*A.row_range)
-    single = np.ones(A.col_range[1] - A.col_range[0], "c16")
-    A.T @ single.real
-    makers = [Jacobi, SSOR, lambda A: BlockILU(A, hermitian=True), AMG]
-    kept = [make(A) for make in makers]
-    b = a.copy()
-    b.data = b.data * 3
-    b.setdiag(b.diagonal() + 2)
-    b.sort_indices()
-    mine = sparse.csr_array(b[rows])
-    A.set_values(mine)
-    same(comm, A, sparse.csr_array(b), free=False)
-    assert np.allclose(joined(comm, A.T @ single.real), b.T @ np.ones(a.shape[0]))
-    assert A.halo is halo
-    assert name == A.kernel_name
-    right = random(a.shape[0], float, seed)[rows]
-    for make, old in zip(makers, kept, strict=True):
-        new = make(A)
-        one, other = (ours.cg(A, right, M=M, rtol=1e-8) for M in (old, new))
-        assert one.converged
-        assert one.iterations == other.iterations
-        assert np.array_equal(one.x, other.x)
-        for M in (old, new):
-            if isinstance(M, AMG):
-                M.Free()
-    A.set_values(A.values * 2)
-    same(comm, A, sparse.csr_array(b * 2))
 
 
 @parameters(dtype=["f8", "c16"], precond=["none", "jacobi", "amg"], largest=[False, True])
