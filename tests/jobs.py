@@ -314,8 +314,7 @@ SPARSE = {
     "cases_matrix": [
         *on(1), *on(2, 3, 4, alike=True, thin=True), *full(7),
         *emulated(4, "2", select="halo_brings"), *emulated(5, "4", select="halo_brings"),
-        *on(5, thin=True, select=["name=square", "name=few rows", "bad_input", "halo",
-                                  "overlapping"]),
+        *on(5, thin=True, select=["name=square", "name=few rows", "bad_input", "halo"]),
         *full(1, 2, 3, 4, select="case_random", options={"examples": "40"}, env=SLOW),
     ],
     "cases_kernels": [*on(2, 3, alike=True), *full(1, 4, 7)],

@@ -19,6 +19,8 @@ from onesided.pencilfft import PFFT, engine, legs, newDistArray, planner
 from onesided.pencilfft.kernels import selection
 from onesided.pencilfft.kernels.wisdom import Wisdom
 
+pytestmark = pytest.mark.one_mpi
+
 WAY = {"in_source": False, "in_target": False, "straight": False}
 SHAPE = (8, 9, 10)
 
@@ -147,19 +149,6 @@ def case_what_works_no_more_is_looked_for_anew(comm, effort):
         assert len(made) > 1
 
 
-@parameters(grid=["auto", None])
-def case_only_what_was_measured_counts_as_measured(comm, grid):
-    """A plan that was not tried teaches nothing of grids and methods."""
-    with wisdom_file(comm) as path:
-        with plan_of(comm, path, effort="brief", grid=grid) as first:
-            for _ in range(9):
-                works(comm, first)
-        comm.Barrier()
-        with watched(planner, "seconds_of") as tried, plan_of(comm, path, grid=grid):
-            pass
-        assert tried.called or comm.size == 1
-
-
 @parameters(where=["memory", "kernel"])
 def case_an_error_of_one_rank_in_a_measurement_is_that_of_all(comm, where):
     """And what was made for it is given back."""
@@ -217,25 +206,6 @@ def case_a_plan_stays_as_it_was_made(comm, effort):
                 np.testing.assert_array_equal(plan.forward(u, u_hat), first[0])
                 np.testing.assert_array_equal(plan.backward(u_hat), first[1])
         assert plan._execution.engine is engine
-
-
-def case_the_default_measures_kernels_only_and_the_next_plan_knows_them(comm):
-    with wisdom_file(comm) as path:
-        with unused(planner, "seconds_of"), plan_of(comm, path, effort="brief") as plan:
-            choice = plan.choice
-        comm.Barrier()
-        for _ in range(9):  # in a few plans there is time for all kernels
-            with (
-                watched(selection, "measure") as measure,
-                plan_of(comm, path, effort="brief") as again,
-            ):
-                assert again.choice == choice
-                works(comm, again)
-            comm.Barrier()
-            if not comm.allreduce(measure.call_count):
-                break
-        else:
-            raise AssertionError("it never knows")
 
 
 @parameters(what=["Pass", "prepare"])

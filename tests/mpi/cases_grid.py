@@ -533,27 +533,6 @@ def case_one_rank_is_interrupted_before_the_wait(comm, nodes):
     assert not Context.of(comm).live
 
 
-def case_started_by_somebody_else_in_between(comm):
-    """A signal handler, or another thread: its round goes on, and who came second is told."""
-    ring = Grid(comm, (4 * comm.size,), 1, periodic=True)
-    u = ring.from_function(lambda x: x)
-    halo = ring.halo(u)
-
-    class Late(type(halo)):
-        def Start(self):
-            super().Start()
-            super().Start()
-
-    kind, halo.__class__ = type(halo), Late
-    raises(RequestError, halo.exchange, "an active halo exchange cannot be started")
-    halo.__class__ = kind
-    assert halo.state == "active"
-    halo.Wait()
-    assert u[-1] == (4 * comm.rank + 4.5) % (4 * comm.size)
-    halo.Free()
-    ring.Free()
-
-
 @parameters(form=[((), ()), ((2,), (1,)), ((), (0, 1))], nodes=[None, "1", "2"])
 def case_redistribute(comm, form, nodes):
     """From any grid to any grid: other cuts, ghosts, sizes of blocks, orders of ranks."""

@@ -220,23 +220,6 @@ def case_random_matrices(comm, method, options, seed):
     assert sum(sizes) > 0, "every example was empty"
 
 
-def case_every_request_is_planned_once(comm, seed):
-    rng = np.random.default_rng(seed)
-    whole = sparse.random_array((30, 30), density=0.2, rng=rng)
-    with distributed(comm, whole) as matrix:
-        planned = []
-        for _ in range(3):
-            for k in (None, 1, 2, 4):
-                check(matrix, whole, rng, "A", k)
-                check(matrix, whole, rng, "T", k)
-            check(matrix, whole, rng, "A", 1, dtype="c16")
-            check(matrix, whole, rng, "H", 2, dtype="c16")
-            halos = [*matrix._halos.items(), *matrix._reverse_halos.items()]
-            planned.append([(k, id(halo.request)) for k, halo in halos])
-        assert planned[0] == planned[1] == planned[2]
-        assert [k for k, _ in planned[0]] == [1, 2, 4, 1, 2, 4]
-
-
 @parameters(method=["p2p", "rma-notify"], kernel=available, side=["A", "T", "H"])
 def case_products_allocate_no_arrays(comm, method, kernel, side, seed):
     rng = np.random.default_rng(seed)
@@ -257,20 +240,6 @@ def case_products_allocate_no_arrays(comm, method, kernel, side, seed):
                 tracemalloc.stop()
             assert x.nbytes > 16_000, x.nbytes
             assert peak < x.nbytes // 2, (peak, x.nbytes)
-
-
-@parameters(method=["p2p", "rma-notify", "rma-fence"])
-def case_matrices_in_turn_on_overlapping_communicators(comm, method, seed):
-    rng = np.random.default_rng(seed)
-    whole = [sparse.random_array((35, 35), density=0.2, rng=rng).tocsr() for _ in range(3)]
-    part = comm.Split(comm.rank % 2, comm.rank)
-    found = [distributed(c, w, method) for c, w in zip([comm, comm, part], whole, strict=True)]
-    for _ in range(4):
-        for matrix, w in zip(found, whole, strict=True):
-            check(matrix, w, rng, times=1)
-    for matrix in found:
-        matrix.Free()
-    part.Free()
 
 
 @parameters(method=["p2p", "rma-node"])

@@ -327,11 +327,6 @@ def case_bound_buffers_cannot_be_resized(comm, method):
         request.Wait()
 
 
-def case_free_refuses_other_arrays(comm):
-    for wrong in (np.zeros(3), np.zeros(0)):
-        raises(RequestError, lambda wrong=wrong: free(wrong), "empty()")
-
-
 # -- a node without shared memory, and memory in use: nobody is left behind ------------------------
 
 

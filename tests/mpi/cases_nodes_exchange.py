@@ -113,21 +113,6 @@ def case_what_is_short_between_nodes_is_one_message(comm, memory, more):
     exchange.free()
 
 
-@ranks(at_least=4, at_most=4)
-def case_a_trial_goes_the_way_of_what_it_stands_for(comm):
-    """Of shorter blocks, by the bytes of those that they stand for."""
-    for nbytes, together in ((node.PAIR, True), (2 * node.PAIR, False)):
-        table = np.full((4, 4), nbytes // 4 // 8)
-        exchange = Vector(comm, table, "p2p", info={"ranks_per_node": "2"})
-        wanted = exchange.request.operation
-        for one in (wanted, wanted.shortened(8)):
-            passages = node.passages_of(one, node.messages_of(one))
-            assert passages
-            joint = together and len(one.node.ranks) > 1
-            assert all(passage.joint == joint for passage in passages), one.factor
-        exchange.free()
-
-
 def sends_of(request):
     """The messages that a rank starts in a round, whoever's data they have."""
     messages = request.transport._messages

@@ -6,6 +6,7 @@ from itertools import pairwise
 from unittest import mock
 
 import numpy as np
+import pytest
 from cases import parameters, ranks
 from cases_solvers import DEFINITE, distributed, shipped, system
 from errors import raises
@@ -17,6 +18,8 @@ from onesided.sparse import LinearOperator, Partition, diags, from_scipy, stenci
 from onesided.sparse import solvers as ours
 from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, BlockLU, Jacobi
 from onesided.sparse.solvers.space import Space
+
+pytestmark = pytest.mark.one_mpi
 
 SQUARE = ["cg", "pipelined_cg", "minres", "bicgstab", "gmres", "fgmres", "chebyshev"]
 ALL = [*SQUARE, "lsqr", "lsmr"]

@@ -4,6 +4,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pytest
 import scipy.io
 import scipy.sparse.linalg as serial
 from cases import parameters
@@ -27,6 +28,8 @@ from onesided.sparse import (
 )
 from onesided.sparse import solvers as ours
 from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, Jacobi
+
+pytestmark = pytest.mark.one_mpi
 
 TESTS = Path(__file__).resolve().parents[1]
 
