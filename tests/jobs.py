@@ -48,6 +48,11 @@ class Job:
         """As a communicator has it."""
         return self.ranks
 
+    @property
+    def says_the_same(self) -> bool:
+        """With every MPI: which interpreter runs rounds is the library's affair."""
+        return ("ONESIDED_CORE", "python") in self.env
+
     def takes(self, name: str) -> bool:
         return not self.select or any(text in name for text in self.select)
 
@@ -335,7 +340,7 @@ SPARSE = {
 # -- apps -----------------------------------------------------------------------------------------
 
 APPS = {
-    "cases_apps": [*on(1, 2), *on(3, select="methods_of_the_papers"), *full(4),
+    "cases_apps": [*on(1, 2), *on(3, select="methods_of_the_papers", thin=True), *full(4),
                    *two_nodes("layout", options={"nodes": "2"})],
     "cases_mini": [*on(3, thin=True), *full(1, 2, 4), *two_nodes("neighbors", full=True)],
     "cases_minimd": [*on(2, thin=True), *full(1, 3, 4, 8), *two_nodes("every_way", full=True)],

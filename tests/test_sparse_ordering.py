@@ -65,11 +65,3 @@ def test_triangulations_have_no_vertex_inside_a_side(levels, seed):
     areas = np.abs(legs[0][:, 0] * legs[1][:, 1] - legs[0][:, 1] * legs[1][:, 0])
     assert areas.sum(dtype=np.int64) == 2 * refinement.extent**2
     assert areas.min() > 0
-
-
-def test_neighbors_of_a_path_are_next_to_each_other():
-    """Triangles follow each other along a curve: most have a side in common with the next."""
-    _, triangles = mesh_of(6, 12, 0)
-    edges = triangles.edges()
-    shared = (edges[1:, :, None] == edges[:-1, None, :]).any(axis=(1, 2))
-    assert shared.all()

@@ -16,7 +16,6 @@ from mpi4py import MPI
 
 from onesided.collectives import PatternError, methods
 from onesided.collectives.context import Context
-from onesided.collectives.memory import find_region
 from onesided.pencilfft import (
     PFFT,
     DistArray,
@@ -76,17 +75,6 @@ def case_delayed_ranks(comm, method, grid, seed):
                 close(found[3 + k], inputs[k][mine], "d")
         assert all(opened) or not plan.transposes[0].request.direct
         assert opened
-
-
-@parameters(grid=list(GRIDS))
-def case_stages_lie_in_window_memory_of_their_transpose(comm, grid):
-    """Else it would be right, and slow."""
-    with planned(comm, (8, 8, 8), grid=GRIDS[grid]) as plan:
-        assert comm.size == 1 or plan.transposes
-        for transpose in plan.transposes:
-            region = find_region(transpose.receive)
-            assert region is not None
-            assert region.context.comm.size == transpose.comm.size > 1
 
 
 @parameters(norm=["forward", "ortho", "backward", None], char="fD")

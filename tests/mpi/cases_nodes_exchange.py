@@ -167,24 +167,6 @@ def case_a_rank_that_does_it_for_others_is_elsewhere(comm, memory, slots, does, 
     exchange.free()
 
 
-@ranks(at_least=3)
-@parameters(method=["rma-p2p", "rma-notify", "rma-node"])
-def case_who_is_waited_for_in_words(comm, method):
-    """Rounds are counted where their counters are; messages have none."""
-    exchange = Vector(comm, tables(comm.size)["uneven"] + 1, method, info={"ranks_per_node": "2"})
-    request = exchange.request
-    exchange.round(0)
-    comm.Barrier()
-    words = request.transport.waiting_for(1)
-    assert "has sent" not in words, words
-    assert ("messages" in words) == (method == "rma-p2p"), words
-    assert "has sent 1 of 2" in request.transport.waiting_for(2) or comm.size - 1 == comm.rank == 2
-    stored = method == "rma-node" and leads(request)
-    assert ("has for another node" in request.transport.waiting_for(2)) == stored
-    assert "has for another node" not in words, words
-    exchange.free()
-
-
 @ranks(at_least=2)
 def case_what_needs_a_thread_is_refused_without(comm, options):
     """By name, on all ranks, and the next one works; under MPI's lower levels, too."""
