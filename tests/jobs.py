@@ -303,7 +303,7 @@ READING = ["shipped", "blocks", "array_files", "newline", "bad_file", "fault", "
            "routed", "those_only"]  # fmt: skip
 SOLUTIONS = [
     "lsqr[name=wide", "power_iteration[name=Trefethen_20b", "iterates", "those_of_scipy[restart=5",
-    "formulas[kind=BlockILU", "chebyshev", "pagerank", "number_of_ranks", "other_rows", "own_way",
+    "formulas[kind=BlockILU", "chebyshev", "pagerank", "number_of_ranks", "other_rows",
     "distributed_vectors[solver=cg", "named", "eigenpairs", "multigrid",
 ]  # fmt: skip
 RUNS = ["nothing", "limit", "callback", "callers_function", "breakdown", "bad", "reductions",

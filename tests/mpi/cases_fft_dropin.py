@@ -9,12 +9,11 @@ from functools import partial
 from importlib import import_module
 
 import numpy as np
-from cases import need, parameters, ranks
+from cases import need, parameters
 from errors import agreed
 from fft_data import whole
 
-from onesided.collectives import PatternError, RequestError, UnsupportedError, arena
-from onesided.collectives.context import Context
+from onesided.collectives import PatternError, RequestError, UnsupportedError
 from onesided.pencilfft import (
     PFFT,
     DistArray,
@@ -330,53 +329,6 @@ def case_words_for_fftw(comm, effort, overwrite):
 
 
 # Plans that are dropped, and many of them.
-
-
-@ranks(at_least=2)
-def case_dropped_plans_warn_and_are_collected(comm):
-    with PFFT(comm, SHAPE, **OPTIONS) as plan:
-        contexts = [Context.of(part) for part in (comm, *plan.subcomm)]
-    before = [len(context.live) for context in contexts]
-    for k in range(3):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            plan = PFFT(comm, SHAPE, **OPTIONS)
-            forward = plan.forward
-            del plan
-            gc.collect()
-            assert not caught, "a transform is still there"
-            forward(1.0)
-            if k == 1:
-                forward.Start(1.0)  # the next plan completes it
-            del forward
-            gc.collect()
-        assert [each.category for each in caught] == [ResourceWarning]
-        assert "without destroy()" in str(caught[0].message)
-    with PFFT(comm, SHAPE, **OPTIONS) as last:
-        close(last.backward(last.forward(2.0)), np.full(last.shape(False), 2.0))
-    assert [len(context.live) for context in contexts] == before
-
-
-@ranks(at_least=2)
-def case_many_plans_share_windows(comm):
-    """None costs MPI a communicator, and hundreds a window or two."""
-    made = []
-
-    class Counted(arena.Region):
-        def __init__(self, *arguments):
-            made.append(1)
-            super().__init__(*arguments)
-
-    region, arena.Region = arena.Region, Counted
-    try:
-        plans = [PFFT(comm, (4, 6, 8), dtype="fdFD"[k % 4], **OPTIONS) for k in range(60)]
-        for k, plan in enumerate(plans):
-            close(plan.backward(plan.forward(k)), np.full(plan.shape(False), k, plan.dtype(False)))
-        for plan in plans[::2] + plans[1::2]:
-            plan.destroy()
-    finally:
-        arena.Region = region
-    assert 0 < len(made) < 16, made
 
 
 # Redistribution by itself.

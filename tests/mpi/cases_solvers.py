@@ -15,7 +15,6 @@ from scipy import sparse
 from onesided.collectives import RequestError
 from onesided.collectives.context import Context
 from onesided.sparse import (
-    DistMatrix,
     DistVector,
     LinearOperator,
     Partition,
@@ -292,25 +291,6 @@ def case_a_preconditioner_of_other_rows_is_refused(comm, kind):
         assert ours.cg(A, b, M=kind(B)).converged
     else:
         raises(ValueError, lambda: ours.cg(A, b, M=kind(B)), "rows")
-
-
-class Twice(DistMatrix):
-    """Another map than its entries."""
-
-    def multiply(self, x, y=None):
-        super().multiply(x, y)
-        y *= 2
-
-
-def case_a_matrix_that_multiplies_in_its_own_way(comm):
-    whole = stencil27(4) + sparse.eye_array(64)
-    A = from_scipy(comm, whole)
-    b = np.ones(A.row_range[1] - A.row_range[0])
-    A.__class__ = Twice
-    solution = ours.cg(A, b, rtol=1e-10, M=Jacobi(A))
-    assert solution.converged, solution.reason
-    expected = serial.spsolve(2 * sparse.csc_array(whole), np.ones(64))
-    np.testing.assert_allclose(solution.x, expected[slice(*A.row_range)], rtol=1e-8)
 
 
 # -- multigrid, eigenpairs, what is refused -------------------------------------------------------
