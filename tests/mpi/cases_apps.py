@@ -311,7 +311,7 @@ def case_parts_and_their_rest_are_a_time(comm, clock):
     assert set(row.parts["compute"]) == {0.5}
 
 
-@ranks(at_least=2, at_most=3)
+@ranks(at_least=3, at_most=3)
 @parameters(method=[method.name for method in METHODS], ranks_per_node=["", "1"])
 def case_methods_of_the_papers(comm, method, ranks_per_node):
     """They come in from outside, and do what a transport has to do."""
