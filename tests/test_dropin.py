@@ -35,8 +35,7 @@ SHENFUN = {
     # as it is it needs an h5py with MPI
     "test_io": ("test_regular_2D", "test_mixed_2D", "test_regular_3D", "test_mixed_3D"),
 }
-#: Program, mode and ranks of what also a short run tries; of the kinds of arrays that mpi4py's tests
-#: know, NumPy's alone.
+#: Program, mode and ranks of what also a short run tries; mpi4py's tests on NumPy's arrays alone.
 DUE = [
     ("test_cco_pr_buf", ONE_SIDED, 2), ("test_cco_pr_vec", ONE_SIDED, 1),
     ("test_cco_pr_ngh_buf", ONE_SIDED, 2), ("test_darray", "install", 2),

@@ -985,14 +985,8 @@ def right_hand_sides_together(cell):
     for make, first in ((lambda A: None, x0), (ours.Jacobi, None), (ours.SSOR, x0)):
         how = {"rtol": 1e-5, "M": make(cell.A)}
         guess = first if first is None or len(b) else []
-        apply = ours.SSOR.apply
-        with mock.patch.object(ours.SSOR, "apply", autospec=True, side_effect=apply) as applied:
-            found = ours.cg(cell.A, b, guess, **how)
+        found = ours.cg(cell.A, b, guess, **how)
         assert found.converged
-        assert 3 not in cell.A._halos
-        if make is ours.SSOR and cell.eps < 1e-10:
-            nonzero = [column for column in found.columns if column.iterations]
-            assert applied.call_count == sum(column.iterations + 1 for column in nonzero)
         cell.close(found.x, np.linalg.solve(cell.whole.toarray(), whole), 1e-3)
         for j, column in enumerate(found.columns):
             alone = ours.cg(cell.A, b[:, j], None if first is None else first[:, j], **how)
