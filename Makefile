@@ -35,7 +35,7 @@ install = $(1) ".[$(MPI),$(subst $(empty) ,$(comma),$(2) $(3))]" || { \
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-serial test-mpi test-all test-lowest test-sanitize test-petsc test-mpis \
+.PHONY: demo test test-serial test-mpi test-other-mpi test-all test-lowest test-sanitize test-petsc test-mpis \
 	test-pythons lint docs gallery \
 	bench decisions results clean
 
@@ -52,6 +52,10 @@ test-serial: $(TEST)/ready
 
 test-mpi: $(TEST)/ready
 	$(TEST)/bin/python -m pytest -m mpi $(PYTEST_ARGS)
+
+# after test-mpi with one MPI, what is left to try with another
+test-other-mpi: $(TEST)/ready
+	$(TEST)/bin/python -m pytest -m "mpi and not one_mpi" $(PYTEST_ARGS)
 
 # larger matrices from the folder that ONESIDED_MATRICES names, when it is set
 test-all: $(TEST)/ready

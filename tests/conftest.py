@@ -45,9 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if all(Path(word.partition("::")[0]).name.startswith("cases_") for word in config.args):
         # only its jobs call MPI; alone, that of Debian would start a daemon, or end pytest
         mpi4py.rc.initialize = False
-    config.addinivalue_line("markers", "full: takes long; only make test-all runs it")
-    config.addinivalue_line("markers", "some(n): of its parameters n are due; in full all are")
-    config.addinivalue_line("markers", "mpi: starts MPI jobs; what does not runs once for all MPIs")
     config.pluginmanager.register(mpi_items.Outer(is_full(config)), "mpi-items")
 
 

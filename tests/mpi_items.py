@@ -211,6 +211,9 @@ class Outer(Both):
                 item.add_marker("mpi")
         cases = [item for item in items if is_case(item)]
         due = [item for item in cases if isinstance(item.callspec.params["job"], jobs.Job)]
+        for item in due:
+            if item.callspec.params["job"].says_the_same:
+                item.add_marker("one_mpi")
         config.hook.pytest_deselected(items=list(set(cases) - set(due)))
         due.sort(key=lambda item: item.callspec.params["job"].place)  # stable: modules stay
         items[:] = [item for item in items if not is_case(item)] + due

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -57,17 +58,23 @@ class Server(Job):
         super().__init__(SERVE, ranks, env=env, nodes=nodes, limit=1e6, base=USUAL)
 
     def prepare(self) -> None:
-        """A pipe for each rank, held open at both ends: nobody waits for the other to open it."""
+        """A pipe for each rank, held open at both ends: nobody waits for the other to open it, and
+        who writes more than fits does not wait for a rank that is gone."""
         self._pipes = []
         for rank in range(self.ranks):
             path = self.folder / f"requests{rank}"
             os.mkfifo(path)
-            self._pipes.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+            self._pipes.append(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
 
-    def _send(self, content: Mapping[str, Any]) -> None:
+    def _send(self, content: Mapping[str, Any], timeout: float) -> None:
+        """To all ranks, as long as the job is there; what it comes to is seen later."""
         self._starts = {name: (self.folder / name).stat().st_size for name in self._starts}
+        limit = time.monotonic() + timeout
         for pipe in self._pipes:
-            os.write(pipe, json.dumps(content).encode() + b"\n")
+            left = json.dumps(content).encode() + b"\n"
+            while left and self.launcher.poll() is None and time.monotonic() < limit:
+                if select.select([], [pipe], [], 0.1)[1]:
+                    left = left[os.write(pipe, left) :]
 
     def ask(self, request: Request, timeout: float) -> Outcome:
         """The outcome; after anything but a pass or an exit code of all ranks the job has ended.
@@ -77,7 +84,7 @@ class Server(Job):
         """
         token, began = uuid.uuid4().hex, time.monotonic()
         moved, limit = began, timeout
-        self._send({"token": token, **vars(request)})
+        self._send({"token": token, **vars(request)}, timeout)
         command = (*self.command, str(request))
         done, seen = re.compile(rf"\n?@done {token} \d+ (\d+)\n?"), 0
         while self.launcher.poll() is None and time.monotonic() < moved + limit:
@@ -119,7 +126,7 @@ class Server(Job):
 
     def close(self) -> Outcome:
         """The end of a job without failures, and whether it has left anything."""
-        self._send({"kind": "end"})
+        self._send({"kind": "end"}, 60.0)
         outcome = self.end(60.0)
         return replace(outcome, reason=f"{outcome.reason}, after\n{_lines(self.answered)}")
 

@@ -21,6 +21,8 @@ import pytest
 from onesided.apps.cli import main as entry
 from onesided.apps.cli.options import OPTIONS, FileName, FolderName, Picture
 
+pytestmark = pytest.mark.one_mpi
+
 MATRICES = mpi_harness.TESTS / "matrices"
 SCHEMA = mpi_harness.TESTS.parent / "docs" / "reference" / "results.schema.json"
 PARSERS = {parser.prog.removeprefix("onesided "): parser for parser in entry.parsers()}
@@ -308,9 +310,10 @@ def test_words_are_completed(line, wanted, tmp_path):
     [
         (["-m", "onesided.apps", "--help"], ("numpy", "mpi4py", "rich", "subprocess")),
         (["-m", "onesided.apps", "bench", "rma-mt", "--help"], ("numpy", "mpi4py", "rich")),
+        (["-m", "onesided.apps", "fft", "--help"], ("numpy", "scipy", "mpi4py", "rich", "h5py")),
         (["-c", "import onesided.collectives"], ("onesided.apps", "rich", "argparse")),
     ],
-    ids=["help", "help of a command", "the library"],
+    ids=["help", "help of a benchmark", "help of a command", "the library"],
 )
 def test_what_is_not_needed_is_not_imported(words, unwanted):
     line = [sys.executable, "-X", "importtime", *words]

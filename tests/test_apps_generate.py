@@ -14,6 +14,8 @@ from mpi4py import MPI
 
 from onesided.apps.tools.trace_mesh import trace_mesh
 
+pytestmark = pytest.mark.one_mpi
+
 MATRIX = Path(__file__).resolve().parent / "matrices" / "west0067.mtx.gz"
 
 

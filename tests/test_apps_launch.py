@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import signal
 import subprocess
 import sys
@@ -221,41 +220,6 @@ def test_what_the_launcher_says_after_the_sentence_is_kept_back():
 def test_a_box_that_never_ends_is_not_lost():
     kept = list(launch.forward(["-" * 60 + "\n"], io.StringIO()))
     assert kept == ["-" * 60 + "\n"]
-
-
-def test_mpiexec_that_is_missing_is_a_command_error(monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(CommandError, match="needs mpiexec"):
-        launch.find_mpiexec()
-
-
-HEAVY = ("numpy", "scipy", "mpi4py", "rich", "h5py")
-IMPORTED = """
-import json, sys, time
-begin = time.perf_counter()
-from onesided.apps.cli.main import main
-try:
-    main({words!r})
-except SystemExit as end:
-    code = end.code
-seconds = time.perf_counter() - begin
-print(json.dumps([code, seconds, [name for name in {heavy!r} if name in sys.modules]]))
-"""
-
-
-@pytest.mark.parametrize("words", [["--help"], ["fft", "--help"], ["bench", "spmv", "--help"]])
-def test_help_imports_nothing_heavy(words, record_property):
-    program = IMPORTED.format(words=words, heavy=HEAVY)
-    answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-    )
-    code, seconds, imported = json.loads(answer.stdout.splitlines()[-1])
-    record_property("seconds", seconds)
-    print(f"onesided {' '.join(words)}: {seconds:.3f} s")
-    assert code == 0
-    assert imported == []
-    assert "usage: onesided" in answer.stdout
 
 
 def test_without_an_mpi_there_is_one_sentence():

@@ -7,6 +7,8 @@ from pathlib import Path
 import commands
 import pytest
 
+pytestmark = pytest.mark.one_mpi
+
 ALONE = Path(__file__).resolve().parent / "programs" / "mini_alone.py"
 
 

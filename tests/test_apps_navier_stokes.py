@@ -14,6 +14,8 @@ from flow_series import ENSTROPHY_SERIES, HIGHEST, series_energy, series_enstrop
 from onesided.apps.cli.failures import CommandError
 from onesided.apps.cli.main import build_parser
 
+pytestmark = pytest.mark.one_mpi
+
 
 def taylor_coefficients(nu):
     """Of energy and enstrophy, from the equations, on a grid that holds all their modes."""

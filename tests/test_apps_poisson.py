@@ -22,6 +22,8 @@ from onesided.apps.solvers.poisson import (
     manufactured,
 )
 
+pytestmark = pytest.mark.one_mpi
+
 EPSILON = float(np.finfo(float).eps)
 EVERY = pytest.mark.parametrize("boundary", BOUNDARIES)
 

@@ -10,6 +10,8 @@ import pytest
 
 from onesided.apps.tools import program_job, programs
 
+pytestmark = pytest.mark.one_mpi
+
 
 def bench(tmp_path, text, *words):
     file = tmp_path / "program.py"

@@ -24,7 +24,6 @@ from onesided.apps.cli.main import build_parser
 from onesided.apps.cli.options import FileName, Options, Picture
 from onesided.apps.cli.report import Report, Row, write_json
 from onesided.apps.cli.statistics import Verdict
-from onesided.apps.papers import everything
 from onesided.apps.solvers.solve import check_output, write_solution
 
 COMM = MPI.COMM_SELF
@@ -195,34 +194,6 @@ def test_cases_share_the_time_and_none_measures_so_long_that_it_would_be_ended(
     assert given == [share, share]
 
 
-def test_a_piece_in_which_somebody_has_interrupted_is_measured_again(tmp_path, monkeypatch):
-    """The first job has died in a case, the second one was interrupted in a piece of it, and is
-    called again; the case kills that job, too."""
-    path = tmp_path / "out.json"
-    words = "bench rounds --comm p2p --memory slots --sizes 64 --iterations 2 --json"
-    options = build_parser().parse_args([*words.split(), str(path)])
-    measured, original = [], engine.measure
-
-    def measure(comm, case, *others):
-        measured.append(case.piece)
-        if len(measured) in (1, 3, 4):
-            raise KeyboardInterrupt
-        return original(comm, case, *others)
-
-    monkeypatch.setattr(engine, "measure", measure)
-    for goes_on in (False, True, False):
-        if goes_on:
-            monkeypatch.setenv(GOES_ON, "1")
-        else:
-            monkeypatch.delenv(GOES_ON, raising=False)
-        with pytest.raises(KeyboardInterrupt):
-            options.command.run(COMM, options)
-    monkeypatch.setenv(GOES_ON, "1")
-    assert options.command.run(COMM, options) == 0
-    assert measured == ["", "mpi plain", "p2p slots", "", "p2p slots"]
-    assert all(row["times_s"] for row in json.loads(path.read_text())["rows"])
-
-
 def test_a_case_in_which_a_job_ended_is_measured_by_its_variants(tmp_path, monkeypatch):
     """What a second job finds where the first one died, and a third one, in the same variant."""
     path = tmp_path / "out.json"
@@ -273,43 +244,6 @@ def test_a_job_that_ends_in_a_case_is_followed_by_another(tmp_path, monkeypatch)
     monkeypatch.setattr(launch, "launch", lambda *_, **__: jobs.append(kept.write_text("x")) or 134)
     assert launch.launch_by_cases(["bench"], options) == 134  # it came no farther
     assert len(jobs) == 2
-
-
-def test_the_picture_of_a_product_is_drawn_of_what_was_kept(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    path, picture = tmp_path / "out.json", tmp_path / "out.png"
-    words = ["spmv", "--comm", "p2p", "--iterations", "2", "--json", str(path)]
-    options = build_parser().parse_args([*words, "--picture", str(picture)])
-
-    def killed(*given):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Report, "finish", killed)
-        with pytest.raises(KeyboardInterrupt):
-            options.command.run(COMM, options)
-    assert not picture.exists()
-    monkeypatch.setattr(engine, "measure", lambda *given: pytest.fail("all was kept"))
-    assert options.command.run(COMM, options) == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert json.loads(path.read_text())["pattern"]["sent"] == [[0]]
-
-
-def test_an_experiment_that_is_run_again_leaves_no_picture_of_the_run_before(tmp_path, monkeypatch):
-    def run_job(arguments, log, limit):
-        for name in ("hpccg.json", "hpccg.png"):
-            (tmp_path / name).write_text("new")
-        return everything.Ended(everything.DONE, 1.0)
-
-    monkeypatch.setattr(everything, "run_job", run_job)
-    others = ["minife.json", "minife-1.png", "hpccg-x.png", "hpccg-1.txt"]
-    for name in [*others, "hpccg.json", "hpccg-1.png", "hpccg-12.png"]:
-        (tmp_path / name).write_text("old")
-    options = build_parser().parse_args(["bench", "all", "-o", str(tmp_path), "--only", "hpccg"])
-    assert options.command.run(COMM, options) == 0
-    old = [each.name for each in tmp_path.iterdir() if each.read_text() == "old"]
-    assert sorted(old) == sorted(others)
-    assert (tmp_path / "hpccg.png").read_text() == "new"
 
 
 def test_a_solution_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):

@@ -9,6 +9,8 @@ import pytest
 
 from onesided.collectives.tuning.decisions import VARIABLE, read_records
 
+pytestmark = pytest.mark.one_mpi
+
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):

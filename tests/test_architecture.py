@@ -95,21 +95,6 @@ def test_nothing_but_the_entry_point_lies_outside_a_room():
     assert deeper <= {"programs"}  # of others, among the data
 
 
-@pytest.mark.parametrize(("room", "text", "wrong"), [
-    ("apps/bench", "from onesided.apps.cli import main\ndef f():\n    from ..papers import rmamt\n",
-     ["onesided.apps.papers.rmamt"]),
-    ("sparse/deep", "from ...pencilfft import plan\nfrom .. import matrix\nimport numpy as np\n",
-     ["onesided.pencilfft.plan"]),
-    ("sparse", "import sparse.matrix\n", ["sparse.matrix"]),
-])  # fmt: skip
-def test_wrong_arrows_are_seen(tmp_path, monkeypatch, room, text, wrong):
-    path = tmp_path / room / "wrong.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    assert crossed(path) == wrong
-
-
 def graph(paths: list[Path]) -> dict[str, set[str]]:
     """By module the modules of ours that it imports anywhere, for type checking too.
 
@@ -137,31 +122,6 @@ def test_there_is_no_circle_of_imports():
     arrows = graph(SOURCES)
     assert sum(map(len, arrows.values())) > len(arrows)
     graphlib.TopologicalSorter(arrows).prepare()
-
-
-def test_the_search_for_circles_sees_them(tmp_path, monkeypatch):
-    """In a function, under TYPE_CHECKING, through a package, and by relative imports."""
-    files = {
-        "sparse/__init__.py": "from onesided.sparse.a import A\n",
-        "sparse/a.py": "def f():\n    from onesided.sparse import b\n",
-        "sparse/b.py": "if TYPE_CHECKING:\n    from .c import C\n",
-        "sparse/c.py": "import onesided.sparse.a\nimport os\n",
-        "sparse/d.py": "from onesided.sparse import A\nfrom onesided.sparse import e\n",
-        "sparse/e.py": "",
-        "apps/__init__.py": "from onesided.apps.one import One\n",
-        "apps/one.py": "from onesided.apps import Two\n",
-    }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    arrows = graph([tmp_path / name for name in files])
-    assert arrows["onesided.sparse.d"] == {"onesided.sparse", "onesided.sparse.e"}
-    for package, most in (("onesided.apps", 2), ("onesided.sparse", 3)):
-        with pytest.raises(graphlib.CycleError) as seen:
-            graphlib.TopologicalSorter(
-                {name: to for name, to in arrows.items() if name.startswith(package)}).prepare()
-        assert len(set(seen.value.args[1])) == most
 
 
 def choices_of_a_method(path: Path) -> list[int]:

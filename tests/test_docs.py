@@ -20,6 +20,8 @@ from onesided.apps.cli.report import SCHEMA
 from onesided.apps.report.result import Result
 from onesided.collectives import __version__, methods, partitioned_methods
 
+pytestmark = pytest.mark.one_mpi
+
 ROOT = mpi_harness.TESTS.parent
 DOCS = ROOT / "docs"
 MATRIX = ROOT / "apps" / "data" / "bcsstk13.mtx.gz"

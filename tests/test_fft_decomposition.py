@@ -19,7 +19,7 @@ from onesided.pencilfft.decomposition import (
     on_nodes,
     transpose_boxes,
 )
-from onesided.pencilfft.passes import Scratch, chunks
+from onesided.pencilfft.passes import chunks
 from onesided.pencilfft.stages import AxisTransform, chains, inverse_of, plan_stages
 
 
@@ -112,25 +112,6 @@ def test_memory_order_keeps_the_planes_of_a_transform_together():
     assert memory_order(3, (2, 1)) == (0, 1, 2)
     assert memory_order(3, (0,)) == (1, 0, 2)
     assert memory_order(4, (0,)) == (1, 2, 0, 3)
-
-
-@pytest.mark.parametrize(
-    ("char", "columns"), [("D", 32), ("F", 128), ("d", 64), ("D", 33), ("d", 3)]
-)
-def test_rows_of_scratch_memory_begin_at_cache_lines_but_not_powers_of_two_apart(char, columns):
-    scratch, dtype, shape = Scratch(), np.dtype(char), (3, 5, columns)
-    scratch.reserve(15 * (columns * dtype.itemsize + 128))
-    arrays = [scratch.view(place, shape, dtype, (1, 0, 2)) for place in (0, 1)]
-    row = columns * dtype.itemsize
-    for array in arrays:
-        assert array.shape == shape
-        assert array.strides[1] == 3 * array.strides[0]
-        assert row <= array.strides[0] <= row + 112
-        if row > 256:
-            assert array.strides[0] % 64 == 0
-            assert array.strides[0] % 512
-        array[...] = 1
-    assert not np.shares_memory(*arrays)
 
 
 @pytest.mark.parametrize("forward", [True, False])

@@ -255,34 +255,3 @@ def test_xdmf_refuses(folder):
     HDF5File(f"{folder}/u.h5").write(0, {"u": [field(SHAPE)]})
     with pytest.raises(PatternError, match="2 entries"):
         generate_xdmf(f"{folder}/u.h5", [True, False])
-
-
-def test_mpi4py_fft_finds_the_same(folder):
-    """Its own program, where it is installed, refers to the same data and the same mesh."""
-    theirs = pytest.importorskip("mpi4py_fft.io.generate_xdmf").generate_xdmf
-    u, v = field(SHAPE), field(SHAPE, (2,))
-    file = HDF5File(f"{folder}/u.h5", domain=UNIFORM)
-    for step in (0, 3):
-        file.write(step, {"u": [u, (u, [slice(None), 4, slice(None)])]})
-        file.write(step, {"v": [v]}, as_scalar=True)
-    found = {}
-    for program in (theirs, generate_xdmf):
-        program(f"{folder}/u.h5")
-        for name in ("u", "u_slice_4_slice"):
-            root = ET.parse(f"{folder}/{name}.xdmf")
-            data = [
-                item.text.strip().rpartition("/u.h5")[2].removeprefix("u.h5")
-                for item in root.iterfind(".//Attribute//DataItem")
-            ]
-            mesh = [
-                [float(x) for x in item.text.split()]
-                for item in root.iterfind(".//Geometry/DataItem")
-            ]
-            sizes = [item.get("Dimensions") for item in root.iterfind(".//Topology")]
-            found.setdefault(name, []).append((sorted(data), sizes, mesh))
-    assert len(found) == 2
-    for name, (one, other) in found.items():
-        assert one[:2] == other[:2]
-        if name == "u":
-            assert one[2] == other[2]
-        assert one[0]

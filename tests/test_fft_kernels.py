@@ -270,15 +270,6 @@ def test_a_call_allocates_nothing_of_the_size_of_the_arrays(kernel):
         assert peak < source.nbytes / 8, task
 
 
-def test_tasks_know_their_lengths():
-    real, half = Layout((4, 9), (72, 8), "d"), Layout((4, 5), (80, 16), "D")
-    task = Task("c2r", 1, False, 2, False, half, real, False)
-    assert (task.length, task.logical_length, task.factor) == (9, 9, pytest.approx(1 / 9))
-    for kind, length in (("dct1", 16), ("dct2", 18), ("dst1", 20), ("dst4", 18)):
-        task = Task(kind, 1, True, 2, False, real, real, True)
-        assert task.logical_length == length
-        assert task.factor == pytest.approx(1 / length)
-    assert replace(task, kind="dct2", forward=False).type == 3
 
 
 def test_scipy_kernel_uses_the_extension_that_writes_in_place():

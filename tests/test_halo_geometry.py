@@ -186,19 +186,6 @@ def test_the_reference_is_that_of_pad():
     assert same(ended.after((0, 0), 3), padded)
 
 
-@pytest.mark.parametrize(("axes", "ghosts", "count"), [
-    (1, "all", 2), (2, "all", 8), (2, "faces", 4), (3, "all", 26), (3, "edges", 18),
-    (3, "faces", 6), (4, "all", 80)])
-def test_directions(axes, ghosts, count):
-    place = Place((3,) * axes, (True,) * axes, (1,) * axes)
-    found = [face.offset for face in grid_faces((6,) * axes, 1, place, ghosts)]
-    assert len(set(found)) == len(found) == count
-    stages = [face.stage for face in grid_faces((6,) * axes, 1, place, corners="axes")]
-    assert stages == [axis for axis in range(axes) for _ in range(2)]
-    assert found[: 2 * axes] == [
-        tuple(step * (a == axis) for a in range(axes)) for axis in range(axes) for step in (-1, 1)]
-
-
 def decomposed(shape, nodes, sizes=None, dims=None, rank=0):
     return Decomposition(shape, 1, rank, nodes, False, dims, None, sizes, True)
 

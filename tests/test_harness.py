@@ -147,39 +147,46 @@ def pytest_on_items(*words):
     return done.returncode, done.stdout
 
 
-def test_good_items_pass_on_their_jobs():
-    code, text = pytest_on_items("-v", "-k", "parameters or options or many")
-    assert code == 0, text
+@pytest.fixture(scope="module")
+def said():
+    """Of a run of good items on two and three ranks, and of bad ones on two."""
+    good = "parameters options many"
+    bad = "fails_on_last after_failure skip_alone waits_for hangs case_leaves exits known mended"
+    chosen = f"{' or '.join(good.split())} or [2] and ({' or '.join(bad.split())})"
+    code, text = pytest_on_items("-v", "-k", chosen)
+    assert code == 1, text
+    return text
+
+
+def test_good_items_pass_on_their_jobs(said):
     for letter in "ab":
         for size in (2, 3):
             for number in range(size):
                 name = f"case_parameters[{size}-letter={letter}-number={number}] PASSED"
-                assert name in text
-    assert text.count("case_options") == 2
-    assert "case_many[3]" in text
-    assert "case_many[2]" not in text
+                assert name in said
+    assert re.findall(r"case_options\[(\d)\] PASSED", said) == ["2", "3"]
+    assert "case_many[3] PASSED" in said
+    assert "case_many[2]" not in said
 
 
-def test_each_way_of_failing_fails_its_item_alone():
-    names = "fails_on_last after_failure skip_alone waits_for hangs case_leaves exits known mended"
-    code, text = pytest_on_items("-v", "-k", f"[2] and ({' or '.join(names.split())})")
-    assert code == 1, text
-    found = dict(re.findall(r"::case_(\w+)\[2\] (PASSED|FAILED|XFAIL)", text))
+def test_each_way_of_failing_fails_its_item_alone(said):
+    found = dict(re.findall(r"::case_(\w+)\[2\] (PASSED|FAILED|XFAIL)", said))
     assert found == {
-        "after_failure": "PASSED", "known_to_fail": "XFAIL",
+        "options": "PASSED", "after_failure": "PASSED", "known_to_fail": "XFAIL",
         "skip_alone": "FAILED", "fails_on_last": "FAILED", "waits_for_failed": "FAILED",
         "hangs": "FAILED", "exits": "FAILED", "mended": "FAILED", "leaves": "FAILED",
         "leaves_a_message": "FAILED", "leaves_a_thread": "FAILED",
     }  # fmt: skip
-    assert "only the last rank fails" in text
-    assert "rank 1: passed" in text, "a skip that not all ranks want is a failure"
-    assert "rank 0 does not come" in text
-    assert text.count("in case_hangs") >= 2, "the stacks of both ranks"
-    assert "a message that nobody has received" in text
-    assert "threads are left: ['forgotten']" in text
-    assert "XPASS(strict)" in text
+    assert "only the last rank fails" in said
+    assert "rank 1: passed" in said, "a skip that not all ranks want is a failure"
+    assert "rank 0 does not come" in said
+    assert said.count("in case_hangs") >= 2, "the stacks of both ranks"
+    assert "a message that nobody has received" in said
+    assert "threads are left: ['forgotten']" in said
+    assert "XPASS(strict)" in said
 
 
+@pytest.mark.one_mpi
 @pytest.mark.parametrize(("case", "word"), [
     ("breaks_the_end", ""), ("raises_where_nobody_sees", "in a finalizer")])  # fmt: skip
 def test_an_item_whose_end_goes_wrong_fails(case, word):
@@ -188,6 +195,7 @@ def test_an_item_whose_end_goes_wrong_fails(case, word):
     assert word in text
 
 
+@pytest.mark.one_mpi
 def test_a_run_that_is_to_end_at_the_first_failure_does():
     code, text = pytest_on_items("-x", "-v", "-k", "[2] and (fails_on_last or after_failure)")
     assert code == 1

@@ -9,6 +9,8 @@ import mpi_harness
 import pytest
 import scale
 
+pytestmark = pytest.mark.one_mpi
+
 full = pytest.mark.full
 FOUR = ["dblp-2010", "brack2", "NotreDame_www", "cnr-2000"]
 
@@ -67,12 +69,3 @@ def test_rounds_stand_beside_their_bound():
     assert "`rma-notify`" in [each.strip() for each in head]
     assert [int(row[1]) for row in rows] == sorted(int(row[1]) for row in rows)
     assert all(len(row) == len(head) and float(cell) > 0 for row in rows for cell in row)
-
-
-def test_growth_is_seen():
-    few = {"messages": 10.0, "bytes": 400.0, "of P objects": 0.0, "memory": 1e4}
-    assert not scale.too_much("cg", few, few | {"messages": 14.0}, 8)
-    assert scale.too_much("cg", few, few | {"messages": 60.0}, 64)
-    assert scale.too_much("cg", few, few | {"bytes": 1e5}, 64)
-    assert scale.too_much("cg", few, few | {"of P objects": 1.0}, 8)
-    assert scale.too_much("cg", few, few | {"memory": 1e6}, 64)

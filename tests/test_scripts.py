@@ -274,15 +274,20 @@ def counting():
 
 @compiled
 def test_long_scripts_let_other_threads_run():
-    """While the core copies."""
+    """While the core copies, and not only between two calls of it."""
+    interval = sys.getswitchinterval()
     big = np.zeros(16 * ALONE, np.uint8)
     ends = big, np.empty_like(big)
     run = script([(copy_array, Part(0), Part(1))] * 50, ends)
     with counting() as count:
-        before = count[0]
-        for _ in range(20):
-            run(ends, (address(ends[0]), address(ends[1])))
-        assert count[0] > before
+        sys.setswitchinterval(1000)
+        try:
+            before = count[0]
+            for _ in range(20):
+                run(ends, (address(ends[0]), address(ends[1])))
+            assert count[0] > before
+        finally:
+            sys.setswitchinterval(interval)
 
 
 @compiled

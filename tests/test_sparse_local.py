@@ -18,7 +18,6 @@ from onesided.sparse.files import entries
 from onesided.sparse.files.matrixmarket import Header
 from onesided.sparse.kernels import rows as kernels
 from onesided.sparse.preconditioners import amg, blocks
-from onesided.sparse.report import MatrixReport
 
 
 def grid(n, near):
@@ -110,17 +109,6 @@ def test_slow_parts_of_libraries_are_imported_when_they_are_needed():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == "[]"
-
-
-def test_a_report_fits_80_columns():
-    large = np.full(2, 10**9)
-    words = str(
-        MatrixReport(
-            (10**9, 10**9), "complex128", "rma-notify", "scipy",
-            large, large, large, large, 10 * large, np.full((2, 2), 10**9),
-        )
-    )  # fmt: skip
-    assert max(map(len, words.splitlines())) <= 80, words
 
 
 def test_without_a_compiler_python_reads(monkeypatch):

@@ -95,20 +95,6 @@ def test_array_files_read_as_scipy_reads_them(tmp_path, field, symmetry, shape):
     assert mine.nnz == np.count_nonzero(theirs)
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 30), st.integers(1, 20), st.floats(width=64, allow_nan=False)),
-        min_size=1,
-        max_size=40,
-    ),
-    st.sampled_from(["\n", "\r\n", " \n", "\n\n"]),
-)
-def test_any_floats_come_back_exactly(triples, end):
-    text = "".join(f"{row} {col} {value!r}{end}" for row, col, value in triples).encode()
-    block = parse_block(header(shape=(30, 20)), text, 1)
-    assert list(zip(block.rows + 1, block.cols + 1, block.values, strict=True)) == triples
-
-
 @pytest.mark.parametrize(
     ("field", "line", "words"),
     [
@@ -282,13 +268,6 @@ def test_a_line_without_end_is_refused(tmp_path):
     with path.open("rb") as share:
         with pytest.raises(MatrixMarketError, match=f"a line near byte {len(GOOD)} is longer"):
             next(line_blocks(share, len(GOOD), 3 << 20, 1 << 16))
-
-
-def test_gzip_is_told_by_content_not_by_name(tmp_path):
-    text = (GOOD + "2 2 1\n1 2 5\n").encode()
-    for name, data in (("plain.gz", text), ("packed.mtx", gzip.compress(text))):
-        (tmp_path / name).write_bytes(data)
-        assert read_file(tmp_path / name).toarray().tolist() == [[0, 5], [0, 0]]
 
 
 # -- the compiled parser against the one in Python: short texts, many with some bytes changed

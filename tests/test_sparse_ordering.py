@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from onesided.apps.tools import trace_mesh
 from onesided.apps.tools.trace_mesh import Refinement, refined, uniform
 from onesided.collectives import UnsupportedError
 from onesided.sparse.grids import stencil7
@@ -66,36 +65,3 @@ def test_triangulations_have_no_vertex_inside_a_side(levels, seed):
     areas = np.abs(legs[0][:, 0] * legs[1][:, 1] - legs[0][:, 1] * legs[1][:, 0])
     assert areas.sum(dtype=np.int64) == 2 * refinement.extent**2
     assert areas.min() > 0
-
-
-@pytest.mark.parametrize(("levels", "ratio"), [((8, 10), 1.9), ((9, 12), 2.8)])
-def test_triangulations_are_refined_along_the_curves(levels, ratio):
-    refinement, triangles = mesh_of(*levels, 4)
-    corners = triangles.apex, triangles.first, triangles.last
-    middle = np.mean(corners, axis=0) / refinement.extent
-    distance = refinement.distance(middle[:, 0], middle[:, 1])
-    leg = triangles.first - triangles.apex
-    side = np.sqrt(2 * np.sum((leg / refinement.extent) ** 2, axis=1))
-    assert side.max() >= ratio * side.min()
-    assert np.all(side[distance < 0.5 * refinement.side(refinement.fine)] == side.min())
-    far = np.sort(side[distance > np.quantile(distance, 0.98)])
-    assert np.median(far) > 0.9 * ratio * side.min()
-
-
-def test_a_smaller_reach_would_leave_vertices_inside_sides(monkeypatch):
-    """So the least reach is not larger than it must be by much."""
-    monkeypatch.setattr(trace_mesh, "LEAST_REACH", 0.3 * trace_mesh.LEAST_REACH)
-    refinement = Refinement(1, 2, 14)
-    triangles = refined(refinement, uniform(refinement, 0), 0)
-    edges, counts = np.unique(triangles.edges(), return_counts=True)
-    ends = np.stack([edges >> 32, edges & 0xFFFFFFFF])
-    at_edge = np.any((ends == 0) | (ends == 2 * refinement.extent), axis=0)
-    assert not np.array_equal(at_edge, counts == 1)
-
-
-def test_neighbors_of_a_path_are_next_to_each_other():
-    """Triangles follow each other along a curve: most have a side in common with the next."""
-    _, triangles = mesh_of(6, 12, 0)
-    edges = triangles.edges()
-    shared = (edges[1:, :, None] == edges[:-1, None, :]).any(axis=(1, 2))
-    assert shared.all()

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from onesided.sparse import moving
 from onesided.sparse.partition import Partition, cuts, index_dtype, ranked, split_columns
 
 WEIGHTS = st.lists(st.integers(0, 50), max_size=60).map(lambda numbers: np.array(numbers, np.int64))
@@ -141,20 +140,6 @@ def test_owners_of_few_and_of_many_parts(parts):
     assert partition.owners(indices).tolist() == expected
     small = np.arange(9, dtype=np.int8)
     assert partition.owners(small).tolist() == partition.owners(small.astype(np.int64)).tolist()
-
-
-@pytest.mark.parametrize("first", [0, 7, 1 << 40])
-@pytest.mark.parametrize("spread", [1, 50, 10_000])
-@pytest.mark.parametrize("at_once", [3, 1 << 16])
-def test_numbers_are_counted_whether_they_are_close_or_not(monkeypatch, first, spread, at_once):
-    monkeypatch.setattr(moving, "_NUMBERS_AT_ONCE", at_once)
-    kind = np.int64 if first > 1 << 31 else np.int32
-    numbers = (first + np.random.default_rng(spread).integers(0, spread, 200)).astype(kind)
-    found, counts = moving._counted(numbers)
-    expected = np.unique(numbers, return_counts=True)
-    assert found.tolist() == expected[0].tolist()
-    assert counts.tolist() == expected[1].tolist()
-    assert moving._counted(numbers[:0])[0].tolist() == []
 
 
 @pytest.mark.parametrize("index", [-1, 4])

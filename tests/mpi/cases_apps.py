@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from argparse import Namespace
 from itertools import count
 
@@ -33,19 +32,42 @@ from onesided.collectives import Request, UnsupportedError, methods
 from onesided.collectives.testing import check_transport
 from onesided.pencilfft import PFFT, newDistArray
 
-PAUSE = 0.004
-
-
 WHY = unchecked("a test")
 
 
-def case_times_are_those_of_the_slowest_rank(comm):
-    last = comm.rank == comm.size - 1
-    slow = Variant(lambda: time.sleep(PAUSE if last else 0.0), WHY, "slow")
-    fast = Variant(lambda: None, WHY, "fast")
-    times = interleaved(comm, [slow, fast], iterations=5, seconds=60).times
-    assert [len(each) for each in times.values()] == [5, 5]
-    assert min(times["slow"]) >= PAUSE
+class Clock:
+    """A time that passes only where a case says so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+    monotonic = perf_counter
+
+    def taking(self, seconds):
+        """A call that takes so long."""
+
+        def call():
+            self.now += seconds
+
+        return call
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The one by which everything is timed; sums of a few quarters have no rounding."""
+    found = Clock()
+    monkeypatch.setattr(timing, "time", found)
+    return found
+
+
+def case_times_are_those_of_the_slowest_rank(comm, clock):
+    slow = Variant(clock.taking(0.25 + comm.rank), WHY, "slow")
+    fast = Variant(clock.taking(0.25), WHY, "fast")
+    times = interleaved(comm, [slow, fast], iterations=5, seconds=60 * comm.size).times
+    assert times == {"slow": [comm.size - 0.75] * 5, "fast": [0.25] * 5}
     assert all(other == times for other in comm.allgather(times))
 
 
@@ -70,24 +92,25 @@ def case_repeats_are_counted(comm):
     assert len(found.times["many"]) == 2
 
 
-def case_a_race_ends_in_time(comm):
-    slow = Variant(lambda: time.sleep(0.02), WHY, "slow")
-    found = interleaved(comm, [slow], iterations=1000, seconds=0.1)
-    assert 1 <= len(found.times["slow"]) <= 5
+def case_a_race_ends_in_time(comm, clock):
+    found = interleaved(comm, [Variant(clock.taking(2), WHY, "slow")], iterations=1000, seconds=10)
+    assert len(found.times["slow"]) == 5
     numbers = count()
-    call = lambda: time.sleep(0.0 if next(numbers) < timing.WARM_UP else 0.02)  # noqa: E731
-    later = Variant(call, WHY, "later", warm_up=0.01)  # as the machine has got something else to do
-    found = interleaved(comm, [later], iterations=1000, seconds=0.1)
-    assert 1 <= len(found.times["later"]) <= 5
-    assert len(set(comm.allgather(len(found.times["later"])))) == 1
+
+    def slower():
+        """When the race has begun, as the machine has got something else to do."""
+        clock.now += 0.25 if next(numbers) < timing.WARM_UP else 2
+
+    later = Variant(slower, WHY, "later", warm_up=1)  # one call that is not timed, and one that is
+    found = interleaved(comm, [later], iterations=1000, seconds=10)
+    assert found.times["later"] == [2] * 3
 
 
-def case_what_rank_0_does_alone(comm):
-    calls = []
-    call = lambda: (calls.append(comm.rank), time.sleep(PAUSE))  # noqa: E731
-    found = interleaved(comm, [Variant(call, WHY, "alone", on_root=True)], iterations=2, seconds=60)
-    assert bool(calls) == (comm.rank == 0)
-    assert min(found.times["alone"]) >= PAUSE
+def case_what_rank_0_does_alone(comm, clock):
+    alone = Variant(clock.taking(0.25), WHY, "alone", on_root=True)
+    found = interleaved(comm, [alone], iterations=2, seconds=60)
+    assert found.times["alone"] == [0.25, 0.25]
+    assert bool(clock.now) == (comm.rank == 0)
 
 
 def case_what_some_ranks_find_or_cannot_do_is_that_of_all(comm):
@@ -117,11 +140,12 @@ def case_what_is_timed_is_checked_before_and_after(comm):
     assert not found.verdicts["checked"].passed
 
 
-def case_repeats_of_something_slow_is_one(comm):
-    assert repeats(comm, lambda: time.sleep(2 * timing.REGION)) == 1
-    counts = comm.allgather(repeats(comm, lambda: None))
-    assert counts[0] > 1
-    assert len(set(counts)) == 1
+def case_calls_are_repeated_until_they_fill_a_region(comm, clock):
+    """By the slowest rank."""
+    assert repeats(comm, clock.taking(2 * timing.REGION)) == 1
+    several = repeats(comm, clock.taking(timing.REGION / (2 if comm.rank else 4)))
+    assert several == (4 if comm.size == 1 else 2)
+    assert repeats(comm, lambda: None) == timing.MOST_REPEATS
 
 
 def case_gathered_puts_blocks_where_they_belong(comm):
@@ -134,8 +158,8 @@ def case_gathered_puts_blocks_where_they_belong(comm):
 
 
 @parameters(dtype=["float32", "float64", "complex64", "complex128"], limit=[0, 1 << 20])
-def case_right_transforms_pass_and_wrong_ones_do_not(comm, dtype, limit, seed):
-    before, fft.GATHER_LIMIT = fft.GATHER_LIMIT, limit
+def case_right_transforms_pass_and_wrong_ones_do_not(comm, dtype, limit, seed, monkeypatch):
+    monkeypatch.setattr(fft, "GATHER_LIMIT", limit)
     with PFFT(comm, (9, 8, 10), dtype=dtype, method="p2p") as plan:
         source = newDistArray(plan, False)
         source[...] = np.random.default_rng([seed, comm.rank]).standard_normal(source.shape)
@@ -149,7 +173,6 @@ def case_right_transforms_pass_and_wrong_ones_do_not(comm, dtype, limit, seed):
             verdict = check(plan)
             assert not verdict.passed, (wrong.__name__, verdict)
         plan.forward = forward
-    fft.GATHER_LIMIT = before
 
 
 class Wrong:
@@ -331,23 +354,26 @@ def case_nothing_is_freed_where_one_rank_alone_cannot_go_on(comm):
     assert freed == ([] if last else ["case"])
 
 
-def case_parts_and_their_rest_are_a_time(comm):
+def case_parts_and_their_rest_are_a_time(comm, clock):
     watch = timing.Stopwatch()
-    nap = watch.timed(lambda: time.sleep(0.002))
+    inside, beside = watch.timed(clock.taking(2)), clock.taking(1)
+
+    def call():
+        inside()
+        beside()
 
     def make(name, free):
-        return Variant(lambda: (nap(), time.sleep(0.001)), unchecked("a test"), free=free,
-                       parts={"inside": watch}, steps=lambda: 2.0)  # fmt: skip
+        return Variant(call, unchecked("a test"), free=free, parts={"inside": watch},
+                       steps=lambda: 2.0)  # fmt: skip
 
     (row,) = swept(comm, ["one"], make, rest="compute")
-    for whole, inside, rest in zip(row.times, row.parts["inside"], row.parts["compute"],
-                                   strict=True):  # fmt: skip
-        assert whole == pytest.approx(inside + rest)
-        assert inside >= 0.001  # of two steps in a call
-    assert row.ranks[0] <= row.ranks[1] <= max(row.times)
+    assert row.times  # of two steps in a call
+    assert {*row.times, *row.ranks} == {1.5}
+    assert set(row.parts["inside"]) == {1.0}
+    assert set(row.parts["compute"]) == {0.5}
 
 
-@ranks(at_least=2, at_most=3)
+@ranks(at_least=3, at_most=3)
 @parameters(method=[method.name for method in METHODS], ranks_per_node=["", "1"])
 def case_methods_of_the_papers(comm, method, ranks_per_node):
     """They come in from outside, and do what a transport has to do."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 
 import numpy as np
-import pytest
 from cases import parameters, ranks
 from errors import agreed, raises
 from exchange_data import names
@@ -15,8 +14,6 @@ from onesided.collectives import (
     Alltoallv_init,
     PatternError,
     RequestError,
-    agreement,
-    exchange,
 )
 
 
@@ -63,25 +60,3 @@ def case_another_pattern_is_refused_on_all_ranks(comm, what):
         with request.like([np.full(8 * comm.size, 2.0), [8] * comm.size], None) as other:
             other.Start()
             assert np.all(other.Wait() == 2)
-
-
-@ranks(at_least=2)
-def case_neighbors_are_told_of_other_memory_alone(comm):
-    """What peers know already is not told again."""
-    counts, heard = [4] * comm.size, []
-
-    def counted(*words):
-        heard.append(words)
-        return agreement.swapped(*words)
-
-    def memory():
-        return [np.empty(4 * comm.size), counts]
-
-    with pytest.MonkeyPatch.context() as patch:
-        sent = np.ones(4 * comm.size)
-        with Alltoallv_init(comm, [sent, counts], memory(), method="p2p") as request:
-            patch.setattr(exchange, "swapped", counted)
-            with request.like([sent.copy(), counts], memory()):
-                assert not heard
-            with request.like([sent.copy(), counts], None if comm.rank else memory()):
-                assert len(heard) == 1

@@ -113,20 +113,6 @@ def case_nothing_is_lost_with_nan(comm):
         there_and_back(plan, values, spectrum(values), "d")
 
 
-@ranks(at_least=2)
-def case_another_input_changes_the_first_leg_alone(comm):
-    """What does not read it is not compiled anew for its layout."""
-    with PFFT(comm, (6, 8, 10), grid=(-1,), method="rma-notify") as plan:
-        legs = plan._execution.engine.legs(True)
-        u, u_hat = newDistArray(plan, False, val=1), newDistArray(plan)
-        expected, compiled = plan.forward(u, u_hat).copy(), []
-        for given in (u, np.asfortranarray(u)):
-            np.testing.assert_allclose(plan.forward(given, u_hat), expected, atol=1e-12)
-            compiled.append([len({id(s) for s in leg.scripts.values()}) for leg in legs])
-        before, after = compiled
-        assert (before[0] + 1, before[-1]) == (after[0], after[-1])
-
-
 @parameters(grid=["pencil", "slab"], char="dD", padding=[False, (1, 1.5, 1)])
 def case_inputs_that_may_be_overwritten(comm, grid, char, padding, seed):
     """They are, and what cannot be is not; less memory is taken where nothing is transposed."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
-import sys
 import warnings
 import weakref
 from functools import partial
@@ -12,13 +10,11 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from cases import need, parameters, ranks, skip
+from cases import need, parameters
 from errors import agreed
 from fft_data import whole
 
-from onesided.collectives import PatternError, RequestError, UnsupportedError, arena
-from onesided.collectives.context import Context
-from onesided.collectives.program import COMPILED
+from onesided.collectives import PatternError, RequestError, UnsupportedError
 from onesided.pencilfft import (
     PFFT,
     DistArray,
@@ -110,56 +106,6 @@ def case_a_plan_keeps_no_array_of_the_callers(comm, way, given):
         del u, out
         gc.collect()
         assert [each() for each in left] == [None] * len(left)
-
-
-@parameters(given=[False, True], start=[False, True])
-def case_a_call_is_a_few_calls_of_python(comm, given, start):
-    """What a small transform costs beside its arithmetic; polls while it waits apart. Kernels that
-    are called from Python take a few calls more than those of the compiled core."""
-    if not COMPILED:
-        skip("without the compiled core a call has more steps")
-    with PFFT(comm, (16, 16, 16), method="rma-notify", effort="estimate", grid=(-1,)) as plan:
-        u, out = np.ones(plan.shape(False)), np.ones(plan.shape(), complex) if given else None
-        calls = []
-
-        def note(frame, event, argument):
-            if event == "call" and frame.f_code.co_name not in ("_drive", "drive"):
-                calls.append(frame.f_code.co_name)
-
-        def transform():
-            if start:
-                plan.forward.Start(u, out)
-                plan.forward.Wait()
-            else:
-                plan.forward(u, out)
-
-        transform()
-        sys.setprofile(note)
-        try:
-            transform()
-        finally:
-            sys.setprofile(None)
-        more = 0 if {"mkl", "pyfftw"} & set(re.findall(r"\w+", plan.explain())) else 12
-        assert 0 < len(calls) <= (50 if start else 35) + more, calls
-
-
-def case_one_call_without_an_output_costs_nothing_later(comm):
-    with PFFT(comm, SHAPE, **OPTIONS) as plan:
-        u = whole(plan.shape(False), "d", comm.rank)
-        u_hat = newDistArray(plan)
-        plan.forward(u)
-        assert plan.forward.output_array.any()
-        plan.forward(2 * u, u_hat)  # nobody looks at the plan's array, so it stays as it was
-        own = plan._arrays._arrays[plan._sides[1]]
-        assert not np.array_equal(own, u_hat)
-        assert np.array_equal(plan.forward.output_array, u_hat)
-        kept = plan.forward.output_array
-        plan.forward(3 * u, u_hat)  # somebody does
-        assert np.array_equal(kept, u_hat)
-        assert kept is own
-        plan.forward(u, kept)  # the plan's own, given
-        assert plan.forward.output_array is kept
-        close(3 * kept, u_hat)
 
 
 @parameters(in_place=[False, True], seen=["itself", "plain", "part"])
@@ -383,53 +329,6 @@ def case_words_for_fftw(comm, effort, overwrite):
 
 
 # Plans that are dropped, and many of them.
-
-
-@ranks(at_least=2)
-def case_dropped_plans_warn_and_are_collected(comm):
-    with PFFT(comm, SHAPE, **OPTIONS) as plan:
-        contexts = [Context.of(part) for part in (comm, *plan.subcomm)]
-    before = [len(context.live) for context in contexts]
-    for k in range(3):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            plan = PFFT(comm, SHAPE, **OPTIONS)
-            forward = plan.forward
-            del plan
-            gc.collect()
-            assert not caught, "a transform is still there"
-            forward(1.0)
-            if k == 1:
-                forward.Start(1.0)  # the next plan completes it
-            del forward
-            gc.collect()
-        assert [each.category for each in caught] == [ResourceWarning]
-        assert "without destroy()" in str(caught[0].message)
-    with PFFT(comm, SHAPE, **OPTIONS) as last:
-        close(last.backward(last.forward(2.0)), np.full(last.shape(False), 2.0))
-    assert [len(context.live) for context in contexts] == before
-
-
-@ranks(at_least=2)
-def case_many_plans_share_windows(comm):
-    """None costs MPI a communicator, and hundreds a window or two."""
-    made = []
-
-    class Counted(arena.Region):
-        def __init__(self, *arguments):
-            made.append(1)
-            super().__init__(*arguments)
-
-    region, arena.Region = arena.Region, Counted
-    try:
-        plans = [PFFT(comm, (4, 6, 8), dtype="fdFD"[k % 4], **OPTIONS) for k in range(60)]
-        for k, plan in enumerate(plans):
-            close(plan.backward(plan.forward(k)), np.full(plan.shape(False), k, plan.dtype(False)))
-        for plan in plans[::2] + plans[1::2]:
-            plan.destroy()
-    finally:
-        arena.Region = region
-    assert 0 < len(made) < 16, made
 
 
 # Redistribution by itself.

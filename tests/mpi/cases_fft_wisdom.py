@@ -19,6 +19,8 @@ from onesided.pencilfft import PFFT, engine, legs, newDistArray, planner
 from onesided.pencilfft.kernels import selection
 from onesided.pencilfft.kernels.wisdom import Wisdom
 
+pytestmark = pytest.mark.one_mpi
+
 SHAPE = (8, 9, 10)
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import scipy.fft
-from cases import need, parameters, ranks
+from cases import parameters, ranks
 from flow_series import series_enstrophy
 
 from onesided.apps.cli.failures import CommandError
@@ -22,6 +22,8 @@ from onesided.apps.solvers.flow import Flow
 from onesided.apps.solvers.navier_stokes import State
 from onesided.pencilfft import newDistArray
 from onesided.pencilfft.io.hdf5 import HDF5File
+
+pytestmark = pytest.mark.one_mpi
 
 METHOD = "rma-notify"
 QUICK = ["--comm", METHOD]
@@ -266,16 +268,6 @@ def case_a_wrong_flow_is_noticed(comm):
         navier_stokes.Flow = Flow
     assert code == 1
     assert found["verified"] is False
-
-
-@parameters(slices=["16", "9 16 15"])
-def case_a_picture(comm, slices):
-    need("matplotlib")
-    with folder(comm) as name:
-        path = os.path.join(name, "out.png")
-        run(comm, "--shape", *slices.split(), "--steps", "1", "--picture", path)
-        with open(path, "rb") as file:
-            assert file.read(4) == b"\x89PNG"
 
 
 MISTAKES = {

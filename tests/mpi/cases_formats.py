@@ -13,6 +13,7 @@ from unittest import mock
 
 import h5py
 import numpy as np
+import pytest
 import scipy.io
 from cases import parameters, ranks
 from cases_sparse_reading import SHIPPED, file_of
@@ -34,6 +35,8 @@ from onesided.sparse.errors import HarwellBoeingError, MatrixFileError
 from onesided.sparse.files import compressed
 from onesided.sparse.files.store import write
 from onesided.sparse.files.textfile import TextFile
+
+pytestmark = pytest.mark.one_mpi
 
 
 def random_matrix(shape, kind, seed=1, density=0.2):

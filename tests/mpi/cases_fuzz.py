@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 
 import numpy as np
+import pytest
 from cases import parameters
 from cases_formats import arrays_of, boeing_file, market_of, npz_of, random_matrix
 from cases_random import examine
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from onesided.sparse import read
 from onesided.sparse.errors import MatrixFileError
 from onesided.sparse.files.marketreader import read_triplets
+
+pytestmark = pytest.mark.one_mpi
 
 ALLOWED = (MatrixFileError, MemoryError)
 BYTES = [*(word.encode() for word in "09-.E %x\n\0"), b"nan", b"\n\n", b"\xff", b""]

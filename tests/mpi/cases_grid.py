@@ -19,7 +19,6 @@ from onesided.collectives import (
     PatternError,
     RequestError,
     ResourceError,
-    free,
 )
 from onesided.collectives.context import Context
 from onesided.collectives.halo import grid as grids
@@ -539,27 +538,6 @@ def case_one_rank_is_interrupted_before_the_wait(comm, nodes):
     halo.Free()
     ring.Free()
     assert not Context.of(comm).live
-
-
-def case_started_by_somebody_else_in_between(comm):
-    """A signal handler, or another thread: its round goes on, and who came second is told."""
-    ring = Grid(comm, (4 * comm.size,), 1, periodic=True)
-    u = ring.from_function(lambda x: x)
-    halo = ring.halo(u)
-
-    class Late(type(halo)):
-        def Start(self):
-            super().Start()
-            super().Start()
-
-    kind, halo.__class__ = type(halo), Late
-    raises(RequestError, halo.exchange, "an active halo exchange cannot be started")
-    halo.__class__ = kind
-    assert halo.state == "active"
-    halo.Wait()
-    assert u[-1] == (4 * comm.rank + 4.5) % (4 * comm.size)
-    halo.Free()
-    ring.Free()
 
 
 @parameters(form=[((), ()), ((2,), (1,)), ((), (0, 1))], nodes=[None, "1", "2"])
@@ -1204,22 +1182,10 @@ def case_many_plans(comm):
         grid.update(both[0], both[1])
         assert (both[:, 0] == (comm.rank - 1) % comm.size + turn).all()
     assert sum(getattr(each, "rounds", 0) == 5 for each in grid._plans) == 1
-    pairs, count = [(np.zeros(10), np.zeros(10)) for _ in range(34)], 0
+    pairs = [(np.zeros(10), np.zeros(10)) for _ in range(34)]
     for count, pair in enumerate(3 * pairs):  # they take turns, however many others there are
         set_own(grid, pair[count // 34 % 2], np.full(8 * comm.size, float(count)))
         grid.update(pair)
         assert (pair[count // 34 % 2] == count).all()
-    before = len(grid._plans)
-    coarse = Grid(comm, (4 * comm.size,), 1, boundary=0)
-    for _ in range(3):
-        assert (grid.coarsen(often, coarse, order=1)[coarse.owned] >= 0).all()
-    assert (len(grid._plans), len(coarse._plans), count) == (before, 0, 101)
-    coarse.Free()
-    field = grid.from_function(lambda x: 2 * x)
-    assert (field[1:-1] == 2 * (np.arange(8) + 8 * comm.rank + 0.5)).all()
-    assert (field[0], field[-1]) == (0, 0)
-    free(field)
-    grid.empty()
-    assert len(grid._regions) == 3
     fine.Free()
     grid.Free()

@@ -38,17 +38,16 @@ KINDS = ["f4", "f8", "c8", "c16", "i4", ">f8"]
 def case_one_file_for_a_node_and_step(comm, ranks_per_node, rows):
     """Ranks of a node write side by side, in one dataset where their rows are not short; a step of
     two fields is one file for each node."""
-    nodefiles.ROW_BYTES, usual = rows, nodefiles.ROW_BYTES
     wholes = [values((7, 5, 6), "c16"), values((2, 9, 4), "f4")]
     nodes = len(set(comm.allgather(Context.of(comm).node(ranks_per_node).ranks[0])))
     with shared_folder(comm) as folder:
         file = HDF5File(folder / "u.h5", ranks_per_node=ranks_per_node)
         blocks = Blocks.part_of(comm, wholes[0]), Blocks.part_of(comm, wholes[1], 1)
-        for step in range(2):
-            file.write(step, {"u": [blocks[0]], "v": [blocks[1]]})
-            assert len(files_in(folder)) == 1 + (1 + step) * nodes
-            comm.Barrier()
-        nodefiles.ROW_BYTES = usual
+        with mock.patch.object(nodefiles, "ROW_BYTES", rows):
+            for step in range(2):
+                file.write(step, {"u": [blocks[0]], "v": [blocks[1]]})
+                assert len(files_in(folder)) == 1 + (1 + step) * nodes
+                comm.Barrier()
         with h5py.File(folder / "u.h5", "r") as main:
             parts = len(main["u/3D/1"].virtual_sources())
             assert parts == (nodes if rows == 1 else comm.size)
@@ -199,31 +198,31 @@ def case_read_waits_for_a_rank_that_changes_the_file(comm):
 
 
 @ranks(at_least=2)
-def case_a_file_that_is_replaced_while_it_is_read(comm):
+def case_a_file_that_is_replaced_while_it_is_read(comm, monkeypatch):
     """Every rank reads the one that it has opened, and all have opened the same."""
     wholes = [values((5, 6), "f8", seed) for seed in range(2)]
-    opened = Store.open
+    opened, find = Store.open, hdf5._find
 
     def late(store):
         file = opened(store)
-        Store.open = opened
+        monkeypatch.undo()
         comm.Barrier()
-        if comm.rank == 0:
-            (folder / "1.h5").replace(folder / "0.h5")
+        (folder / "1.h5").replace(folder / "0.h5")
         return file
+
+    def after_the_first(*arguments):
+        comm.Barrier()
+        return find(*arguments)
 
     with shared_folder(comm) as folder:
         for number, whole in enumerate(wholes):
             write(Blocks.part_of(comm, whole), folder / f"{number}.h5", "u", 0)
-        Store.open = late if comm.rank == 0 else opened
+        if comm.rank == 0:
+            monkeypatch.setattr(Store, "open", late)
+        else:
+            monkeypatch.setattr(hdf5, "_find", after_the_first)
         found = Blocks.new(comm, (5, 6))
-        find = hdf5._find
-        try:
-            if comm.rank:
-                hdf5._find = lambda *arguments: (comm.Barrier(), find(*arguments))[1]
-            read(found, folder / "0.h5", "u", 0)
-        finally:
-            hdf5._find = find
+        read(found, folder / "0.h5", "u", 0)
         assert found.is_part_of(wholes[0])
 
 

@@ -11,7 +11,7 @@ from errors import agreed, raises
 from scipy import sparse
 
 from onesided.collectives import MethodError, RequestError, methods
-from onesided.sparse import DistMatrix, Partition, from_rows, from_scipy
+from onesided.sparse import DistMatrix, Partition, from_rows
 from onesided.sparse import halo as halo_module
 from onesided.sparse import matrix as matrix_module
 from onesided.sparse.kernels import registry
@@ -120,15 +120,3 @@ def case_with_another_method(comm, method, seed):
     raises(RequestError, lambda: first @ x, "freed")
     other.Free()
     raises(RequestError, lambda: other @ x, "freed")
-
-
-def case_the_ordering_goes_with_the_first(comm, seed):
-    whole = sparse.random_array((40, 40), density=0.1, rng=np.random.default_rng(seed)).tocsr()
-    with from_scipy(comm, whole, method="p2p", partition="rcm") as matrix:
-        other = matrix.with_method("rma-notify")
-        x = np.arange(40.0)[slice(*other.ordering.original_range)]
-        for each in (other, matrix):
-            y = each.ordering.backward(each @ each.ordering.forward(x))
-            assert np.allclose(np.concatenate(comm.allgather(y)), whole @ np.arange(40.0))
-        other.Free()
-        assert np.allclose(matrix.ordering.backward(matrix.ordering.forward(x)), x)

@@ -220,23 +220,6 @@ def case_random_matrices(comm, method, options, seed):
     assert sum(sizes) > 0, "every example was empty"
 
 
-def case_every_request_is_planned_once(comm, seed):
-    rng = np.random.default_rng(seed)
-    whole = sparse.random_array((30, 30), density=0.2, rng=rng)
-    with distributed(comm, whole) as matrix:
-        planned = []
-        for _ in range(3):
-            for k in (None, 1, 2, 4):
-                check(matrix, whole, rng, "A", k)
-                check(matrix, whole, rng, "T", k)
-            check(matrix, whole, rng, "A", 1, dtype="c16")
-            check(matrix, whole, rng, "H", 2, dtype="c16")
-            halos = [*matrix._halos.items(), *matrix._reverse_halos.items()]
-            planned.append([(k, id(halo.request)) for k, halo in halos])
-        assert planned[0] == planned[1] == planned[2]
-        assert [k for k, _ in planned[0]] == [1, 2, 4, 1, 2, 4]
-
-
 @parameters(method=["p2p", "rma-notify"], kernel=available, side=["A", "T", "H"])
 def case_products_allocate_no_arrays(comm, method, kernel, side, seed):
     rng = np.random.default_rng(seed)
@@ -257,20 +240,6 @@ def case_products_allocate_no_arrays(comm, method, kernel, side, seed):
                 tracemalloc.stop()
             assert x.nbytes > 16_000, x.nbytes
             assert peak < x.nbytes // 2, (peak, x.nbytes)
-
-
-@parameters(method=["p2p", "rma-notify", "rma-fence"])
-def case_matrices_in_turn_on_overlapping_communicators(comm, method, seed):
-    rng = np.random.default_rng(seed)
-    whole = [sparse.random_array((35, 35), density=0.2, rng=rng).tocsr() for _ in range(3)]
-    part = comm.Split(comm.rank % 2, comm.rank)
-    found = [distributed(c, w, method) for c, w in zip([comm, comm, part], whole, strict=True)]
-    for _ in range(4):
-        for matrix, w in zip(found, whole, strict=True):
-            check(matrix, w, rng, times=1)
-    for matrix in found:
-        matrix.Free()
-    part.Free()
 
 
 @parameters(method=["p2p", "rma-node"])
@@ -437,24 +406,10 @@ def case_one_wrong_vector_is_an_error_everywhere(comm, name, side, where, seed):
         check(matrix, whole, rng, side)
 
 
-class Counted:
-    """A communicator that counts how often ``Allreduce`` is called."""
-
-    def __init__(self, comm):
-        self.comm, self.calls = comm, 0
-
-    def __getattr__(self, name):
-        return getattr(self.comm, name)
-
-    def Allreduce(self, *given, **how):
-        self.calls += 1
-        return self.comm.Allreduce(*given, **how)
-
-
 @ranks(at_least=2)
 @parameters(side=["A", "T"], debug=["0", "1"])
-def case_a_form_is_compared_once(comm, side, debug, seed):
-    """In debug mode always; else what is wrong later is an error where it is."""
+def case_a_form_that_is_known_is_not_compared_again(comm, side, debug, seed):
+    """But in debug mode; else what is wrong later is an error where it is."""
     rng = np.random.default_rng(seed)
     whole = sparse.random_array((30, 30), density=0.3, rng=rng)
     with (
@@ -466,15 +421,10 @@ def case_a_form_is_compared_once(comm, side, debug, seed):
         check(matrix, whole, rng, side, None)
         n = len(range(*taken.col_range))
         wrong = np.ones(n + (comm.rank == 1))
-        taken.comm = counted = Counted(comm)
         if debug == "1" or comm.rank == 1:
             raises(ValueError, lambda: taken @ wrong, "rank 1 owns")
-        for _ in range(3):
-            taken @ np.ones(n)
-        assert counted.calls >= 4 if debug == "1" else counted.calls == 0, counted.calls
         other = np.ones((n, 3 + (comm.rank == 1)))
         raises(ValueError, lambda: taken @ other, "a block of 3")
-        taken.comm = comm
         check(matrix, whole, rng, side, 3)
 
 
@@ -620,15 +570,3 @@ def case_scipys_solvers_with_whole_vectors(comm, name, seed):
         x = getattr(linalg, name)(matrix.as_linear_operator(), b, **how)[0]
         assert np.allclose(x, linalg.spsolve(whole.tocsc(), b), atol=1e-6)
         assert len(set(comm.allgather(x.tobytes()))) == 1
-
-
-def case_scipys_eigenvalues_with_whole_vectors(comm, seed):
-    rng = np.random.default_rng(seed)
-    whole, start = positive(rng, 40), rng.standard_normal(40)
-    with from_scipy(comm, whole, method="p2p") as matrix:
-        operator_ = matrix.as_linear_operator()
-        values = linalg.eigsh(operator_, k=3, v0=start, return_eigenvectors=False)
-        expected = np.linalg.eigvalsh(whole.toarray())[-3:]
-        assert np.allclose(np.sort(values), expected)
-        largest = linalg.svds(operator_, k=1, v0=start, return_singular_vectors=False)
-        assert np.allclose(largest, expected[-1])

@@ -329,11 +329,6 @@ def case_bound_buffers_cannot_be_resized(comm, method):
         request.Wait()
 
 
-def case_free_refuses_other_arrays(comm):
-    for wrong in (np.zeros(3), np.zeros(0)):
-        raises(RequestError, lambda wrong=wrong: free(wrong), "empty()")
-
-
 @parameters(held=["send", "recv"], holes=[False, True], method=["auto", "p2p", "mpi-persistent"])
 def case_free_refuses_memory_of_a_request(comm, held, holes, method):
     send, recv = (Buffer([2] * comm.size, EVEN, holes, comm if held == side else None)

@@ -144,29 +144,6 @@ def _any_neighbors(comm, way):
         halos.neighbors = plain
 
 
-@parameters(way=OWN)
-@ranks(at_least=2)
-def case_one_rank_is_always_late(comm, way):
-    """The others may be a round ahead, and must not be farther."""
-    need_level(way)
-    traffic = Traffic(comm, "all")
-    halo = ways()[way](Need(comm, traffic.pattern, np.dtype(float)))
-    for place in range(3):
-        for number in range(6):
-            slow = comm.rank == comm.size - 1
-            x = traffic.x(comm.rank, number)
-            if slow and place == 0:
-                time.sleep(0.01)
-            halo.start(x)
-            if slow and place == 1:
-                time.sleep(0.01)
-            ghosts = halo.finish()
-            if slow and place == 2:
-                time.sleep(0.01)
-            assert np.array_equal(ghosts, traffic.ghosts(number)), (place, number)
-    halo.Free()
-
-
 @parameters(way=THREADED)
 @ranks(at_least=2)
 def case_an_error_of_a_thread_is_raised_after_the_others(comm, way):
@@ -209,31 +186,6 @@ def case_threads_that_cannot_be_made(comm, way):
             with pytest.raises(ResourceError, match="threads: can't start new thread"):
                 ways()[way](Need(comm, traffic.pattern, np.dtype(float)))
     assert len(freed) == 1
-
-
-@parameters(way=["fence", "lock-all-threads"])
-def case_no_memory_for_a_window(comm, way):
-    """Or one that has two copies: an error on every rank, and nothing is left."""
-    need_level(way)
-    pattern = Traffic(comm, "all").pattern
-    faults = {
-        "_allocated": ResourceError("no window"),
-        "_check_model": UnsupportedError("two copies"),
-    }
-    for name, error in faults.items():
-        plain = getattr(halos, name)
-
-        def failing(*given, error=error):
-            if comm.rank == comm.size - 1:
-                raise error
-            return MPI.WIN_NULL
-
-        setattr(halos, name, failing)
-        try:
-            with pytest.raises(type(error), match=str(error)):
-                ways()[way](Need(comm, pattern, np.dtype(float)))
-        finally:
-            setattr(halos, name, plain)
 
 
 @parameters(way=[*OWN, "rma-notify"])

@@ -14,6 +14,8 @@ from onesided.apps.miniapps.halos import REFERENCE, Persistent, ways
 from onesided.apps.miniapps.minimd import PARTS, Simulation
 from onesided.apps.miniapps.minimd_atoms import Links, Problem
 
+pytestmark = pytest.mark.one_mpi
+
 
 def run(comm, words):
     return run_command(comm, f"minimd {words}")

@@ -113,21 +113,6 @@ def case_what_is_short_between_nodes_is_one_message(comm, memory, more):
     exchange.free()
 
 
-@ranks(at_least=4, at_most=4)
-def case_a_trial_goes_the_way_of_what_it_stands_for(comm):
-    """Of shorter blocks, by the bytes of those that they stand for."""
-    for nbytes, together in ((node.PAIR, True), (2 * node.PAIR, False)):
-        table = np.full((4, 4), nbytes // 4 // 8)
-        exchange = Vector(comm, table, "p2p", info={"ranks_per_node": "2"})
-        wanted = exchange.request.operation
-        for one in (wanted, wanted.shortened(8)):
-            passages = node.passages_of(one, node.messages_of(one))
-            assert passages
-            joint = together and len(one.node.ranks) > 1
-            assert all(passage.joint == joint for passage in passages), one.factor
-        exchange.free()
-
-
 def sends_of(request):
     """The messages that a rank starts in a round, whoever's data they have."""
     messages = request.transport._messages
@@ -179,24 +164,6 @@ def case_a_rank_that_does_it_for_others_is_elsewhere(comm, memory, slots, does, 
         exchange.check(turn, request.Wait())
         if rank in others and one is not None:
             comm.Send(word, one)
-    exchange.free()
-
-
-@ranks(at_least=3)
-@parameters(method=["rma-p2p", "rma-notify", "rma-node"])
-def case_who_is_waited_for_in_words(comm, method):
-    """Rounds are counted where their counters are; messages have none."""
-    exchange = Vector(comm, tables(comm.size)["uneven"] + 1, method, info={"ranks_per_node": "2"})
-    request = exchange.request
-    exchange.round(0)
-    comm.Barrier()
-    words = request.transport.waiting_for(1)
-    assert "has sent" not in words, words
-    assert ("messages" in words) == (method == "rma-p2p"), words
-    assert "has sent 1 of 2" in request.transport.waiting_for(2) or comm.size - 1 == comm.rank == 2
-    stored = method == "rma-node" and leads(request)
-    assert ("has for another node" in request.transport.waiting_for(2)) == stored
-    assert "has for another node" not in words, words
     exchange.free()
 
 

@@ -2,10 +2,12 @@
 every solver with every preconditioner on many matrices."""
 
 import os
+import re
 from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+import pytest
 import scipy.io
 import scipy.sparse.linalg as serial
 from cases import parameters, skip
@@ -15,6 +17,8 @@ from scipy import sparse
 from onesided.sparse import solvers as ours
 from onesided.sparse import stencil7
 from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, Jacobi
+
+pytestmark = pytest.mark.one_mpi
 
 SOLVERS = ["cg", "pipelined_cg", "minres", "bicgstab", "gmres", "fgmres", "lsqr", "lsmr"]
 LARGE = os.environ.get("ONESIDED_MATRICES", "")
@@ -197,6 +201,13 @@ PRECONDITIONERS = {
     "ilu": lambda A, definite: BlockILU(A, hermitian=definite),
     "amg": lambda A, definite: AMG(A),
 }
+#: Why a matrix may have no preconditioner of a kind.
+NO_PRECONDITIONER = {
+    "jacobi": "the diagonal has 0",
+    "ssor": "the diagonal has 0",
+    "ilu": "have no factors|are not Hermitian",
+    "amg": "the diagonal has 0",
+}
 NO_M = ("lsqr", "lsmr")
 
 
@@ -228,7 +239,8 @@ def row(comm, name, seed, maxiter):
             continue
         try:
             M = make(A, kind == "definite")
-        except ValueError:  # a zero on the diagonal, or no factors
+        except ValueError as error:
+            assert re.search(NO_PRECONDITIONER[precond], str(error)), (name, precond, error)
             continue
         for solver in FITS[kind]:
             if M is not None and (solver in NO_M or (solver == "minres" and kind != "definite")):

@@ -419,12 +419,6 @@ def case_pieces_of_a_mesh_fit(comm):
             assert same(whole_of(comm, trace_mesh(comm, 5000, 2)), expected)
 
 
-def case_seeds_make_different_meshes(comm):
-    meshes = [whole_of(comm, trace_mesh(comm, 3000, seed)) for seed in range(3)]
-    assert not same(meshes[0], meshes[1])
-    assert not same(meshes[1], meshes[2])
-
-
 def case_bad_meshes_are_refused_on_every_rank(comm):
     for size, seed in ((0, 0), (1 << 32, 0), (10, -1)):
         raises(ValueError, lambda: trace_mesh(comm, size, seed), f"{size} triangles")  # noqa: B023

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -330,7 +331,7 @@ def case_one_rank_leaves_while_long_data_come(comm, kind):
     """It serves the root until they are there, where MPI needs it; then it calls MPI no more."""
     here = tempfile.mkdtemp() if comm.rank == 0 else None
     gone = os.path.join(comm.bcast(here), "gone")
-    before, last, grace = len(threads()), comm.size - 1, runtime.GRACE
+    before, last = len(threads()), comm.size - 1
     exposed = Exposed(comm, 16 << 20, kind)
     broadcast = OneSidedBroadcast(comm)
     wid = broadcast.register(exposed.window)
@@ -347,10 +348,11 @@ def case_one_rank_leaves_while_long_data_come(comm, kind):
                 broadcast.bcast(data, wid, 0, 0)
             broadcast.wait(wid, 2, 0)
 
-    runtime.GRACE = 0.001
-    with pytest.raises(Only if comm.rank == last else BroadcastError, match="only here"):
+    with (
+        mock.patch.object(runtime, "GRACE", 0.001),
+        pytest.raises(Only if comm.rank == last else BroadcastError, match="only here"),
+    ):
         leave()
-    runtime.GRACE = grace
     if comm.rank == 0:
         os.mkdir(gone)
     while not os.path.exists(gone):  # without MPI until the root is out of its broadcast
@@ -367,13 +369,14 @@ def failing(self, root, number):
 
 
 @ranks(at_least=2)
-def case_a_relay_fails(comm):
+def case_a_relay_fails(comm, monkeypatch):
     """What goes wrong in the thread of the last rank is raised there, and told to the root."""
-    serve, last, before = Relay.serve, comm.size - 1, len(threads())
+    last, before = comm.size - 1, len(threads())
     exposed = Exposed(comm, 80)
     broadcast = OneSidedBroadcast(comm)
     wid = broadcast.register(exposed.window)
-    Relay.serve = failing if comm.rank == last else serve
+    if comm.rank == last:
+        monkeypatch.setattr(Relay, "serve", failing)
     comm.Barrier()
 
     def spread():
@@ -394,7 +397,6 @@ def case_a_relay_fails(comm):
     with pytest.raises(BroadcastError):
         broadcast.close()
     assert len(threads()) == before
-    Relay.serve = serve
     comm.Barrier()
     finish(comm, broadcast, exposed)
 

@@ -12,6 +12,8 @@ from onesided.apps.cli.main import build_parser
 from onesided.apps.solvers import poisson
 from onesided.pencilfft import PFFT
 
+pytestmark = pytest.mark.one_mpi
+
 QUICK = ["--iterations", "2", "--comm", "rma-notify"]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from unittest import mock
 
 import numpy as np
+import pytest
 from cases import parameters, ranks, skip
 from exploration import Participant, ProtocolError, explore, filled, spared
 from lowered import Ends, Names, wires
@@ -28,6 +29,8 @@ from onesided.collectives.halo import plan as halo_plan
 from onesided.collectives.halo.faces import Place, grid_faces, listed_faces
 from onesided.collectives.memory import find_region
 from onesided.collectives.transports import node
+
+pytestmark = pytest.mark.one_mpi
 
 ROUNDS = 4
 

@@ -4,10 +4,10 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pytest
 import scipy.io
 import scipy.sparse.linalg as serial
 from cases import parameters
-from cases_formats import whole_of
 from errors import agreed, raises
 from mpi4py import MPI
 from scipy import sparse
@@ -15,7 +15,6 @@ from scipy import sparse
 from onesided.collectives import RequestError
 from onesided.collectives.context import Context
 from onesided.sparse import (
-    DistMatrix,
     DistVector,
     LinearOperator,
     Partition,
@@ -27,8 +26,9 @@ from onesided.sparse import (
     stencil27,
 )
 from onesided.sparse import solvers as ours
-from onesided.sparse.kernels.registry import available
 from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, Jacobi
+
+pytestmark = pytest.mark.one_mpi
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -293,37 +293,7 @@ def case_a_preconditioner_of_other_rows_is_refused(comm, kind):
         raises(ValueError, lambda: ours.cg(A, b, M=kind(B)), "rows")
 
 
-class Twice(DistMatrix):
-    """Another map than its entries."""
-
-    def multiply(self, x, y=None):
-        super().multiply(x, y)
-        y *= 2
-
-
-def case_a_matrix_that_multiplies_in_its_own_way(comm):
-    whole = stencil27(4) + sparse.eye_array(64)
-    A = from_scipy(comm, whole)
-    b = np.ones(A.row_range[1] - A.row_range[0])
-    A.__class__ = Twice
-    solution = ours.cg(A, b, rtol=1e-10, M=Jacobi(A))
-    assert solution.converged, solution.reason
-    expected = serial.spsolve(2 * sparse.csc_array(whole), np.ones(64))
-    np.testing.assert_allclose(solution.x, expected[slice(*A.row_range)], rtol=1e-8)
-
-
-# -- multigrid, eigenpairs, and what a matrix makes of other values ------------------------------
-
-
-def same(comm, matrix, whole, free=True):
-    np.testing.assert_allclose(whole_of(comm, matrix), whole.toarray(), rtol=1e-5, atol=1e-6)
-    if whole.dtype.itemsize == matrix.dtype.itemsize:
-        assert matrix.dtype == whole.dtype
-    x = np.arange(1.0, whole.shape[1] + 1)
-    y = matrix @ x[slice(*matrix.col_range)]
-    np.testing.assert_allclose(joined(comm, y), whole @ x, rtol=1e-4, atol=1e-4)
-    if free:
-        matrix.Free()
+# -- multigrid, eigenpairs, what is refused -------------------------------------------------------
 
 
 def case_an_operation_that_there_is_not_is_named(comm):
@@ -347,40 +317,6 @@ def case_an_operation_that_there_is_not_is_named(comm):
     for call, kind, words in calls:
         raises(kind, call, words)
     A.Free()
-
-
-@parameters(kernel=[*available(), "auto"])
-def case_other_values_at_the_same_places(comm, kernel, seed):
-    a = sparse.csr_array(DEFINITE["mesh"]())
-    A = distributed(comm, a, kernel=kernel)
-    halo, name = A.halo, A.kernel_name
-    rows = slice(*A.row_range)
-    single = np.ones(A.col_range[1] - A.col_range[0], "c16")
-    A.T @ single.real
-    makers = [Jacobi, SSOR, lambda A: BlockILU(A, hermitian=True), AMG]
-    kept = [make(A) for make in makers]
-    b = a.copy()
-    b.data = b.data * 3
-    b.setdiag(b.diagonal() + 2)
-    b.sort_indices()
-    mine = sparse.csr_array(b[rows])
-    A.set_values(mine)
-    same(comm, A, sparse.csr_array(b), free=False)
-    assert np.allclose(joined(comm, A.T @ single.real), b.T @ np.ones(a.shape[0]))
-    assert A.halo is halo
-    assert name == A.kernel_name
-    right = random(a.shape[0], float, seed)[rows]
-    for make, old in zip(makers, kept, strict=True):
-        new = make(A)
-        one, other = (ours.cg(A, right, M=M, rtol=1e-8) for M in (old, new))
-        assert one.converged
-        assert one.iterations == other.iterations
-        assert np.array_equal(one.x, other.x)
-        for M in (old, new):
-            if isinstance(M, AMG):
-                M.Free()
-    A.set_values(A.values * 2)
-    same(comm, A, sparse.csr_array(b * 2))
 
 
 @parameters(dtype=["f8", "c16"], precond=["none", "jacobi", "amg"], largest=[False, True])

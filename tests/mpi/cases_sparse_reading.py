@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pytest
 import scipy.io
 from cases import parameters, skip
 from cases_matrix import check
@@ -20,6 +21,8 @@ from onesided.sparse import MatrixMarketError, moving, read, read_vector, write_
 from onesided.sparse.files.marketreader import read_triplets
 from onesided.sparse.moving import Triplets, balanced_rows, route
 from onesided.sparse.partition import Partition
+
+pytestmark = pytest.mark.one_mpi
 
 SHIPPED = Path(__file__).resolve().parent.parent / "matrices"
 LARGE = os.environ.get("ONESIDED_MATRICES", "")

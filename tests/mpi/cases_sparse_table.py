@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 import scipy.io
 import scipy.sparse.linalg
-from cases import need, parameters
+from cases import need, parameters, skip
 from cases_formats import market_of, matlab_of, npz_of, petsc_of
 from cases_matrix import SIDES, TAKEN
 from errors import raises
@@ -518,13 +518,13 @@ def made_of(cell, name):
 @row()
 def places_that_stay(cell):
     """Entries that cancel keep their places, as the diagonal does where nothing was stored."""
+    if cell.n < 2:
+        skip("no entries beside the diagonal")
     nothing = cell.A - cell.A
     assert nothing.nnz == cell.A.nnz
     cell.same(nothing, cell.whole * 0)
     off = cell.whole.toarray()
     np.fill_diagonal(off, 0)
-    if not off.any():
-        return
     B = cell.distributed(sparse.csr_array(off))
     shifted = B.shifted(0)
     assert shifted.nnz == B.nnz + cell.n
@@ -554,9 +554,7 @@ def blocks_of_matrices(cell):
     P = cell.kept(ours.from_scipy(cell.comm, p, dtype=cell.dtype, **cell.how))
     made = ours.block_array([[cell.A, P], [P.T.copy(), None]], **cell.how)
     cell.same(made, sparse.block_array([[cell.whole, p], [p.T, None]]).tocsr())
-    for wrong in ([[cell.A, None], [P, None]], [[cell.A], [P]]):
-        if cell.n == 3:
-            continue
+    for wrong in ([[cell.A, None], [P, None]], [[cell.A], [P]]) if cell.n != 3 else ():
         raises(ValueError, lambda wrong=wrong: ours.block_array(wrong), "block")
 
 
@@ -687,9 +685,13 @@ def scaled(cell):
 
 @row("values", "rows")
 def other_values(cell, way):
-    block = cell.A.local_rows()
+    """At the same places, also in products with the adjoint that is kept."""
+    block, halo = cell.A.local_rows(), cell.A.halo
+    cell.A.T @ np.ones(len(block.indptr) - 1, cell.dtype)
     cell.A.set_values((block * 3) if way == "rows" else 3 * block.data)
     cell.same(cell.A, cell.whole * 3)
+    cell.same(cell.A.T.copy(), cell.whole.T * 3)
+    assert cell.A.halo is halo
 
 
 @row("x and b", "columns", "alone")
@@ -831,6 +833,7 @@ MAPS = {
     "SciPy": lambda A, inverse: scipy.sparse.linalg.LinearOperator(
         (len(inverse), len(inverse)), matvec=lambda r: inverse * r, dtype=inverse.dtype
     ),
+    "Jacobi": lambda A, inverse: ours.Jacobi(A),
     "SSOR": lambda A, inverse: ours.SSOR(A),
     "BlockLU": lambda A, inverse: ours.BlockLU(A),
     "inner": lambda A, inverse: ours.inner(A, ours.cg, maxiter=2),
@@ -864,7 +867,8 @@ INVERSES = {
 SYSTEMS = ["right", "guess", "indefinite", "not a number", "limit", "sums in use"]
 
 
-@row(*(f"{precond}, {kind}" for precond in INVERSES for kind in SYSTEMS))
+@row(*(f"{precond}, {kind}" for precond in INVERSES for kind in SYSTEMS
+       if (precond, kind) != ("Jacobi", "indefinite")))
 def iterations_as_one_call(cell, name):
     """The script of an iteration of cg against its reference in Python, to rounding: every x on the
     way, residuals, and how it ends; and again, with the script that is kept."""
@@ -872,8 +876,6 @@ def iterations_as_one_call(cell, name):
     M = INVERSES[precond](cell)
     if kind == "indefinite":
         cell.A.scale_rows(np.where(np.arange(*cell.rows.range(cell.comm.rank)) % 2, 1, -1))
-        if precond == "Jacobi":
-            return
     if precond == "Jacobi":
         M.inverse.flags.writeable = False
     b, _ = cell.vector(seed=7)
@@ -983,14 +985,8 @@ def right_hand_sides_together(cell):
     for make, first in ((lambda A: None, x0), (ours.Jacobi, None), (ours.SSOR, x0)):
         how = {"rtol": 1e-5, "M": make(cell.A)}
         guess = first if first is None or len(b) else []
-        apply = ours.SSOR.apply
-        with mock.patch.object(ours.SSOR, "apply", autospec=True, side_effect=apply) as applied:
-            found = ours.cg(cell.A, b, guess, **how)
+        found = ours.cg(cell.A, b, guess, **how)
         assert found.converged
-        assert 3 not in cell.A._halos
-        if make is ours.SSOR and cell.eps < 1e-10:
-            nonzero = [column for column in found.columns if column.iterations]
-            assert applied.call_count == sum(column.iterations + 1 for column in nonzero)
         cell.close(found.x, np.linalg.solve(cell.whole.toarray(), whole), 1e-3)
         for j, column in enumerate(found.columns):
             alone = ours.cg(cell.A, b[:, j], None if first is None else first[:, j], **how)
@@ -1013,7 +1009,7 @@ def null_spaces(cell, name):
     and from x."""
     solver, precond = name.split()
     if cell.n < 2:
-        return
+        skip("a ring of one has no neighbors")
     whole = ring(cell.n)
     A = cell.distributed(whole)
     rng = np.random.default_rng(3)
@@ -1081,7 +1077,7 @@ def preconditioners_by_themselves(cell, precond):
 def eigenpairs(cell, which):
     """Zero is an eigenvalue, unless its vector is in the null space that is left out."""
     if cell.n < 6:
-        return
+        skip("too few rows for two eigenpairs")
     whole = ring(cell.n) if which in ("zero", "nullspace") else cell.whole
     how = {"largest": which == "largest"}
     if which == "nullspace":
@@ -1107,7 +1103,7 @@ def the_largest_eigenvalue(cell):
 def page_ranks(cell, start):
     """Links of a ring, each node to its next two; in the end all have the same rank."""
     if cell.dtype.kind == "c":
-        return
+        skip("ranks of pages are real")
     links = sparse.csr_array(
         np.eye(cell.n, k=1) + np.eye(cell.n, k=1 - cell.n) + (cell.n > 1) * np.eye(cell.n)
     )
@@ -1149,6 +1145,8 @@ def indices_of_other_kinds(cell, kind):
 def partitions_that_differ(cell, of):
     """One rank has another, by which it may own as many rows."""
     comm = cell.comm
+    if comm.size == 1:
+        skip("one rank has one partition")
     here = np.arange(comm.size)
     ends = [Partition.from_lengths(cell.n * (here == p)) for p in (0, comm.size - 1)]
     other = ends[np.array_equal(ends[0].starts, cell.rows.starts)]
@@ -1161,8 +1159,7 @@ def partitions_that_differ(cell, of):
         "map": lambda: ours.LinearOperator(comm, part, cell.rows, np.copyto),
         "map's columns": lambda: ours.LinearOperator(comm, cell.rows, part, np.copyto),
     }[of]
-    if comm.size > 1:
-        raises(MismatchError, make, f"Partition of {cell.n} in {comm.size} parts")
+    raises(MismatchError, make, f"Partition of {cell.n} in {comm.size} parts")
 
 
 @row("astype", "map", "diags", "triplets", "SciPy", "assembler")

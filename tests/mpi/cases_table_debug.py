@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from cases import parameters, ranks
@@ -12,7 +9,7 @@ from errors import agreed
 from subjects import make
 from table import EXCHANGES, ROWS, Length, cells, strict
 
-from onesided.collectives import MismatchError, PatternError, RequestError, debug
+from onesided.collectives import MismatchError, PatternError, RequestError
 
 LENGTHS = (Length(0, 3), Length(1 << 15, 1))
 SENDERS = [row for row in EXCHANGES if row not in ("Bcast", "Alltoallv of nothing")]
@@ -80,22 +77,3 @@ def case_debugging_on_some_ranks(comm, cell, options, monkeypatch, seconds):
     elif comm.rank == 0:
         monkeypatch.setenv("ONESIDED_DEBUG_SECONDS", seconds)
     agreed(comm, error, lambda: make(comm, cell, options), words)
-
-
-def case_threads_that_come_together_have_one_watchdog(comm, monkeypatch):
-    started = []
-
-    class Watchdog:
-        def __init__(self, **_):
-            pass
-
-        def start(self):
-            started.append(self)
-            if len(started) < 3:
-                debug.observe()  # as another thread does meanwhile
-
-    fake = SimpleNamespace(Thread=Watchdog, TIMEOUT_MAX=threading.TIMEOUT_MAX)
-    monkeypatch.setattr(debug, "threading", fake)
-    monkeypatch.setattr(debug, "_unwatched", [True])
-    assert debug.observe()
-    assert len(started) == 1

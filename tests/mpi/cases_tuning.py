@@ -37,7 +37,6 @@ from onesided.collectives import (
 )
 from onesided.collectives.context import Context
 from onesided.collectives.exchange import neighbors
-from onesided.collectives.memory import _regions
 from onesided.collectives.transports import mpi
 from onesided.collectives.tuning import auto, defects, race, situations
 from onesided.collectives.tuning.decisions import (
@@ -513,50 +512,6 @@ def case_blocks_that_overlap_are_tried(comm, third, receives):
         request.Start()
         assert np.array_equal(request.Wait(), mine)
         request.Free()
-
-
-@ranks(at_least=2)
-@parameters(axis=[0, 1], order=["C", "F"])
-def case_boxes_of_one_shape_are_tried_as_they_lie(comm, axis, order):
-    """They are shorter along their first axis, in memory of the same order."""
-    shape = [64, 64]
-    shape[axis] = 64 * comm.size
-    send, recv = (np.zeros(shape, order=order) for _ in range(2))
-    boxes = [tuple(slice(64 * p, 64 * p + 64) if each == axis else slice(0, 64)
-                   for each in range(2)) for p in range(comm.size)]  # fmt: skip
-    send[...] = comm.rank
-    with tuning_file(comm), trials(send.nbytes // 4) as seen:
-        with Alltoallw_init(comm, [send, boxes], [recv, boxes]) as request:
-            request.Start()
-            request.Wait()
-        assert all(np.all(recv[boxes[p]] == p) for p in range(comm.size))
-        assert {block.shape for of, _ in seen for block in of.send.blocks} == {(16, 64)}
-        assert all(of.recv.array.flags.f_contiguous == (order == "F") for of, _ in seen)
-
-
-@ranks(at_least=2)
-def case_a_broadcast_that_is_recalled_makes_no_memory(comm):
-    """Memory of trials is made by the first of them, and given back by the decision."""
-    data, made, region = empty(comm, 100), [], situations.Region
-    data[:] = 0
-    with Bcast_init(comm, data, method="rma-binomial"):
-        regions = len(_regions)
-
-    def counted(*words):
-        made.append(1)
-        return region(*words)
-
-    with tuning_file(comm), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(situations, "Region", counted)
-        with Bcast_init(comm, data):
-            assert len(made) == 1
-            assert len(_regions) == regions
-            with Bcast_init(comm, data) as again:
-                assert again.chosen_by == auto.RECALLED
-        with Bcast_init(comm, data, info={"effort": "estimate"}):
-            pass
-    assert len(made) == 1
-    free(data)
 
 
 @ranks(at_least=2)

@@ -5,7 +5,7 @@
 Its test files run as they are. What they find as MPI's communicators are the classes below, whose
 ``X_init`` are this library's; where it has no such function the test is skipped and says so. Of
 the methods in the environment variable ``ONESIDED_METHODS`` the first that the operation has is
-taken.
+taken. ``ONESIDED_BACKENDS`` names the arrays to try, as ``numpy``; all of them without.
 """
 
 from __future__ import annotations
@@ -99,6 +99,11 @@ def main():
     folder, file = sys.argv[1:]
     sys.path.insert(0, folder)
     sys.modules |= {"cupy": None, "numba": None}  # installed, perhaps, where there is no GPU
+    arrays = importlib.import_module("arrayimpl").ArrayBackends
+    wanted = os.environ.get("ONESIDED_BACKENDS", "").split()
+    arrays[:] = [each for each in arrays if each.backend in wanted or not wanted]
+    if not arrays:
+        raise ValueError(f"there are no arrays of {wanted}")
     MPI.COMM_WORLD, MPI.COMM_SELF = Comm(MPI.COMM_WORLD), Comm(MPI.COMM_SELF)
     mapped, Mapped.Barrier_init = Mapped.Barrier_init, lambda comm: Asked()
     module = importlib.import_module(os.path.splitext(file)[0])
