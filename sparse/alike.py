@@ -149,8 +149,8 @@ def changed_block(name: str, vector: Any, length: int, dtype: np.dtype[Any]) -> 
 def columns(
     comm: MPI.Intracomm, name: str, vectors: Any, length: int, dtype: np.dtype[Any]
 ) -> NDArray[Any]:
-    """Collective. This rank's block (n, m) of m vectors, given as (n,), (n, m) or DistVector; a
-    rank without rows may pass an empty list.
+    """Collective. This rank's block (n, m) of m vectors, m from 0 on, given as (n,), (n, m) or
+    DistVector; a rank without rows may pass an empty list.
 
     Raises the same error on every rank: ``ValueError`` where a block does not fit, or ranks have
     different numbers of vectors, ``TypeError`` where they are complex and the dtype real.
@@ -163,5 +163,6 @@ def columns(
             )
         if length and not np.can_cast(given.dtype, dtype, casting="same_kind"):
             raise TypeError(f"{name} is {given.dtype}, the matrix {dtype}")
-    k = shared_width(comm, name, given)
-    return given.reshape(length, k if k or given.ndim == 2 else 1).astype(dtype)
+        if given.ndim == 1 and length:
+            given = given[:, None]
+    return given.reshape(length, shared_width(comm, name, given)).astype(dtype)

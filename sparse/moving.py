@@ -161,7 +161,8 @@ def shared_width(
     counts = block.ndim == 2 or block.size > 0
     most, least = largest(comm, error, name, [k, -k] if counts else [0, -_MANY])
     if -least not in (most, _MANY):
-        raise ValueError(f"{name}: ranks have blocks of {-least} and of {most} vectors (0: one)")
+        what = f"blocks of {-least} and of {most} vectors (0: one, or none)"
+        raise ValueError(f"{name}: ranks have {what}")
     return most
 
 

@@ -86,7 +86,7 @@ class AMG(OfOneKind, Scoped):
                 raise ValueError(f"blocks of {block} in {n} rows")
             if degree < 1 or coarsest < 1 or not 0 <= strength < 1:
                 raise ValueError(f"degree {degree}, coarsest {coarsest}, strength {strength}")
-        given = np.ones(n, A.dtype) if near_nullspace is None else near_nullspace
+        given = np.ones((n, 1), A.dtype) if near_nullspace is None else near_nullspace
         self._modes = columns(A.comm, "near_nullspace", given, n, self._kind)
         with agreed(A.comm):
             if not self._modes.shape[1] or not np.all(np.isfinite(self._modes)):

@@ -1042,7 +1042,8 @@ def null_spaces(cell, name):
     cell.close(found.x, exact, 300 * rtol)
 
 
-@row("vectors", "right-hand sides", "nullspace", "near_nullspace", "ordering", "boundary values")
+@row("vectors", "right-hand sides", "nullspace", "near_nullspace", "ordering", "boundary values",
+     "no null space")
 def an_empty_list_for_no_rows(cell, what):
     """A rank without rows need not know how many vectors the others pass."""
 
@@ -1065,6 +1066,8 @@ def an_empty_list_for_no_rows(cell, what):
         for solver in (ours.cg, ours.gmres):
             found = solver(cell.A, mine(b), mine(b), rtol=1e-5)
             cell.close(found.x, np.linalg.solve(cell.whole.toarray(), whole), 1e-3)
+    elif what == "no null space":
+        solved(cell, "cg", cell.A, cell.whole, nullspace=mine(np.zeros((len(b), 0))))
     elif what == "near_nullspace":
         M = cell.kept(ours.AMG(cell.A, coarsest=3, near_nullspace=mine(np.ones((len(b), 2)))))
         solved(cell, "cg", cell.A, cell.whole, M)
