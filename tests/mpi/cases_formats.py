@@ -628,12 +628,13 @@ def case_matlab(comm):
 def case_petsc_binary(comm, index, values, shape):
     whole = random_matrix(shape, "complex" if values == ">c16" else "real", density=0.5)
     data = petsc_of(whole, index, values)
-    for name in ("m.petsc", "m") if index == ">i4" else ("m.petsc",):
+    for name in ("m.petsc", "m"):
         with file_of(comm, data, name) as path:
             check(comm, path, whole)
-    both = data + np.array([1211214, 2], ">i4").tobytes() + bytes(16)
-    with file_of(comm, both, "m.petsc") as path:  # a vector behind it, as KSPView writes
-        check(comm, path, whole)
+    for behind in (1211214, 1211218):  # a vector behind it, as KSPView writes; an index set
+        both = data + np.array([behind, 2], index).tobytes() + bytes(16)
+        with file_of(comm, both, "m.petsc") as path:
+            check(comm, path, whole)
 
 
 @parameters(dtype=["f4", "i8"])
