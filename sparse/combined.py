@@ -97,11 +97,12 @@ def kron(A: DistMatrix, B: Any) -> DistMatrix:
     whole: Any = B[:] if isinstance(B, DistMatrix) else B
     with agreed(A.comm, whole.shape):
         rows = sparse.csr_array(sparse.kron(A.local_rows(), whole, format="csr"))
-        rows.sort_indices()
     own, columns = (
         Partition(each.starts * size)
         for each, size in zip((A.row_partition, A.col_partition), whole.shape, strict=True)
     )
+    if A.shape[0] != A.shape[1] and own.size == columns.size:
+        columns = own
     return A.derived(rows, own, columns, ordered=False)
 
 

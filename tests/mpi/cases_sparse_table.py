@@ -558,6 +558,10 @@ def kronecker(cell, what):
     kind = np.result_type(cell.dtype, "f8")
     made = cell.A.astype(kind)
     cell.same(ours.kron(cell.kept(made), B), sparse.kron(cell.whole, b).tocsr(), kind)
+    if what == "DistMatrix":
+        square = ours.kron(B, b.T)
+        cell.same(square, sparse.kron(b, b.T).tocsr(), "f8")
+        assert square.row_range == square.col_range
 
 
 @row()
@@ -600,6 +604,10 @@ def entries_multiplied(cell, by):
 def rectangles_multiplied(cell):
     b = sparse.csr_array(drawn(cell.n, max(cell.n // 2, 1), 0, 9).real)
     B = cell.kept(from_rows(cell.comm, b[slice(*cell.rows.range(cell.comm.rank))], **cell.how))
+    W = cell.kept(ours.from_scipy(cell.comm, b.T, **cell.how))
+    for made, expected in ((B @ W, b @ b.T), (W @ B, b.T @ b)):
+        cell.same(made, sparse.csr_array(expected), "f8")
+        assert cell.n == 1 or made.row_range == made.col_range
     kind = np.result_type(cell.dtype, "f8")
     for made, expected in (
         (cell.A @ B, cell.whole @ b),
