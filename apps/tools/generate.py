@@ -20,7 +20,7 @@ from onesided.apps.tools.spmv import vector
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import agreed
 from onesided.sparse import read
-from onesided.sparse.files.marketwriter import Form, write_matrixmarket
+from onesided.sparse.files.marketwriter import write_matrixmarket
 from onesided.sparse.files.store import write
 from onesided.sparse.grids import stencil7, stencil27
 from onesided.sparse.matrix import DistMatrix
@@ -44,7 +44,9 @@ KINDS: dict[str, tuple[Callable[[MPI.Intracomm, int, int], Any], str]] = {
 }
 
 
-def _store(comm: MPI.Intracomm, path: str, rows: Any, *, form: Form, comments: list[str]) -> None:
+def _store(
+    comm: MPI.Intracomm, path: str, rows: Any, *, comments: list[str], **_form: bool
+) -> None:  # fmt: skip
     blocks = Partition.from_lengths(np.array(comm.allgather(rows.shape[0]), np.int64))
     with DistMatrix(comm, rows, blocks, blocks, method="p2p", kernel="scipy") as matrix:
         write(matrix, path)
@@ -70,9 +72,9 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
     ]
     with user_errors():
         rows, making = clocked(comm, partial(make, comm, size, options.seed))
-        form = Form(symmetric=True, pattern=options.kind == "mesh")
+        form = {"symmetric": True, "pattern": options.kind == "mesh"}
         write_rows = partial(WRITERS[endings[0]], comm, options.output, rows)
-        _, writing = clocked(comm, partial(write_rows, form=form, comments=comments))
+        _, writing = clocked(comm, partial(write_rows, comments=comments, **form))
     shape = comm.allreduce(rows.shape[0]), rows.shape[1]
     nonzeros = comm.allreduce(rows.nnz)
     pattern = {"matrix": words, "shape": list(shape), "nonzeros": nonzeros, "ranks": comm.size}

@@ -330,6 +330,7 @@ def other_partitions(cell, how):
             y = A.ordering.backward(A @ A.ordering.forward(DistVector(cell.comm, cell.rows, x)))
             cell.close(y.array, cell.whole @ whole)
             assert np.array_equal(y.partition.starts, cell.rows.starts)
+            assert A.ordering.backward(A.ordering.forward(y), out=y) is y
         else:
             cell.close(A @ whole[slice(*A.col_range)].astype(cell.result), cell.whole @ whole)
 
@@ -353,6 +354,20 @@ def written_and_read(cell, name):
     ours.write(A, path)
     made = ours.read(cell.comm, path, partition=cell.rows, dtype=cell.dtype, **cell.how)
     cell.same(made, whole)
+
+
+@row("numbers", "bools")
+def rows_written_by_each_rank(cell, of):
+    """Of the common kind; what a rank without rows passes decides nothing."""
+    block, path = cell.block_of(cell.whole), cell.path(".mtx")
+    whole = cell.whole if of == "numbers" else abs(cell.whole).sign()
+    if of == "bools" and block.nnz:
+        block = block.astype(bool)
+    ours.write_matrixmarket(cell.comm, path, block)
+    made = ours.read(cell.comm, path, partition=cell.rows, dtype=cell.dtype, **cell.how)
+    cell.same(made, whole)
+    with open(path) as file:
+        assert ("pattern" in file.readline()) == (of == "bools")
 
 
 @row("npz", "mat", "mtx.gz", "petsc", "h5ad")
@@ -1063,7 +1078,7 @@ def an_empty_list_for_no_rows(cell, what):
         cell.close(DistVector(cell.comm, cell.rows, mine(b)).array, whole)
     elif what == "ordering":
         owners = np.arange(*cell.rows.range(cell.comm.rank)) * 5 % cell.comm.size
-        order = cell.distributed(cell.whole, partition=owners).ordering
+        order = cell.distributed(cell.whole, partition=mine(owners)).ordering
         if order is not None:
             cell.close(order.backward(mine(order.forward(mine(b)))), whole)
     elif what == "boundary values":
