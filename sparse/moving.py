@@ -161,8 +161,7 @@ def shared_width(
     counts = block.ndim == 2 or block.size > 0
     most, least = largest(comm, error, name, [k, -k] if counts else [0, -_MANY])
     if -least not in (most, _MANY):
-        what = f"blocks of {-least} and of {most} vectors (0: one, or none)"
-        raise ValueError(f"{name}: ranks have {what}")
+        raise ValueError(f"{name}: ranks have blocks of {-least} and of {most} vectors (0: one)")
     return most
 
 

@@ -251,8 +251,12 @@ class Run:
             self._shift(history, -self._exponent)
             true = float(np.ldexp(true, -self._exponent))
         converged = self.reason.startswith(CONVERGED)
-        reason = f"{LIMIT}: {self._advice()}" if self.reason == LIMIT else self.reason
+        reason = self.told()
         return Solution(self._wrapped, converged, self.iterations, history, reason, true, self.size)
+
+    def told(self) -> str:
+        """Local. How the run ended, and at the limit what to try."""
+        return f"{LIMIT}: {self._advice()}" if self.reason == LIMIT else self.reason
 
     def _advice(self) -> str:
         """Local. What helps more than many iterations."""
@@ -261,6 +265,10 @@ class Run:
             return "a larger maxiter, or columns scaled alike (A.scale_columns)"
         if self.name == "pagerank":
             return "a larger maxiter, or a smaller damping"
+        if self.name == "power_iteration":
+            return "a larger maxiter, another x0, or lobpcg of a Hermitian matrix"
+        if self.name == "lobpcg" and self.M is None:
+            return "a larger maxiter, more vectors, or for the smallest values M=AMG(A)"
         if self.M is None:
             return f"there was no preconditioner; try {strong}, or M=SSOR(A)"
         name = type(self.M).__name__
