@@ -382,6 +382,8 @@ BOEING = {
     "index large": (put(6, " 2", " 4"), "row index 3 of entry 2 is out of range"),
     "index missing": (put(6, " 2", "  "), "line 6: row index: a number is missing"),
     "value": (put(7, "E+", "X+"), "line 7: value: "),
+    "value cut": (lambda lines: lines.__setitem__(slice(7, None), [lines[7][:-1]]),
+                  "its last line has 49 of 50 columns"),
     "value missing": (lambda lines: lines.__delitem__(slice(7, None)), "is truncated: of 5 fields"),
 }
 #: What is found in the arrays of a file, of whatever format, not in its lines.
