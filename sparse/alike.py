@@ -62,6 +62,14 @@ def spelled(dtype: Any) -> str:
     return repr(dtype)
 
 
+def plain(value: Any) -> Any:
+    """Local. A number of NumPy's as Python's, also in tuples, as ranks compare words, in which the
+    two differ; or what is given."""
+    if isinstance(value, tuple | list):
+        return tuple(plain(each) for each in value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def values_dtype(
     comm: MPI.Intracomm, values: NDArray[Any], wanted: DTypeLike | None
 ) -> np.dtype[Any]:

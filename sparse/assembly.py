@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import agreed
-from onesided.sparse.alike import places, spelled, values_dtype, vector_dtype
+from onesided.sparse.alike import places, plain, spelled, values_dtype, vector_dtype
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import Route, Triplets, balanced_rows, blocks_of, route, scattered
@@ -107,7 +107,7 @@ class Assembler:
         on several. Errors, and the other arguments, as of :func:`from_triplets`; ``TypeError``
         without a shape.
         """
-        with agreed(comm, ("Assembler", shape, spelled(dtype), rows is None)):
+        with agreed(comm, ("Assembler", plain(shape), spelled(dtype), rows is None)):
             if shape is None:
                 raise TypeError("an Assembler needs the shape of the matrix")
             self._size = operator.index(shape[0]), operator.index(shape[1])

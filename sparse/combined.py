@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from onesided.collectives import agreed
-from onesided.sparse.alike import spelled
+from onesided.sparse.alike import plain, spelled
 from onesided.sparse.assembly import Choices, from_blocks, from_triplets
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
@@ -40,7 +40,7 @@ def diags(
     >>> A.Free()
     """
     single = isinstance(offsets, int | np.integer)
-    told = ["diags", offsets, shape, spelled(dtype)]
+    told = ["diags", offsets, plain(shape), spelled(dtype)]
     with agreed(comm, told):
         places = [int(offset) for offset in ([offsets] if single else offsets)]  # type: ignore
         told[1] = places

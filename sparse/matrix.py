@@ -22,6 +22,7 @@ from onesided.sparse.alike import (
     changed_block,
     common_dtype,
     entries_dtype,
+    plain,
     row_numbers,
     spelled,
     values_dtype,
@@ -266,7 +267,7 @@ class DistMatrix(Linear, Scoped):
 
     def __itruediv__(self, divisor: Any) -> DistMatrix:
         """Collective. The entries of this matrix itself divided by a number."""
-        with self._together(f"divided by {divisor!r}"):
+        with self._together(f"divided by {plain(divisor)!r}"):
             data = self._rows.data / self._factors(divisor, ())
         self._replace(data)
         return self
@@ -285,7 +286,7 @@ class DistMatrix(Linear, Scoped):
 
     def shifted(self, value: complex) -> DistMatrix:
         """Collective. A + value I; every place of the diagonal is stored. A square matrix only."""
-        with self._together(f"shifted({value!r})"):
+        with self._together(f"shifted({plain(value)!r})"):
             if self.shape[0] != self.shape[1]:
                 raise ValueError(f"A + s I needs a square matrix; this one is {self.shape}")
             rows = self.local_rows()
@@ -405,7 +406,7 @@ class DistMatrix(Linear, Scoped):
         return made
 
     def _by_number(self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]) -> DistMatrix:
-        with agreed(self.comm, f"a matrix by {number!r}"):
+        with agreed(self.comm, f"a matrix by {plain(number)!r}"):
             kind = np.asarray(float(number) if isinstance(number, int) else number).dtype
             if np.ndim(number) or kind.kind not in "biufc":
                 raise TypeError(
@@ -563,7 +564,7 @@ class DistMatrix(Linear, Scoped):
 
         ``TypeError`` on every rank for a complex number with a real matrix.
         """
-        with self._together(f"scale by {factor!r}"):
+        with self._together(f"scale by {plain(factor)!r}"):
             data = self._rows.data * self._factors(factor, ())
         self._replace(data)
 
@@ -623,7 +624,7 @@ class DistMatrix(Linear, Scoped):
         all), one of x and b is given alone, or a block does not fit, ``TypeError`` where numbers
         are complex and the matrix real.
         """
-        with self._together(("zero_rows", diagonal, x is None, b is None, columns)):
+        with self._together(("zero_rows", plain(diagonal), x is None, b is None, columns)):
             self.check_square("zero_rows")
             wanted = row_numbers(rows, self.shape[0])
             value = self._factors(diagonal, ())

@@ -22,7 +22,7 @@ from onesided.collectives import sums
 from onesided.collectives.agreement import agree, agreed, largest
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
-from onesided.sparse.alike import block, columns
+from onesided.sparse.alike import block, columns, plain
 from onesided.sparse.linear import Linear, LinearOperator, whose
 from onesided.sparse.moving import shared_dtype, shared_width
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, preconditioner
@@ -98,7 +98,7 @@ class Run:
         """
         comm, self.name = A.comm, name
         given_or_not = [each is None for each in (x0, M, rules.nullspace, rules.left_nullspace)]
-        what = (name, choices, rules.rtol, rules.atol, rules.maxiter, given_or_not)
+        what = plain((name, choices, rules.rtol, rules.atol, rules.maxiter, given_or_not))
         n_rows, n_cols = (stop - start for start, stop in (A.row_range, A.col_range))
         error: Exception | None = None
         words = [0] * 5

@@ -1238,6 +1238,28 @@ def spelled_in_different_ways(cell, of):
         assert made.nnz == 10
 
 
+@row()
+def numbers_spelled_in_different_ways(cell):
+    """NumPy's on one rank, Python's on another."""
+    n, A, (b, _) = cell.n, cell.A, cell.vector()
+
+    def given(value):
+        return np.asarray(value)[()] if cell.comm.rank % 2 else value
+
+    for solver, how in (
+        (ours.cg, {"rtol": given(1e-3), "maxiter": given(99), "M": ours.SSOR(A, omega=given(1.0))}),
+        (ours.gmres, {"restart": given(3), "atol": given(1e-3)}),
+        (ours.lsqr, {"damp": given(0.5)}),
+    ):
+        assert solver(A, b, **how).converged
+    dtype = A.dtype.str if cell.comm.rank % 2 else A.dtype.type
+    assert cell.kept(ours.AMG(A, dtype=dtype, coarsest=given(3))).complexity >= 1
+    some = ours.Assembler(cell.comm, [0], [0], (given(n), n), **cell.how)
+    assert cell.kept(some.assemble([1.0])).shape == (n, n)
+    A.scale(given(2.0))
+    cell.same(A, 2 * cell.whole)
+
+
 @row("shape", "astype", "map", "zeros", "diags")
 def nonsense_of_one_rank(cell, of):
     """What cannot be converted is an error of all."""
