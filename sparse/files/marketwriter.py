@@ -25,14 +25,9 @@ _CAST = {"integer": np.int64, "real": np.float64, "complex": np.complex128}
 
 
 def write_matrixmarket(
-    comm: MPI.Intracomm,
-    path: str | os.PathLike[str],
-    rows: Any,
-    *,
-    symmetric: bool = False,
-    pattern: bool = False,
-    comments: Sequence[str] = (),
-) -> None:
+    comm: MPI.Intracomm, path: str | os.PathLike[str], rows: Any, *,
+    symmetric: bool = False, pattern: bool = False, comments: Sequence[str] = (),
+) -> None:  # fmt: skip
     """Collective. Write a coordinate file of the rows, of which every rank has a block.
 
     ``rows`` is CSR with global columns, ``comments`` lines that follow the banner. ``symmetric``:
