@@ -1137,8 +1137,9 @@ def eigenpairs(cell, which):
 
 
 def tiny(cell):
-    """A number whose square is zero."""
-    return 1e-30 if cell.eps > 1e-10 else 1e-170
+    """A number whose square is zero in the narrowest dtype of a rank."""
+    kinds = cell.comm.allgather(cell.kind)
+    return 1e-30 if any(np.finfo(kind).eps > 1e-10 for kind in kinds) else 1e-170
 
 
 @row("moderate", "tiny")
