@@ -62,6 +62,14 @@ def spelled(dtype: Any) -> str:
     return repr(dtype)
 
 
+def plain(value: Any) -> Any:
+    """Local. A number of NumPy's as Python's, also in tuples, as ranks compare words, in which the
+    two differ; or what is given."""
+    if isinstance(value, tuple | list):
+        return tuple(plain(each) for each in value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def values_dtype(
     comm: MPI.Intracomm, values: NDArray[Any], wanted: DTypeLike | None
 ) -> np.dtype[Any]:
@@ -149,8 +157,8 @@ def changed_block(name: str, vector: Any, length: int, dtype: np.dtype[Any]) -> 
 def columns(
     comm: MPI.Intracomm, name: str, vectors: Any, length: int, dtype: np.dtype[Any]
 ) -> NDArray[Any]:
-    """Collective. This rank's block (n, m) of m vectors, given as (n,), (n, m) or DistVector; a
-    rank without rows may pass an empty list.
+    """Collective. This rank's block (n, m) of m vectors, m from 0 on, given as (n,), (n, m) or
+    DistVector; a rank without rows may pass an empty list.
 
     Raises the same error on every rank: ``ValueError`` where a block does not fit, or ranks have
     different numbers of vectors, ``TypeError`` where they are complex and the dtype real.
@@ -163,5 +171,7 @@ def columns(
             )
         if length and not np.can_cast(given.dtype, dtype, casting="same_kind"):
             raise TypeError(f"{name} is {given.dtype}, the matrix {dtype}")
+        if given.ndim == 1 and length:
+            given = given[:, None]
     _, k, _ = shared_form(comm, name, given)
-    return given.reshape(length, k if k or given.ndim == 2 else 1).astype(dtype)
+    return given.reshape(length, k).astype(dtype)

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from onesided.collectives import agreed
 from onesided.collectives.memory import give_back
-from onesided.sparse.alike import places, spelled, values_dtype, vector_dtype
+from onesided.sparse.alike import places, plain, spelled, values_dtype, vector_dtype
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import Route, Triplets, balanced_rows, blocks_of, route, scattered
@@ -108,7 +108,7 @@ class Assembler:
         on several. Errors, and the other arguments, as of :func:`from_triplets`; ``TypeError``
         without a shape.
         """
-        with agreed(comm, ("Assembler", shape, spelled(dtype), rows is None)):
+        with agreed(comm, ("Assembler", plain(shape), spelled(dtype), rows is None)):
             if shape is None:
                 raise TypeError("an Assembler needs the shape of the matrix")
             self._size = operator.index(shape[0]), operator.index(shape[1])
@@ -277,7 +277,7 @@ def from_scipy(
         if not 0 <= root < comm.size:
             raise ValueError(f"root {root} on {comm.size} ranks")
         if comm.rank == root:
-            csr = _as_csr(matrix)
+            csr = _as_csr(matrix, False)
     shape, index = comm.bcast((csr.shape, csr.indices.dtype), root=root)
     lengths = np.diff(csr.indptr).astype(index)
     rows = comm.bcast(Partition.balanced(lengths + 1, comm.size), root=root)
@@ -316,18 +316,16 @@ def from_rows(
     """
     csr = sparse.csr_array((0, 0))
     with agreed(comm):
-        csr = _as_csr(rows)
-        if copy:
-            csr = csr.copy()
+        csr = _as_csr(rows, copy)
     choices = Choices(method, info, dtype, partition, columns, kernel)
     return from_blocks(comm, csr, blocks_of(comm, csr.shape), choices)
 
 
-def _as_csr(matrix: Any) -> sparse.csr_array:
-    """Local. The matrix as CSR; it shares the memory of one that is CSR already."""
+def _as_csr(matrix: Any, copy: bool) -> sparse.csr_array:
+    """Local. The matrix as CSR; unless copied it shares the memory of one that is CSR already."""
     if not sparse.issparse(matrix):
         raise TypeError(f"a SciPy sparse matrix or array expected, not {type(matrix).__name__}")
     whole: Any = matrix
     if whole.ndim != 2:
         raise ValueError(f"two dimensions expected, not shape {whole.shape}")
-    return sparse.csr_array(whole)
+    return sparse.csr_array(whole, copy=copy)

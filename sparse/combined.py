@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from onesided.collectives import agreed
-from onesided.sparse.alike import spelled
+from onesided.sparse.alike import plain, spelled
 from onesided.sparse.assembly import Choices, from_blocks, from_triplets
 from onesided.sparse.halo import Info
 from onesided.sparse.matrix import DistMatrix
@@ -39,7 +39,7 @@ def diags(
     22
     """
     single = isinstance(offsets, int | np.integer)
-    told = ["diags", offsets, shape, spelled(dtype)]
+    told = ["diags", offsets, plain(shape), spelled(dtype)]
     with agreed(comm, told):
         places = [int(offset) for offset in ([offsets] if single else offsets)]  # type: ignore
         told[1] = places
@@ -96,11 +96,12 @@ def kron(A: DistMatrix, B: Any) -> DistMatrix:
     whole: Any = B[:] if isinstance(B, DistMatrix) else B
     with agreed(A.comm, whole.shape):
         rows = sparse.csr_array(sparse.kron(A.local_rows(), whole, format="csr"))
-        rows.sort_indices()
     own, columns = (
         Partition(each.starts * size)
         for each, size in zip((A.row_partition, A.col_partition), whole.shape, strict=True)
     )
+    if A.shape[0] != A.shape[1] and own.size == columns.size:
+        columns = own
     return A.derived(rows, own, columns, ordered=False)
 
 

@@ -22,6 +22,7 @@ from onesided.sparse.alike import (
     changed_block,
     common_dtype,
     entries_dtype,
+    plain,
     row_numbers,
     spelled,
     values_dtype,
@@ -44,7 +45,8 @@ class DistMatrix(Linear, Scoped):
 
     ``A @ x`` takes this rank's block of x (``A.col_range``), (n,) or (n, k), and returns its block
     of the result (``A.row_range``). Row and column ranges of a square matrix made by this package
-    are equal. ``A.T`` and ``A.H`` multiply in the same way.
+    are equal, unless it is a product of square ones that are shared out in different ways. ``A.T``
+    and ``A.H`` multiply in the same way.
 
     A product has the dtype that NumPy gives it. A complex x with a real matrix is multiplied as a
     block of its real and imaginary parts, an x wider than the matrix by a wider copy of it that is
@@ -52,7 +54,9 @@ class DistMatrix(Linear, Scoped):
 
     With an ``ordering`` all of what is told by rank and row is in the permuted numbering: blocks,
     ``gather``, ``diagonal``, ``A[rows]`` and the whole vectors of ``as_linear_operator``. So are
-    the columns of ``A.T.copy()`` where A is not square, also in a file that it is written to.
+    the columns of ``A.T.copy()`` where A is not square, also in a file that it is written to. A
+    square product of rectangles, the first of which has an ordering, has none: its rows are in
+    that numbering, also in a file, and its columns in their own.
 
     What is made of matrices (``A.copy()``, ``2 * A``, ``A + B``, ``A @ B``, ``A.T @ A``) has the
     method and kernel of A, requests of its own, and is to be freed as A is. ``A *= 2`` changes A
@@ -81,7 +85,8 @@ class DistMatrix(Linear, Scoped):
         col_partition: Partition, *, method: str = "auto", info: Info = None,
         dtype: DTypeLike | None = None, kernel: str = "auto",
     ) -> None:  # fmt: skip
-        """Collective. Build from the rows of each rank, CSR with global columns.
+        """Collective. Build from the rows of each rank, CSR with global columns, whose memory the
+        matrix may use: do not change them (:func:`from_rows` copies).
 
         ``kernel`` names the local product. The compiled ones multiply rows that need no ghosts
         while these are coming: "csr", rows as they are, which "auto" takes for complex matrices,
@@ -262,7 +267,7 @@ class DistMatrix(Linear, Scoped):
 
     def __itruediv__(self, divisor: Any) -> DistMatrix:
         """Collective. The entries of this matrix itself divided by a number."""
-        with self._together(f"divided by {divisor!r}"):
+        with self._together(f"divided by {plain(divisor)!r}"):
             data = self._rows.data / self._factors(divisor, ())
         self._replace(data)
         return self
@@ -281,7 +286,7 @@ class DistMatrix(Linear, Scoped):
 
     def shifted(self, value: complex) -> DistMatrix:
         """Collective. A + value I; every place of the diagonal is stored. A square matrix only."""
-        with self._together(f"shifted({value!r})"):
+        with self._together(f"shifted({plain(value)!r})"):
             if self.shape[0] != self.shape[1]:
                 raise ValueError(f"A + s I needs a square matrix; this one is {self.shape}")
             rows = self.local_rows()
@@ -317,14 +322,14 @@ class DistMatrix(Linear, Scoped):
             a = a.conj(copy=False)
         if transposed:
             rows = stored.transposed_product(self.comm, a, pattern, b)
-            return self.derived(rows, self.col_partition, other.col_partition)
+            return self.derived(rows, *_partitions(self.col_partition, other))
         if not same:
             wide = self.local_rows()
             pattern, columns = HaloPattern.of(self.comm, wide.indices, other.row_partition)
             parts = a.data, columns, a.indptr
             a = sparse.csr_array(parts, shape=(self._n_rows, pattern.n_local))
         rows = stored.product(self.comm, a, pattern, b)
-        made = self.derived(rows, self.row_partition, other.col_partition)
+        made = self.derived(rows, *_partitions(self.row_partition, other))
         turned = isinstance(other, Adjoint) and other.transposed and made.ordering is None
         if turned and np.array_equal(made.row_partition.starts, made.col_partition.starts):
             theirs = whose(other)  # by whose rows the columns are numbered
@@ -402,7 +407,7 @@ class DistMatrix(Linear, Scoped):
         return made
 
     def _by_number(self, number: Any, values: Callable[[NDArray[Any]], NDArray[Any]]) -> DistMatrix:
-        with agreed(self.comm, f"a matrix by {number!r}"):
+        with agreed(self.comm, f"a matrix by {plain(number)!r}"):
             kind = np.asarray(float(number) if isinstance(number, int) else number).dtype
             if np.ndim(number) or kind.kind not in "biufc":
                 raise TypeError(
@@ -507,7 +512,8 @@ class DistMatrix(Linear, Scoped):
         return stored.global_rows(self._rows, self.pattern, self.col_partition, self.comm.rank)
 
     def local(self) -> sparse.csr_array:
-        """Local. This rank's rows with columns [owned | ghost], in the memory of the matrix."""
+        """Local. This rank's rows with columns [owned | ghost], in the memory of the matrix; their
+        values are not to be written."""
         self._check_alive()
         return self._rows.as_scipy()
 
@@ -562,7 +568,7 @@ class DistMatrix(Linear, Scoped):
 
         ``TypeError`` on every rank for a complex number with a real matrix.
         """
-        with self._together(f"scale by {factor!r}"):
+        with self._together(f"scale by {plain(factor)!r}"):
             data = self._rows.data * self._factors(factor, ())
         self._replace(data)
 
@@ -622,7 +628,7 @@ class DistMatrix(Linear, Scoped):
         all), one of x and b is given alone, or a block does not fit, ``TypeError`` where numbers
         are complex and the matrix real.
         """
-        with self._together(("zero_rows", diagonal, x is None, b is None, columns)):
+        with self._together(("zero_rows", plain(diagonal), x is None, b is None, columns)):
             self.check_square("zero_rows")
             wanted = row_numbers(rows, self.shape[0])
             value = self._factors(diagonal, ())
@@ -705,3 +711,10 @@ class DistMatrix(Linear, Scoped):
                 self.ordering.Free()
         self.kept = {}
         self._freed = True
+
+
+def _partitions(rows: Partition, other: Linear) -> tuple[Partition, Partition]:
+    """Local. Those of a product with these rows. Where it is square the columns are as the rows,
+    unless ``other`` is square as well and has told its own."""
+    free = other.shape[0] != other.shape[1] == rows.size
+    return rows, rows if free else other.col_partition

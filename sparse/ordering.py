@@ -123,7 +123,7 @@ class Ordering:
         return _moved_rows(self.comm, rows, self.partition, self.original, numbers)
 
     def _moved(self, way: str, x: Any, out: Any) -> Any:
-        given, out = (v.array if isinstance(v, DistVector) else v for v in (x, out))
+        wanted, (given, out) = out, (v.array if isinstance(v, DistVector) else v for v in (x, out))
         ends = self.original, self.partition
         source, target = ends if way == "forward" else ends[::-1]
         comm, error, block = self.comm, None, np.zeros(0)
@@ -145,6 +145,8 @@ class Ordering:
         halo = self._halo(way, block)
         ghosts = halo.update(block.reshape(-1) if halo.k == 1 else block)
         out[halo.pattern.ghosts] = ghosts.reshape(out.shape)
+        if wanted is not None:
+            return wanted
         return x.like(out, target) if isinstance(x, DistVector) else out
 
     def _halo(self, way: str, x: NDArray[Any]) -> Halo:
@@ -219,7 +221,7 @@ def partitioned(
         partition, numbers = _by_name(comm, rows, given, how, budget)
     else:
         start, stop = given.range(comm.rank)
-        mine = how[start:stop] if len(how) != stop - start else how
+        mine = how[start:stop] if len(how) != stop - start else np.asarray(how, np.intp)
         partition, numbers = _by_owners(comm, mine, given)
     if numbers is None and np.array_equal(partition.starts, given.starts):
         return rows, given, None
@@ -290,12 +292,14 @@ def _check(comm: MPI.Intracomm, given: Partition, how: How, n_cols: int) -> None
                 f"the partition {how} needs a square matrix, not {given.size} x {n_cols}"
             )
     else:
+        mine = int(given.lengths()[comm.rank])
+        if not mine and np.shape(how) == (0,):  # an empty list, say
+            return
         if not isinstance(how, np.ndarray) or how.ndim != 1 or how.dtype.kind not in "iu":
             raise TypeError(
                 "a partition is a name, a Partition, or an array of an owner for each row, not "
                 f"{type(how).__name__}"
             )
-        mine = int(given.lengths()[comm.rank])
         if len(how) not in (mine, given.size):
             raise ValueError(
                 f"{len(how)} owners for the {mine} rows of rank {comm.rank}, {given.size} in all"

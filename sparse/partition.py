@@ -138,6 +138,8 @@ def split_columns(
     part owns.
     """
     check_columns(indices, columns.size)
+    # those of a rank without rows may be too narrow for where its columns start
+    indices = indices.astype(index_dtype(columns.size), copy=False)
     start, stop = columns.range(part)
     n_own = stop - start
     foreign = (indices < start) | (indices >= stop)

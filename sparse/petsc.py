@@ -76,7 +76,6 @@ def aij(matrix: DistMatrix) -> Any:
         most = np.iinfo(kind).max
         if max(*matrix.shape, len(rows.data)) > most:
             raise ValueError(f"PETSc's indices go to {most}; the matrix is {matrix.shape}")
-        rows.sum_duplicates()
         parts = rows.indptr.astype(kind), rows.indices.astype(kind), rows.data
     n_rows, n_cols = (stop - start for start, stop in (matrix.row_range, matrix.col_range))
     sizes = ((n_rows, matrix.shape[0]), (n_cols, matrix.shape[1]))

@@ -18,7 +18,7 @@ from scipy import sparse
 from onesided.sparse import moving
 from onesided.sparse.halo import HaloPattern
 from onesided.sparse.kernels.rows import Csr
-from onesided.sparse.moving import Counts, moved
+from onesided.sparse.moving import Counts, lengths, moved, shared_dtype
 from onesided.sparse.partition import Integers, Partition, index_dtype, ranked
 
 
@@ -33,16 +33,12 @@ def global_rows(rows: Csr, pattern: HaloPattern, columns: Partition, rank: int) 
 
 def gathered(comm: MPI.Intracomm, rows: sparse.csr_array, root: int) -> sparse.csr_array | None:
     """Collective. The ranks' rows one below the other, as one CSR on root; None elsewhere."""
-    lengths = np.diff(rows.indptr).astype(np.int64)
-    kind = index_dtype(rows.shape[1])
-    parts = lengths, rows.indices.astype(kind, copy=False), rows.data
-    per_row, indices, data = (moving.gathered(comm, part, root) for part in parts)
-    if per_row is None or indices is None or data is None:
-        return None
-    kind = index_dtype(max(rows.shape[1], len(data)))
-    indptr = np.concatenate([np.zeros(1, kind), np.cumsum(per_row, dtype=kind)])
-    whole = data, indices.astype(kind, copy=False), indptr
-    return sparse.csr_array(whole, shape=(len(per_row), rows.shape[1]))
+    here, count = comm.rank == root, rows.shape[0]
+    rows = rows.astype(shared_dtype(comm, rows.dtype, bool(rows.nnz)), copy=False)
+    to, of = np.zeros(comm.size, np.int64), lengths(comm, count).lengths()
+    to[root] = count
+    came = _moved(comm, rows, to, of if here else np.zeros_like(of))
+    return came if here else None
 
 
 @np.errstate(all="ignore")  # of the caller; else one rank might raise alone

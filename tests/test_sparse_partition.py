@@ -124,6 +124,8 @@ def test_ghosts_behind_more_than_32_bits_of_own_columns():
     assert places.tolist() == [(1 << 31) + place for place in (1, 0, 1, 2)]
     assert ghosts.tolist() == [(1 << 31) + place for place in (1, 5, 7)]
     assert places.dtype == np.int64
+    places, ghosts, _ = split_columns(np.zeros(0, np.int32), partition, 1)  # of no rows
+    assert len(places) == len(ghosts) == 0
     few = Partition.from_lengths(np.array([5, 1 << 40]))
     assert split_columns(np.array([7, 1 << 40]), few, 0)[0].dtype == np.int32
 

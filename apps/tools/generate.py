@@ -20,7 +20,7 @@ from onesided.apps.tools.spmv import vector
 from onesided.apps.tools.trace_mesh import trace_mesh
 from onesided.collectives import agreed
 from onesided.sparse import read
-from onesided.sparse.files.marketwriter import Form, write_matrixmarket
+from onesided.sparse.files.marketwriter import write_matrixmarket
 from onesided.sparse.files.store import write
 from onesided.sparse.grids import stencil7, stencil27
 from onesided.sparse.matrix import DistMatrix
@@ -64,8 +64,8 @@ def _store(comm: MPI.Intracomm, path: str, rows: Any, *, comments: list[str]) ->
 def run(comm: MPI.Intracomm, options: Options) -> int:
     """Collective. The command; 1 where a file that is read again has another matrix."""
     (make, text), size = KINDS[options.kind], edge(options)
-    form = Form(symmetric=True, pattern=options.kind == "mesh")
-    writers = {".mtx": partial(write_matrixmarket, form=form), ".h5": _store}
+    write_text = partial(write_matrixmarket, symmetric=True, pattern=options.kind == "mesh")
+    writers = {".mtx": write_text, ".h5": _store}
     writer: Any = writers.get(Path(options.output).suffix)
     if writer is None:
         raise CommandError(f"{options.output}: its name must end with {' or '.join(writers)}")

@@ -72,7 +72,7 @@ typedef struct {
 typedef struct {
     Py_ssize_t count;
     Slice *slices;
-    int32_t *numbers;        /* of the rows of those slices that are not straight */
+    int32_t *numbers;        /* of the rows of each slice, at most LANES */
     char *columns, *values;
 } Slices;
 

@@ -168,11 +168,16 @@ def _type(file: TextFile, line: bytes) -> tuple[str, str]:
 def _numbers(file: TextFile, section: Section, progress: Advance) -> NDArray[Any]:
     """The numbers of the next section, read in blocks."""
     begin, left = file.line, -(-section.fields // section.repeat)
-    found, first = [np.zeros(0, section.dtype)], 0
+    found, first, width = [np.zeros(0, section.dtype)], 0, 0
     while left:
         line, text = file.block(BLOCK_BYTES, left)
         if not text:
             break
+        before, width = width, len(text[text.rfind(b"\n", 0, -1) + 1 :].rstrip(b"\r\n"))
+        columns = ((section.fields - 1) % section.repeat + 1) * section.width
+        if not file.ended and width < columns <= section.repeat * section.width <= before:
+            words = f"its last line has {width} of {columns} columns, those before it have all"
+            raise HarwellBoeingError(f"{file.path} is truncated: {words}")
         found.append(_parsed(file, section, text, line, first))
         left, first = left - (file.line - line), first + (file.line - line) * section.repeat
         file.tell(progress)

@@ -23,7 +23,8 @@ from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.partition import Partition
 from onesided.sparse.vector import DistVector
 
-_MATRIX, _VECTOR = 1211216, 1211214  # PETSc's numbers at the beginning of an object
+_MATRIX = 1211216  # PETSc's numbers at the beginning of an object
+_OBJECTS = _MATRIX, 1211214, 1211218, 1211219, 1211221  # vectors, index sets, bags, DMs
 
 
 @contextmanager
@@ -58,21 +59,23 @@ def open_petsc(path: str) -> Iterator[RowFile]:
             raise ValueError("lengths of rows are below zero")
         return found.astype(np.int64)
 
-    values = part(behind, _value_kind(path, behind, entries), entries)
+    values = part(behind, _value_kind(path, index, behind, entries), entries)
     yield RowFile((n_rows, n_cols), lengths, part(before, index, entries), values)
 
 
-def _value_kind(name: str, before: int, entries: int) -> np.dtype[Any]:
+def _value_kind(name: str, index: np.dtype[Any], before: int, entries: int) -> np.dtype[Any]:
     """Local. Real or complex, which the file does not say: what ends where the file does, or where
     another object begins; ``ValueError`` where neither does."""
     size = os.path.getsize(name)
     for kind in (np.dtype(">f8"), np.dtype(">c16")):
         end = before + kind.itemsize * entries
         if end == size or (
-            end + 4 <= size and np.fromfile(name, ">i4", 1, offset=end)[0] in (_MATRIX, _VECTOR)
+            end + index.itemsize <= size and np.fromfile(name, index, 1, offset=end)[0] in _OBJECTS
         ):
             return kind
-    raise ValueError(f"truncated: {size - before} bytes are left for {entries} values")
+    raise ValueError(
+        f"truncated, or no object of PETSc's follows: {size - before} bytes for {entries} values"
+    )
 
 
 def by_rank_0(

@@ -56,7 +56,9 @@ def read(
     Raises the same error on every rank: ``OSError`` (``FileNotFoundError`` and others) where the
     file cannot be read, :class:`MatrixFileError` (:class:`MatrixMarketError`,
     :class:`HarwellBoeingError`) naming the line where it is not valid, not whole, or longer than
-    it says, ``TypeError`` for a dtype that cannot hold the values.
+    it says, ``TypeError`` for a dtype that cannot hold the values. What a file does not tell is not
+    found: that a Matrix Market file ends inside its last number, or a complex one of PETSc's where
+    real values of as many entries would.
 
     Examples
     --------
@@ -108,6 +110,7 @@ _MAGIC = {
     b"\x89HDF\r\n\x1a\n": "HDF5",
     b"%%Matrix": "Matrix Market",
     b"\x00\x12\x7b\x50": "PETSc binary",
+    b"\x00\x00\x00\x00\x00\x12\x7b\x50": "PETSc binary",  # indices of 64 bits
     b"MATLAB 5.0": "MATLAB",
 }
 

@@ -45,6 +45,7 @@ class TextFile:
     ) -> None:
         self.path = os.fspath(path)
         self.line = 1
+        self.ended = True  #: Whether the last line that was read ends by a newline.
         self._kind = kind
         self._rest = b""
         self._file = open(self.path, "rb")
@@ -133,6 +134,7 @@ class TextFile:
                 raise self.error(self.line, "longer than any entry")
             more = self._read(size)
             if not more:
+                self.ended = not text
                 text += b"\n" if text else b""
                 cut = len(text)
                 break

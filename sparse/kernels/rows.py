@@ -61,8 +61,11 @@ class Csr:
         return replace(self, indptr=self.indptr[start : stop + 1])
 
     def as_scipy(self) -> sparse.csr_array:
-        """Local. The rows with their local columns, in the same memory."""
-        parts = self.data, self.indices, self.indptr
+        """Local. The rows with their local columns, in the same memory; values cannot be written,
+        as only some of what multiplies by them would see it."""
+        data = self.data.view()
+        data.flags.writeable = False
+        parts = data, self.indices, self.indptr
         return sparse.csr_array(parts, shape=(len(self), self.n_cols))
 
     def row_of_each(self) -> NDArray[np.intp]:

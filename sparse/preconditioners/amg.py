@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
+from onesided.collectives import sums
 from onesided.collectives.agreement import agreed
 from onesided.collectives.context import Scoped
 from onesided.collectives.errors import RequestError
 from onesided.sparse import stored
-from onesided.sparse.alike import columns, vector_dtype
+from onesided.sparse.alike import columns, plain, spelled, vector_dtype
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.moving import everywhere, lengths
 from onesided.sparse.partition import Partition, index_dtype
@@ -76,8 +76,8 @@ class AMG(OfOneKind, Scoped):
         Raises the same error on every rank: ``ValueError`` for a matrix that is not square, a
         zero on its diagonal, shapes and numbers that do not fit.
         """
-        how = block, strength, degree, coarsest, near_nullspace is None, reuse, dtype
-        with agreed(A.comm, ("AMG", how)):
+        how = block, strength, degree, coarsest, near_nullspace is None, reuse
+        with agreed(A.comm, ("AMG", plain(how), spelled(dtype))):
             n = A.row_range[1] - A.row_range[0]
             self._kind = np.dtype(A.dtype if dtype is None else dtype)
             vector_dtype(A.dtype, self._kind)
@@ -85,7 +85,7 @@ class AMG(OfOneKind, Scoped):
                 raise ValueError(f"blocks of {block} in {n} rows")
             if degree < 1 or coarsest < 1 or not 0 <= strength < 1:
                 raise ValueError(f"degree {degree}, coarsest {coarsest}, strength {strength}")
-        given = np.ones(n, A.dtype) if near_nullspace is None else near_nullspace
+        given = np.ones((n, 1), A.dtype) if near_nullspace is None else near_nullspace
         wide = np.result_type(A.dtype, self._kind)
         self._modes = columns(A.comm, "near_nullspace", given, n, wide)
         with agreed(A.comm):
@@ -299,12 +299,14 @@ class _Level:
         return float(np.max(np.abs(values))) or 1.0
 
     def _lengths(self, basis: Vector, vector: Vector) -> Vector:
-        """Collective. Scalar products of the rows of a basis with a vector."""
+        """Collective. Scalar products of the rows of a basis with a vector, the same bits on every
+        rank."""
         wide = np.result_type(vector.dtype, np.float64)
-        mine: Vector = np.einsum("ij,j->i", basis.conj(), vector).astype(wide)
-        total = np.empty_like(mine)
-        self.A.comm.Allreduce(mine, total, op=MPI.SUM)
-        return total
+        reduction, count = sums(self.A.comm, _KRYLOV_STEPS + 1, wide), len(basis)
+        reduction.own[:count] = np.einsum("ij,j->i", basis.conj(), vector)
+        reduction.reduce()
+        found: Vector = reduction.total[:count].copy()
+        return found
 
     def coarsened(self, P: DistMatrix) -> DistMatrix:
         """Collective. P is the way to the next level; the matrix there, P.H A P."""
@@ -325,9 +327,7 @@ class _Level:
         local = A.local()
         row = np.repeat(np.arange(len(self._scale)), np.diff(local.indptr))
         damped = local.data * (-4.0 / 3.0 / self.radius * self._scale).astype(A.dtype)[row]
-        place = np.flatnonzero(local.indices == row)
-        first = place[np.append(True, row[place[1:]] != row[place[:-1]])[: len(place)]]
-        damped[first] += 1.0
+        damped[local.indices == row] += 1.0
         smoother = sparse.csr_array((damped, local.indices, local.indptr), shape=local.shape)
         smoothed = stored.product(comm, smoother, A.pattern, T)
         return DistMatrix(comm, smoothed, A.row_partition, coarse, **how)
@@ -348,7 +348,8 @@ class _Level:
         else:
             self.rest(b)
         rest, alpha = self._rest, 1.0 / middle
-        np.multiply(rest, self._scale * alpha, out=step)
+        np.multiply(rest, self._scale, out=step)
+        step *= alpha
         x += step
         for number in range(1, degree):
             self.A.multiply(step, self._image)

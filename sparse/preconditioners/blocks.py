@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from onesided.collectives.agreement import agreed
+from onesided.sparse.alike import plain
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.partition import Integers
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, OfOneKind
@@ -196,7 +197,7 @@ class BlockILU(_Block):
         A, (hermitian, fill_factor, drop_tol) = self.matrix, self._choices
         own_pattern = fill_factor is None and drop_tol is None
         self._kind = np.result_type(A.dtype, np.float64) if own_pattern else A.dtype
-        with agreed(A.comm, ("BlockILU", hermitian, fill_factor, drop_tol)):
+        with agreed(A.comm, plain(("BlockILU", hermitian, fill_factor, drop_tol))):
             A.check_square("BlockILU")
             if hermitian and not own_pattern:
                 raise ValueError("factors with fill_factor or drop_tol cannot be Hermitian")
@@ -296,7 +297,7 @@ class SSOR(_Block):
     def _build(self) -> None:
         A, omega = self.matrix, self._omega
         self._kind = np.result_type(A.dtype, np.float64)
-        with agreed(A.comm, ("SSOR", omega)):
+        with agreed(A.comm, ("SSOR", plain(omega))):
             A.check_square("SSOR")
             if not 0 < omega < 2:
                 raise ValueError(f"omega is {omega}; it must be between 0 and 2")

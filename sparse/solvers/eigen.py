@@ -48,7 +48,7 @@ def power_iteration(
     x: Any = run.x[:, None]
     vector = x0.like(x, A.col_partition) if isinstance(x0, DistVector) else x
     last, converged = np.array(run.residuals[-1:] or [math.nan]), run.reason == CONVERGED
-    return Eigenpairs(np.array([value]), vector, converged, run.iterations, last, run.reason)
+    return Eigenpairs(np.array([value]), vector, converged, run.iterations, last, run.told())
 
 
 @np.errstate(all="ignore")
@@ -62,12 +62,12 @@ def _power(run: Run) -> complex | float:
         run.multiply(x, y)
         value, square = space.dots((x, y), (y, y))
         np.copyto(r, y)
-        rest = math.sqrt(space.sums(space.add_square(r, -value, x))[0].real)
+        rest = space.norm_of(space.sums(space.add_square(r, -value, x))[0].real, r)
         run.tolerance = run.rules.tolerance(abs(value))
         if run.record(rest):
             break
         np.copyto(x, y)
-        length = math.sqrt(square.real)
+        length = space.norm_of(square.real, x)
     return value
 
 
@@ -121,7 +121,7 @@ def lobpcg(
     vectors: Any = X.like(blocks.X, A.col_partition) if isinstance(X, DistVector) else blocks.X
     converged = run.reason == CONVERGED
     values = np.asarray(blocks.values)
-    return Eigenpairs(values, vectors, converged, blocks.iterations, blocks.norms, run.reason)
+    return Eigenpairs(values, vectors, converged, blocks.iterations, blocks.norms, run.told())
 
 
 class _Blocks:
@@ -161,8 +161,9 @@ class _Blocks:
                 steps = basis @ turn
             self.X = X
             rest = AX - X * self.values.astype(X.dtype)
-            squares = run.comm.allreduce(np.sum(np.abs(rest.astype(complex)) ** 2, axis=0))
-            self.norms = np.sqrt(squares)
+            unit = size or 1.0  # no square overflows or vanishes
+            squares = np.sum(np.abs(rest.astype(complex) / unit) ** 2, axis=0)
+            self.norms = unit * np.sqrt(run.comm.allreduce(squares))
             if not np.all(np.isfinite(self.norms)):
                 run.reason = f"{BREAKDOWN}: the residuals are {self.norms}"
                 return
@@ -197,7 +198,12 @@ class _Blocks:
 
     def _orthonormal(self, V: Vector) -> Vector:
         """Collective. An orthonormal basis of the columns, dependent ones left out."""
-        gram = self._run.space.gram(V, V)
+        space = self._run.space
+        gram = space.gram(V, V)
+        if not all(space.is_safe(square) for square in gram.diagonal().real):
+            norms = [space.norm(np.ascontiguousarray(column)) for column in V.T]
+            V = V / np.array([norm or 1.0 for norm in norms], V.real.dtype)
+            gram = space.gram(V, V)
         sizes = np.sqrt(np.maximum(gram.diagonal().real, 0))
         kept = sizes > 0
         scale = 1.0 / sizes[kept]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from onesided.collectives.agreement import agreed
-from onesided.sparse.alike import block
+from onesided.sparse.alike import block, plain
 from onesided.sparse.linear import Linear, LinearOperator
 from onesided.sparse.partition import Partition
 from onesided.sparse.solvers.run import Callback, Rules, Run, each_column, joined
@@ -74,7 +74,7 @@ def _least_squares(
     if pairs is not None:
         found = [_least_squares(name, A, *pair, rules, damp, method) for pair in pairs]
         return joined(A, b, found)
-    with agreed(A.comm, (name, damp)):
+    with agreed(A.comm, (name, plain(damp))):
         if not 0 <= damp < math.inf:
             raise ValueError(f"damp is {damp}; it must be zero or above")
         damp = float(damp)  # a number of NumPy's would decide the dtype

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onesided.collectives.agreement import agreed
+from onesided.sparse.alike import plain
 from onesided.sparse.matrix import DistMatrix
 from onesided.sparse.solvers.run import Callback, Rules, Run
 from onesided.sparse.solvers.solution import Solution
@@ -41,7 +42,7 @@ def pagerank(
     """
     if not isinstance(A, DistMatrix):
         raise TypeError(f"pagerank takes a DistMatrix, not {type(A).__name__}")
-    with agreed(A.comm, ("pagerank", damping)):
+    with agreed(A.comm, ("pagerank", plain(damping))):
         if np.dtype(A.dtype).kind == "c" or np.iscomplexobj(x0):
             raise ValueError("pagerank needs a real matrix and a real x0; one is complex")
         if not 0 <= damping < 1:

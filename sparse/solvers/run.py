@@ -21,7 +21,7 @@ from onesided.collectives import sums
 from onesided.collectives.agreement import Agreement, agree, agreed, largest, number_of
 from onesided.collectives.errors import RequestError
 from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
-from onesided.sparse.alike import block, columns
+from onesided.sparse.alike import block, columns, plain
 from onesided.sparse.linear import Linear, LinearOperator, whose
 from onesided.sparse.moving import one_width, shared_dtype, width
 from onesided.sparse.preconditioners.preconditioner import OfMatrix, preconditioner
@@ -102,7 +102,7 @@ class Run:
         """
         comm, self.name = A.comm, name
         given_or_not = [each is None for each in (x0, M, rules.nullspace, rules.left_nullspace)]
-        what = (name, choices, rules.rtol, rules.atol, rules.maxiter, given_or_not)
+        what = plain((name, choices, rules.rtol, rules.atol, rules.maxiter, given_or_not))
         n_rows, n_cols = (stop - start for start, stop in (A.row_range, A.col_range))
         error: Exception | None = None
         words = [0] * 5
@@ -306,8 +306,12 @@ class Run:
             self._shift(history, -self._exponent)
             true = float(np.ldexp(true, -self._exponent))
         converged = self.reason.startswith(CONVERGED)
-        reason = f"{LIMIT}: {self._advice()}" if self.reason == LIMIT else self.reason
+        reason = self.told()
         return Solution(self._wrapped, converged, self.iterations, history, reason, true, self.size)
+
+    def told(self) -> str:
+        """Local. How the run ended, and at the limit what to try."""
+        return f"{LIMIT}: {self._advice()}" if self.reason == LIMIT else self.reason
 
     def _advice(self) -> str:
         """Local. What helps more than many iterations."""
@@ -316,6 +320,10 @@ class Run:
             return "a larger maxiter, or columns scaled alike (A.scale_columns)"
         if self.name == "pagerank":
             return "a larger maxiter, or a smaller damping"
+        if self.name == "power_iteration":
+            return "a larger maxiter, another x0, or lobpcg of a Hermitian matrix"
+        if self.name == "lobpcg" and self.M is None:
+            return "a larger maxiter, more vectors, or for the smallest values M=AMG(A)"
         if self.M is None:
             return f"there was no preconditioner; try {strong}, or M=SSOR(A)"
         name = type(self.M).__name__

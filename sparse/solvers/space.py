@@ -87,7 +87,7 @@ class Space:
 
     def norm_of(self, square: float, x: Vector) -> float:
         """Collective. As :meth:`norm`, where (x, x) is known."""
-        if self._least < square < math.inf:
+        if self.is_safe(square):
             return math.sqrt(square)
         parts = np.abs(x.view(x.real.dtype))
         largest = float(of_all(self._comm, parts.max(initial=0.0)).max())
@@ -95,6 +95,10 @@ class Space:
             return largest
         scaled = x / largest if largest > self._tiny else (x / self._tiny) / (largest / self._tiny)
         return largest * math.sqrt(self.dots((scaled, scaled))[0].real)
+
+    def is_safe(self, square: float) -> bool:
+        """Local. Whether a sum of squares has neither overflowed nor lost what is too small."""
+        return self._least < square < math.inf
 
     def sums(self, *own: Scalar) -> list[Scalar]:
         """Collective. The sums over all ranks of some numbers, by one reduction."""

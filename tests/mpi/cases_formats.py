@@ -385,6 +385,8 @@ BOEING = {
     "index large": (put(6, " 2", " 4"), "row index 3 of entry 2 is out of range"),
     "index missing": (put(6, " 2", "  "), "line 6: row index: a number is missing"),
     "value": (put(7, "E+", "X+"), "line 7: value: "),
+    "value cut": (lambda lines: lines.__setitem__(slice(7, None), [lines[7][:-1]]),
+                  "its last line has 49 of 50 columns"),
     "value missing": (lambda lines: lines.__delitem__(slice(7, None)), "is truncated: of 5 fields"),
 }
 #: What is found in the arrays of a file, of whatever format, not in its lines.
@@ -631,12 +633,13 @@ def case_matlab(comm):
 def case_petsc_binary(comm, index, values, shape):
     whole = random_matrix(shape, "complex" if values == ">c16" else "real", density=0.5)
     data = petsc_of(whole, index, values)
-    for name in ("m.petsc", "m") if index == ">i4" else ("m.petsc",):
+    for name in ("m.petsc", "m"):
         with file_of(comm, data, name) as path:
             check(comm, path, whole)
-    both = data + np.array([1211214, 2], ">i4").tobytes() + bytes(16)
-    with file_of(comm, both, "m.petsc") as path:  # a vector behind it, as KSPView writes
-        check(comm, path, whole)
+    for behind in (1211214, 1211218):  # a vector behind it, as KSPView writes; an index set
+        both = data + np.array([behind, 2], index).tobytes() + bytes(16)
+        with file_of(comm, both, "m.petsc") as path:
+            check(comm, path, whole)
 
 
 @parameters(dtype=["f4", "i8"])

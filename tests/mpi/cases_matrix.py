@@ -306,6 +306,8 @@ def case_what_the_caller_gave_and_got_is_not_the_matrix(comm, seed):
                 if piece is not None:
                     piece.data[:] = np.nan
             matrix.diagonal()[:] = np.nan
+            held = matrix.local().data  # no copy, as only some products would see what is written
+            raises(ValueError, lambda held=held: np.copyto(held, 2.0), "read-only")
             assert np.array_equal(matrix @ x, before)
             matrix.scale(3)
             matrix.scale_rows(np.full(40, 2.0))

@@ -293,6 +293,18 @@ def elements(cell):
     assert (made.nnz, made.sum()) == (3, 6 * cell.comm.size)
 
 
+@row()
+def columns_of_more_than_32_bits(cell):
+    """Where there are no rows SciPy makes their indices no wider."""
+    count = len(range(*cell.rows.range(cell.comm.rank)))
+    parts = np.ones(count, cell.kind), np.zeros(count, "i4"), np.arange(count + 1, dtype="i4")
+    rows = sparse.csr_array(parts, shape=(count, 1 << 40))
+    assert count or rows.indices.dtype == np.int32
+    how = cell.how | {"kernel": "scipy"}  # others have room for x
+    A = cell.kept(from_rows(cell.comm, rows, **how))
+    assert (A.nnz, A.sum()) == (cell.n, cell.n)
+
+
 @row("csr", "coo", "dia")
 def a_matrix_of_one_rank(cell, form):
     root = cell.comm.size - 1
@@ -318,6 +330,7 @@ def other_partitions(cell, how):
             y = A.ordering.backward(A @ A.ordering.forward(DistVector(cell.comm, cell.rows, x)))
             cell.close(y.array, cell.whole @ whole)
             assert np.array_equal(y.partition.starts, cell.rows.starts)
+            assert A.ordering.backward(A.ordering.forward(y), out=y) is y
         else:
             cell.close(A @ whole[slice(*A.col_range)].astype(cell.result), cell.whole @ whole)
 
@@ -341,6 +354,20 @@ def written_and_read(cell, name):
     ours.write(A, path)
     made = ours.read(cell.comm, path, partition=cell.rows, dtype=cell.dtype, **cell.how)
     cell.same(made, whole)
+
+
+@row("numbers", "bools")
+def rows_written_by_each_rank(cell, of):
+    """Of the common kind; what a rank without rows passes decides nothing."""
+    block, path = cell.block_of(cell.whole), cell.path(".mtx")
+    whole = cell.whole if of == "numbers" else abs(cell.whole).sign()
+    if of == "bools" and block.nnz:
+        block = block.astype(bool)
+    ours.write_matrixmarket(cell.comm, path, block)
+    made = ours.read(cell.comm, path, partition=cell.rows, dtype=cell.dtype, **cell.how)
+    cell.same(made, whole)
+    with open(path) as file:
+        assert ("pattern" in file.readline()) == (of == "bools")
 
 
 @row("npz", "mat", "mtx.gz", "petsc", "h5ad")
@@ -546,6 +573,10 @@ def kronecker(cell, what):
     kind = np.result_type(cell.dtype, "f8")
     made = cell.A.astype(kind)
     cell.same(ours.kron(cell.kept(made), B), sparse.kron(cell.whole, b).tocsr(), kind)
+    if what == "DistMatrix":
+        square = ours.kron(B, b.T)
+        cell.same(square, sparse.kron(b, b.T).tocsr(), "f8")
+        assert square.row_range == square.col_range
 
 
 @row()
@@ -586,6 +617,10 @@ def entries_multiplied(cell, by):
 def rectangles_multiplied(cell):
     b = sparse.csr_array(drawn(cell.n, max(cell.n // 2, 1), 0, 9).real)
     B = cell.kept(from_rows(cell.comm, b[slice(*cell.rows.range(cell.comm.rank))], **cell.how))
+    W = cell.kept(ours.from_scipy(cell.comm, b.T, **cell.how))
+    for made, expected in ((B @ W, b @ b.T), (W @ B, b.T @ b)):
+        cell.same(made, sparse.csr_array(expected), "f8")
+        assert cell.n == 1 or made.row_range == made.col_range
     kind = np.result_type(cell.dtype, "f8")
     for made, expected in (
         (cell.A @ B, cell.whole @ b),
@@ -1026,7 +1061,8 @@ def null_spaces(cell, name):
     cell.close(found.x, exact, 300 * rtol)
 
 
-@row("vectors", "right-hand sides", "nullspace", "near_nullspace", "ordering", "boundary values")
+@row("vectors", "right-hand sides", "nullspace", "near_nullspace", "ordering", "boundary values",
+     "no null space")
 def an_empty_list_for_no_rows(cell, what):
     """A rank without rows need not know how many vectors the others pass."""
 
@@ -1038,7 +1074,7 @@ def an_empty_list_for_no_rows(cell, what):
         cell.close(DistVector(cell.comm, cell.rows, mine(b)).array, whole)
     elif what == "ordering":
         owners = np.arange(*cell.rows.range(cell.comm.rank)) * 5 % cell.comm.size
-        order = cell.distributed(cell.whole, partition=owners).ordering
+        order = cell.distributed(cell.whole, partition=mine(owners)).ordering
         if order is not None:
             cell.close(order.backward(mine(order.forward(mine(b)))), whole)
     elif what == "boundary values":
@@ -1049,6 +1085,8 @@ def an_empty_list_for_no_rows(cell, what):
         for solver in (ours.cg, ours.gmres):
             found = solver(cell.A, mine(b), mine(b), rtol=1e-5)
             cell.close(found.x, np.linalg.solve(cell.whole.toarray(), whole), 1e-3)
+    elif what == "no null space":
+        solved(cell, "cg", cell.A, cell.whole, nullspace=mine(np.zeros((len(b), 0))))
     elif what == "near_nullspace":
         M = cell.kept(ours.AMG(cell.A, coarsest=3, near_nullspace=mine(np.ones((len(b), 2)))))
         solved(cell, "cg", cell.A, cell.whole, M)
@@ -1073,12 +1111,14 @@ def preconditioners_by_themselves(cell, precond):
     assert not whole_r.any() or np.vdot(whole_r, whole_m).real > 0
 
 
-@row("smallest", "largest", "zero", "nullspace")
+@row("smallest", "largest", "zero", "nullspace", "tiny")
 def eigenpairs(cell, which):
     """Zero is an eigenvalue, unless its vector is in the null space that is left out."""
     if cell.n < 6:
         skip("too few rows for two eigenpairs")
     whole = ring(cell.n) if which in ("zero", "nullspace") else cell.whole
+    if which == "tiny":
+        whole = whole * tiny(cell)
     how = {"largest": which == "largest"}
     if which == "nullspace":
         how["nullspace"] = np.ones(len(cell.vector()[0]))
@@ -1092,11 +1132,22 @@ def eigenpairs(cell, which):
     assert cell.joined(found.vectors).shape == (cell.n, 2)
 
 
-@row()
-def the_largest_eigenvalue(cell):
-    found = ours.power_iteration(cell.A, rtol=1e-3, maxiter=5000)
+def tiny(cell):
+    """A number whose square is zero in the narrowest dtype of a rank."""
+    kinds = cell.comm.allgather(cell.kind)
+    return 1e-30 if any(np.finfo(kind).eps > 1e-10 for kind in kinds) else 1e-170
+
+
+@row("moderate", "tiny")
+def the_largest_eigenvalue(cell, size):
+    factor = tiny(cell) if size == "tiny" else 1
+    A = cell.distributed(cell.whole * factor)
+    found = ours.power_iteration(A, rtol=1e-3, maxiter=5000)
+    assert found.converged, found.reason
     values = np.linalg.eigvalsh(cell.whole.toarray())
-    np.testing.assert_allclose(found.values, values[-1:], rtol=1e-2)
+    np.testing.assert_allclose(found.values / factor, values[-1:], rtol=1e-2)
+    short = ours.power_iteration(A, maxiter=0)
+    assert cell.n == 1 or short.reason.startswith("iteration limit: a larger maxiter")
 
 
 @row("all alike", "x0")
@@ -1183,6 +1234,28 @@ def spelled_in_different_ways(cell, of):
         cell.kept(made)
     if of == "diags":
         assert made.nnz == 10
+
+
+@row()
+def numbers_spelled_in_different_ways(cell):
+    """NumPy's on one rank, Python's on another."""
+    n, A, (b, _) = cell.n, cell.A, cell.vector()
+
+    def given(value):
+        return np.asarray(value)[()] if cell.comm.rank % 2 else value
+
+    for solver, how in (
+        (ours.cg, {"rtol": given(1e-3), "maxiter": given(99), "M": ours.SSOR(A, omega=given(1.0))}),
+        (ours.gmres, {"restart": given(3), "atol": given(1e-3)}),
+        (ours.lsqr, {"damp": given(0.5)}),
+    ):
+        assert solver(A, b, **how).converged
+    dtype = A.dtype.str if cell.comm.rank % 2 else A.dtype.type
+    assert cell.kept(ours.AMG(A, dtype=dtype, coarsest=given(3))).complexity >= 1
+    some = ours.Assembler(cell.comm, [0], [0], (given(n), n), **cell.how)
+    assert cell.kept(some.assemble([1.0])).shape == (n, n)
+    A.scale(given(2.0))
+    cell.same(A, 2 * cell.whole)
 
 
 @row("shape", "astype", "map", "zeros", "diags")
