@@ -108,11 +108,13 @@ def _shortened(side: Side, factor: int, fresh: bool) -> Side:
     every = side.blocks if side.kept is None else (*side.blocks, side.kept)
     room, at, starts, ends = side.shape[0], 0, {}, 0
     made: dict[int, Block] = {}
-    # of blocks that begin at the same place the longest one says where that is
-    for block in sorted(every, key=lambda block: (block.box[0].start, -block.shape[0])):
+    shapes = {}
+    for block in every:
         unit = 1 if block.element is None else block.element.itemsize // side.dtype.itemsize
-        shape = _shorter(block.shape, unit, factor)
-        start = block.box[0].start
+        shapes[id(block)] = _shorter(block.shape, unit, factor)
+    # of blocks that begin at the same place the longest one says where that is
+    for block in sorted(every, key=lambda block: (block.box[0].start, -shapes[id(block)][0])):
+        shape, start = shapes[id(block)], block.box[0].start
         if len(side.shape) > 1:
             starts[start] = start // factor
         elif start not in starts:

@@ -278,7 +278,8 @@ def find_region(array: NDArray[Any]) -> Region | None:
 def hold(resources: Resources, *buffers: object) -> None:
     """Local. What is from :func:`empty` cannot be freed before the resources are released."""
     for buffer in buffers:
-        region = find_region(buffer) if isinstance(buffer, np.ndarray) else None
+        array = np.asarray(buffer) if isinstance(buffer, np.ndarray | memoryview) else None
+        region = None if array is None else find_region(array)
         if region is not None:
             resources.on_release(region.borrow())
 

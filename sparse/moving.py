@@ -107,7 +107,8 @@ def _taken(array: NDArray[Any], order: Integers) -> NDArray[Any]:
 def _by_owner(owners: Integers, counts: Counts) -> Integers:
     """Local. Items by owner, each owner's in their order; by a look for each where they are few,
     which needs less memory than sorting."""
-    kind = np.min_scalar_type(len(owners))
+    few = len(owners) < 1 << 32
+    kind: np.dtype[Any] = np.min_scalar_type(len(owners)) if few else np.dtype(np.intp)
     if len(counts) > FEW_PARTS:
         return np.argsort(owners, kind="stable").astype(kind)
     order, stop = np.empty(len(owners), kind), 0

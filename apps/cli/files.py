@@ -82,7 +82,7 @@ def _check_names(options: Options) -> None:
              if isinstance(each, (FileName, InputFile)) and not is_stream(Path(each))]  # fmt: skip
     for (name, file), (other, same) in combinations(named, 2):
         written = isinstance(file, FileName) or isinstance(same, FileName)
-        if written and {name, other} != {"checkpoint", "restart"}:
+        if written and {name, other} not in ({"checkpoint", "restart"}, {"output", "restart"}):
             if Path(file).resolve() == Path(same).resolve():
                 raise CommandError(f"{file} is named twice, as {name} and as {other}")
 

@@ -91,8 +91,18 @@ def solver(comm: MPI.Intracomm, matrix: Any) -> Any:
     return ksp
 
 
+def told(folder: str) -> dict[str, Any] | None:
+    """What ``solver.json`` says, if it is there."""
+    path = os.path.join(folder, "solver.json")
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as words:
+        found: dict[str, Any] = json.load(words)
+    return found
+
+
 def told_solver(comm: MPI.Intracomm, matrix: Any, whole: Any, how: dict[str, Any]) -> Any:
-    """What ``solver.json`` says, set up; ``whole`` is the matrix in PETSc's own format, of which
+    """The solver that was told, set up; ``whole`` is the matrix in PETSc's own format, of which
     the preconditioner is made."""
     ksp = PETSc.KSP().create(comm=comm)
     ksp.setType(how["ksp"])
@@ -161,6 +171,11 @@ def main() -> None:
     matrix, x, y, first = loaded(comm, os.path.join(sys.argv[1], f"{comm.rank}.npz"))
     whole = matrix
     matrix, types = fastest(comm, matrix, x, y)
+    # before the first line: afterwards the folder goes, and a preconditioner may be missing
+    ksp: Any = solver(comm, matrix) if matrix.size[0] == matrix.size[1] else None
+    how = comm.bcast(told(sys.argv[1]) if comm.rank == 0 else None)
+    if how is not None:
+        ksp = told_solver(comm, matrix, whole, how)
     matrix.mult(x, y)
     norms, sums = checksums(comm, y, first)
     if comm.rank == 0:
@@ -171,11 +186,6 @@ def main() -> None:
             "norms": norms, "sums": sums,
         }  # fmt: skip
         print(json.dumps(facts), flush=True)
-    ksp: Any = solver(comm, matrix) if matrix.size[0] == matrix.size[1] else None
-    told = os.path.join(sys.argv[1], "solver.json")
-    if os.path.exists(told):
-        with open(told, encoding="utf-8") as words:
-            ksp = told_solver(comm, matrix, whole, json.load(words))
     answers = (
         lambda count: seconds(comm, matrix, x, y, count) * count,
         lambda count: solve_seconds(comm, ksp, x, y, count),

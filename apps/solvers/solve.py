@@ -219,10 +219,18 @@ def _petsc(comm: MPI.Intracomm, options: Options, matrix: DistMatrix) -> Variant
     matrix.Free()
     if options.solver not in PETSC_SOLVERS:
         raise ForeignError(f"--solver {options.solver}: PETSc's is another method, or none")
+    if options.restart is not None:
+        raise ForeignError("--restart: PETSc begins at zero")
+    limit = 10 * block.shape[1] if options.maxiter is None else options.maxiter
     how = {"ksp": PETSC_SOLVERS[options.solver], "pc": options.pc, "rtol": options.rtol,
-           "atol": options.atol, "maxiter": options.maxiter or 10 * block.shape[1]}  # fmt: skip
+           "atol": options.atol, "maxiter": limit}  # fmt: skip
     whole = np.concatenate(comm.allgather(side))
     job, asked = Petsc(comm, block, whole, how), question("solve")
+    try:
+        job.ask(asked)  # where there is no solution, this is known before ours are looked for
+    except ForeignError:
+        job.close()
+        raise
     metrics: dict[str, Any] = {"type": job.facts["type"], "pc": options.pc}
 
     def check() -> Verdict:

@@ -33,7 +33,8 @@ from onesided.sparse.kernels.registry import available
 
 ROUNDS = 4
 ENTRIES = 5  # of a vector that is reduced
-PATIENCE = 60.0  # seconds for the collectives of a method before the job is ended
+#: Seconds for the collectives of a method before the job is ended, and for all trials of it.
+PATIENCE, THOROUGH = 60.0, 900.0
 
 
 @dataclass(frozen=True)
@@ -135,16 +136,16 @@ def try_method(
 
 
 @contextmanager
-def _patience(method: str) -> Iterator[None]:
-    """Local. End the job where the block takes too long, whatever it hangs in."""
+def _patience(method: str, seconds: float = PATIENCE) -> Iterator[None]:
+    """Local. End the job where the block takes longer, whatever it hangs in."""
 
     def give_up() -> None:
-        text = f"onesided: {method} has not finished its collectives in {PATIENCE:.0f} s"
+        text = f"onesided: {method} has not finished its collectives in {seconds:.0f} s"
         print(text, file=sys.stderr, flush=True)
         threading.Timer(5.0, os._exit, (3,)).start()
         MPI.COMM_WORLD.Abort(3)
 
-    timer = threading.Timer(PATIENCE, give_up)
+    timer = threading.Timer(seconds, give_up)
     timer.daemon = True
     timer.start()
     try:
@@ -168,7 +169,7 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
             trial = try_method(comm, name, info, kind)
             if options.thorough and trial.works and kind == EXCHANGE:
                 try:
-                    with _patience(name):
+                    with _patience(name, THOROUGH):
                         testing.check_transport(comm, name, info)
                 except AssertionError as error:  # on all ranks
                     trial = replace(trial, works=False, reason=str(error))

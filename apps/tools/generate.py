@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -48,7 +49,7 @@ def _store(comm: MPI.Intracomm, path: str, rows: Any, *, comments: list[str]) ->
     """Collective. The file gets its name when its comments are there, too."""
     blocks = Partition.from_lengths(np.array(comm.allgather(rows.shape[0]), np.int64))
     file = Path(path).resolve()
-    draft = file.with_name(f"{file.stem}.new.h5")
+    draft = file.with_name(f"{file.stem}.{comm.bcast(secrets.token_hex(4))}.h5")
     with DistMatrix(comm, rows, blocks, blocks, method="p2p", kernel="scipy") as matrix:
         write(matrix, draft)
     with agreed(comm):

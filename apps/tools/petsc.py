@@ -119,7 +119,8 @@ def _probed(python: Path, variables: Mapping[str, str]) -> Program:
 
 def _launcher(compiler: str, library: str) -> Path:
     """Local. The launcher of the MPI of this compiler, whose library says what it is."""
-    beside = [Path(compiler).parent.resolve() / name for name in NAMES if compiler]
+    folders = [Path(compiler).resolve().parent, Path(compiler).parent] if compiler else []
+    beside = (folder / name for folder in folders for name in NAMES)
     for path in (*filter(partial(os.access, mode=os.X_OK), beside), *foreign_programs(*NAMES)):
         if is_open_mpi(said([str(path), "--version"])) == ("Open MPI" in library):
             return path

@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from onesided.collectives.broadcast.operation import Broadcast
@@ -166,7 +165,7 @@ class Address:
 
 def _is_crowded(node: Node) -> bool:
     """Collective on the node. Whether it has more ranks than cores that any of them may use."""
-    cores: set[int] = node.comm.allreduce(usable_cores(), MPI.BOR)
+    cores: set[int] = set().union(*node.comm.allgather(usable_cores()))
     return len(node.ranks) > len(cores)
 
 

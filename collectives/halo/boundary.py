@@ -92,7 +92,8 @@ class Boundary:
         self.set(conditions)
 
     def set(self, conditions: Sequence[Conditions]) -> None:
-        """Local. Other conditions of the same kinds, for the rounds that are not completed yet."""
+        """Local. Other conditions of the same kinds, for the rounds that are not completed yet. An
+        array without axes is looked at here, and in every round where there was one at first."""
         self.shown: dict[Where, Any] = {
             (field, axis, side): condition for field, of_field in enumerate(conditions)
             for axis, pair in enumerate(of_field) for side, condition in enumerate(pair)
@@ -201,7 +202,7 @@ def all_fills(
     ``back`` the adjoint of that. ``forms``: by field, along which axes it is staggered."""
     levels = [field if isinstance(field, tuple) else (field,) for field in fields]
     points = [blocks.coordinates(form, ghosts=True) for form in forms]
-    reads = NUMBER in map(kind, boundary.shown.values())  # which may become arrays
+    reads = any(isinstance(given, np.ndarray) for given in boundary.shown.values())
     found: list[list[Fill]] = []
     for turn in range(math.lcm(2, *map(len, levels))):
         ends = []

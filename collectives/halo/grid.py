@@ -407,7 +407,7 @@ class Grid(Decomposition, Scoped):
         try:
             here = array.local_slice()
             return tuple(array.global_shape), tuple([(part.start, part.stop) for part in here])
-        except Exception:  # planning tells it everywhere
+        except Exception:  # planning tells it everywhere, where the way is not planned already
             return None
 
     def _whole(self, field: Any) -> tuple[tuple[int, ...], list[int]]:

@@ -71,7 +71,8 @@ class AMG(OfOneKind, Scoped):
         strong ones on each coarser level. ``degree``: products of a smoothing. ``reuse``: where A
         gets other values, prolongations are kept and coarser matrices alone computed anew.
         ``dtype``: that of the hierarchy, such as float32, which needs half the memory and time,
-        under a solver in double precision; A's own if None. It is made in the wider of both.
+        under a solver in double precision; A's own if None. It is made in the wider of both, and
+        with ``reuse`` the wider prolongations are kept as well.
 
         Raises the same error on every rank: ``ValueError`` for a matrix that is not square, a
         zero on its diagonal, shapes and numbers that do not fit.
@@ -151,6 +152,8 @@ class AMG(OfOneKind, Scoped):
             wide, level.A = level.A, level.A.astype(self._kind)
             if wide is not self.matrix:
                 wide.Free()
+            with agreed(level.A.comm):
+                level.look()
             if level.P is not None:
                 level.P = level.P.astype(self._kind)
                 self._rounded.append(level.P)
@@ -196,7 +199,11 @@ class AMG(OfOneKind, Scoped):
                 inverse = np.linalg.pinv((dense + dense.conj().T) / 2, hermitian=True, rcond=least)
             else:
                 inverse = np.linalg.pinv(dense, rcond=least)
-            self._inverse = np.ascontiguousarray(inverse[slice(*A.row_range)].astype(self._kind))
+            with np.errstate(over="ignore"):
+                mine = inverse[slice(*A.row_range)].astype(self._kind)
+            if not np.all(np.isfinite(mine)):
+                raise ValueError(f"the coarsest matrix has an inverse too large for {self._kind}")
+            self._inverse = np.ascontiguousarray(mine)
 
     apply = np.errstate(all="ignore")(OfOneKind.apply)  # of the caller; else one rank might raise
 
@@ -249,17 +256,23 @@ class _Level:
 
     def prepare(self) -> None:
         """Collective. What the smoother needs."""
-        A = self.A
-        with agreed(A.comm):
-            self.diagonal = checked_diagonal(A)
-            self._scale = (1.0 / self.diagonal).astype(A.dtype)
+        with agreed(self.A.comm):
+            self.look()
         self.room()
         self.radius = self._spectral_radius()
+
+    @np.errstate(all="ignore")
+    def look(self) -> None:
+        """Local. Take the diagonal; ``ValueError`` where it, or its inverse, is zero or no number
+        in the dtype of the matrix."""
+        self.diagonal = checked_diagonal(self.A)
+        self._scale = (1.0 / self.diagonal).astype(self.A.dtype)
+        if not np.all(np.isfinite(self._scale)):
+            raise ValueError(f"numbers on the diagonal are too small for {self.A.dtype}")
 
     def room(self) -> None:
         """Local. Vectors of the dtype of the matrix."""
         n, kind = len(self._scale), self.A.dtype
-        self._scale = self._scale.astype(kind, copy=False)
         self._x, self._rest, self._step, self._image = (np.zeros(n, kind) for _ in range(4))
         if self.P is not None:
             self.right = np.zeros(self.P.col_range[1] - self.P.col_range[0], kind)
@@ -311,7 +324,7 @@ class _Level:
     def coarsened(self, P: DistMatrix) -> DistMatrix:
         """Collective. P is the way to the next level; the matrix there, P.H A P."""
         self.P = P
-        self.room()
+        self.right = np.zeros(P.col_range[1] - P.col_range[0], self.A.dtype)
         return self.A.galerkin(P)
 
     def prolongation(self, tentative: sparse.csr_array, coarse: Partition) -> DistMatrix:

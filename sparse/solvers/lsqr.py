@@ -71,9 +71,16 @@ def _least_squares(
     method: Callable[[_Bidiagonal], None],
 ) -> Solution[Any]:  # fmt: skip
     pairs = each_column(A, b, x0, name)
-    if pairs is not None:
-        found = [_least_squares(name, A, *pair, rules, damp, method) for pair in pairs]
-        return joined(A, b, found)
+    if pairs is None:
+        return _of_one(name, A, b, x0, rules, damp, method)
+    return joined(A, b, [_of_one(name, A, *pair, rules, damp, method) for pair in pairs])
+
+
+def _of_one(
+    name: str, A: Linear, b: Any, x0: Any, rules: Rules, damp: float,
+    method: Callable[[_Bidiagonal], None],
+) -> Solution[Any]:  # fmt: skip
+    """Collective. Of one right-hand side."""
     with agreed(A.comm, (name, plain(damp))):
         if not 0 <= damp < math.inf:
             raise ValueError(f"damp is {damp}; it must be zero or above")

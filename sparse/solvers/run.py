@@ -196,9 +196,9 @@ class Run:
         """Local. Wait idle with A, if that can be, for a call that differs in the entries of
         vectors alone."""
         rules, forms = self.rules, (_form(b), _form(x0))
-        others = rules.callback, rules.nullspace, rules.left_nullspace
-        own = self.A is A and self.M is M and not (self.calls_back or self._foreign)
-        if not own or None in forms or any(each is not None for each in others):
+        others = any(each is not None for each in rules[3:]) or self.calls_back
+        own = self.A is A and self.M is M and isinstance(M, OfMatrix | None)
+        if not own or others or None in forms:
             return
         kind = self.space.dtype
         number = number_of(repr((rules[:3], self._choices, x0 is None, M is None, kind.str)))
@@ -210,7 +210,7 @@ class Run:
 
     def rest(self, A: Linear) -> None:
         """Local. Be idle, without matrix, preconditioner and vectors."""
-        A.kept[self.name, type(self.M)] = self
+        A.kept[self.name] = self
         del self.A, self.M, self.b, self.x, self._wrapped, self._adjoint
 
     def fits(self, b: Any, x0: Any, rules: Rules, M: Any, choices: Any) -> bool:
@@ -486,7 +486,7 @@ def solve(
     that, where ranks agree that it does on all of them.
     """
     found, again = None, False
-    idle: Any = A.kept.pop((name, type(M)), None) if isinstance(A, Linear) and not A.freed else None
+    idle: Any = A.kept.pop(name, None) if isinstance(A, Linear) and not A.freed else None
     if idle is not None and idle.fits(b, x0, rules, M, choices):
         found = idle.again.largest()
         again = found[0] == found[2] == 0 and found[3] == -found[4]
@@ -496,14 +496,17 @@ def solve(
         return solution
     pairs = each_column(A, b, x0, name, found)
     how: Any = {"hermitian": hermitian, "choices": choices, "check": check}
-    runs = [Run(name, A, *pair, rules, M, **how) for pair in pairs or [(b, x0)]]
+    if pairs is None:
+        run = Run(name, A, b, x0, rules, M, **how)
+        solution = run.solve(method)
+        run.keep(A, b, x0, M)
+        return solution
+    runs = (Run(name, A, *pair, rules, M, **how) for pair in pairs)
     if jointly is not None:
-        jointly(runs)
-    solutions = [run.solve(method) for run in runs]
-    if pairs is not None:
-        return joined(A, b, solutions)
-    runs[0].keep(A, b, x0, M)
-    return solutions[0]
+        together = list(runs)
+        jointly(together)
+        return joined(A, b, [run.solve(method) for run in together])
+    return joined(A, b, [run.solve(method) for run in runs])
 
 
 def each_column(

@@ -334,10 +334,10 @@ def case_boundaries_that_change(comm, memory, staggered):
         halo.Wait()
         assert np.allclose(u[outside], np.broadcast_to(2 * x + y + t, u.shape)[outside])
     halo.Free()
-    halo = grid.halo(u, boundary=1)  # and an array later
-    halo.boundary.set([[(value, value)] * 2])
-    halo.exchange()
+    halo = grid.halo(u, boundary=1)  # and an array later, which is looked at once
     value[...] = 8
+    halo.boundary.set([[(value, value)] * 2])
+    value[...] = 9
     halo.exchange()
     assert (u[outside] == 8).all()
     halo.Free()

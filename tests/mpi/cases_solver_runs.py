@@ -484,6 +484,7 @@ def case_a_rounded_hierarchy_knows_slow_modes(comm, reuse):
         with AMG(A, dtype=dtype, reuse=reuse) as M:
             for _ in range(2):
                 found = ours.cg(A, mine, M=M, rtol=1e-8, maxiter=100, nullspace=np.ones(len(mine)))
+                assert found.converged
                 counts.append(found.iterations)
                 A.scale(2.0)
     assert max(counts) <= min(counts) + 3, counts
