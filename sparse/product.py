@@ -65,12 +65,11 @@ class FusedProduct(Product):
         self.kernel(local, y)
 
 
-class CompiledProduct(Product):
+class SplitProduct(Product):
     """The interior rows while the halo is under way, then the boundary rows. x is not copied.
 
     The kernel has ``interior(x, y)``, of the rows that need no ghosts; x is what is owned. Of the
-    others: ``boundary(x, ghosts, y)``. Both are Local, and C functions that can be steps of a
-    script: then all of a product is one call.
+    others: ``boundary(x, ghosts, y)``. Both are Local.
     """
 
     def __call__(self, halo: Ghosts, x: NDArray[Any], y: NDArray[Any]) -> None:
@@ -78,6 +77,9 @@ class CompiledProduct(Product):
         self.kernel.interior(x, y)
         self.kernel.boundary(x, halo.finish(), y)
 
+
+class CompiledProduct(SplitProduct):
+    """The same by a kernel whose C functions can be steps: all of a product is one call."""
 
     def steps(self, halo: Halo, x: Place, y: Place, end: int) -> list[Step] | None:
         of: dict[str, Any] = {"number": halo.k, "handle": id(self.kernel), "keep": self.kernel}

@@ -18,18 +18,19 @@ from onesided.sparse.product import CompiledProduct, FusedProduct, Product
 
 @dataclass(frozen=True)
 class Offer:
-    """Local. How a kernel is made of rows, how it multiplies with a halo, and whether it needs what
-    is compiled."""
+    """Local. How a kernel is made of rows, how it multiplies with a halo, and what it needs."""
 
     make: Callable[[Csr], Any]
     product: Callable[[Any, Csr], Product] = FusedProduct
-    compiled: bool = False
+    present: Callable[[], bool] = lambda: True
+    needs: str = ""
 
 
+_OURS: dict[str, Any] = {"product": CompiledProduct, "present": compiled, "needs": "a C compiler"}
 KERNELS = {
     "scipy": Offer(PlainKernel),
-    "csr": Offer(rows_as_they_are, CompiledProduct, compiled=True),
-    "sell": Offer(in_slices, CompiledProduct, compiled=True),
+    "csr": Offer(rows_as_they_are, **_OURS),
+    "sell": Offer(in_slices, **_OURS),
 }
 
 
@@ -41,17 +42,17 @@ def product(name: str, rows: Csr) -> Product:
 
 def available() -> list[str]:
     """Local. Names of the kernels that this rank can use."""
-    return [name for name, offer in KERNELS.items() if compiled() or not offer.compiled]
+    return [name for name, offer in KERNELS.items() if offer.present()]
 
 
 def check(name: str) -> None:
-    """Local. ``ValueError`` for an unknown name, or one that nothing was compiled for."""
+    """Local. ``ValueError`` for an unknown name, or one whose library is not installed."""
     if name == "auto":
         return
     if name not in KERNELS:
         raise ValueError(f"no kernel {name!r}; there are auto, {', '.join(KERNELS)}")
-    if name not in available():
-        raise ValueError(f"kernel {name!r} needs a C compiler, which is not installed")
+    if not KERNELS[name].present():
+        raise ValueError(f"kernel {name!r} needs {KERNELS[name].needs}, which is not installed")
 
 
 def usual(dtype: np.dtype[Any]) -> str:
