@@ -16,6 +16,7 @@ from onesided.sparse import halo as halo_module
 from onesided.sparse import matrix as matrix_module
 from onesided.sparse.kernels import registry
 from onesided.sparse.kernels.rows import PlainKernel, compiled
+from onesided.sparse.product import SplitProduct
 
 
 @parameters(method=lambda: list(methods()), bound=[0, 1 << 60])
@@ -53,6 +54,30 @@ def case_a_kernel_that_one_rank_lacks_is_not_tried(comm, seed):
     assert matrix.kernel_name == "scipy"
     check(matrix, whole, np.random.default_rng(seed))
     matrix.Free()
+
+
+class Halves(PlainKernel):
+    """A kernel from outside, in Python, that can tell interior rows from boundary rows."""
+
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.rows, self.whole = rows, rows.as_scipy()
+        ghosts = self.whole[:, rows.n_own :]
+        self.inner = np.diff(ghosts.indptr) == 0
+
+    def interior(self, x, y):
+        y[self.inner] = (self.whole[:, : self.rows.n_own] @ x)[self.inner]
+
+    def boundary(self, x, ghosts, y):
+        y[~self.inner] = (self.whole @ np.concatenate([x, ghosts]))[~self.inner]
+
+
+def case_a_kernel_from_outside_that_splits_its_rows(comm, seed):
+    whole = sparse.random_array((30, 30), density=0.1, rng=np.random.default_rng(seed)).tocsr()
+    with mock.patch.dict(registry.KERNELS, {"halves": registry.Offer(Halves, SplitProduct)}):
+        matrix = distributed(comm, whole, kernel="halves")
+        check(matrix, whole, np.random.default_rng(seed))
+        matrix.Free()
 
 
 def case_wrong_kernels_are_refused_on_every_rank(comm):
