@@ -396,10 +396,10 @@ class PythonRounds(Hooks):
     def _advanced(self, level: int) -> bool:
         if self._state != ACTIVE or self._done or self._unready:
             return False
-        before = len(self._open_chains)
+        before = sum(self._here)
         with self._unbroken():
             self._pass(level)
-        return len(self._open_chains) < before
+        return sum(self._here) > before
 
     @contextlib.contextmanager
     def _unbroken(self) -> Iterator[None]:

@@ -24,7 +24,9 @@ Here, too, is what completes several requests at once, ours and mpi4py's mixed.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -38,6 +40,9 @@ from onesided.collectives.program import LOCAL_CALLS, NO_CALLS, stop_thread
 #: Seconds before the first look of the progress thread, between its rarest ones, and after the last
 #: late request until it ends.
 FIRST, RAREST, LINGER = 0.0003, 0.003, 0.5
+
+#: Signals of a thread's own errors, which it does not block.
+OWN_ERRORS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 
 #: A tag that no message of ours carries: a probe for it finds nothing, and so drives progress.
 NO_TAG = 0
@@ -72,7 +77,9 @@ def enlist(request: Request, by_thread: bool = True) -> None:
         if not _has_thread():
             _thread = made
     if _thread is made:
-        made.start()
+        # where there can be no more threads Wait and Test do it, and the next round tries again
+        with contextlib.suppress(RuntimeError):
+            made.start()
 
 
 def _has_thread() -> bool:
@@ -143,8 +150,9 @@ def _help(request: Request, level: int) -> bool:
 
 
 def _look() -> None:
-    """The progress thread."""
+    """The progress thread, which takes no signals: the program may block them in its own."""
     global _thread
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - OWN_ERRORS)
     level = LOCAL_CALLS if may_call_from_any_thread() else NO_CALLS
     pause, idle, me = FIRST, 0.0, threading.current_thread()
     while not _ending and _thread is me:

@@ -140,7 +140,7 @@ class Persistent(Rounds, Hooks, Scoped):
             if not self._done:
                 self._drive()
                 self.advance(level)
-            if self._state == BROKEN:
+            if self._state in (BROKEN, FREED):  # another thread has met an error, or freed it
                 self._refuse("asked for its status")
         if self._state == ACTIVE and not self._done:
             return False

@@ -374,6 +374,13 @@ class Adjoint(Linear):
         np.conjugate(y, out=y)
 
 
+def columns_of_product(rows: Partition, other: Linear) -> Partition:
+    """Local. The columns of a product A B with these rows, ``other`` being B. Where the product is
+    square they are shared out as the rows, unless B is square as well and has told its own."""
+    free = other.shape[0] != other.shape[1] == rows.size
+    return rows if free else other.col_partition
+
+
 def whose(map: Any) -> Any:
     """Local. The map that one is a view of, or itself."""
     return map.matrix if isinstance(map, Adjoint) else map

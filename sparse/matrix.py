@@ -31,7 +31,7 @@ from onesided.sparse.alike import (
 from onesided.sparse.halo import Halo, HaloPattern, Info, ReverseHalo
 from onesided.sparse.kernels.registry import KERNELS, check, product, usual
 from onesided.sparse.kernels.rows import Csr, add_product, compiled
-from onesided.sparse.linear import Adjoint, Linear, whose
+from onesided.sparse.linear import Adjoint, Linear, columns_of_product, whose
 from onesided.sparse.moving import Route, everywhere, of_all
 from onesided.sparse.ordering import Ordering, same_ordering
 from onesided.sparse.partition import Partition
@@ -322,14 +322,16 @@ class DistMatrix(Linear, Scoped):
             a = a.conj(copy=False)
         if transposed:
             rows = stored.transposed_product(self.comm, a, pattern, b)
-            return self.derived(rows, *_partitions(self.col_partition, other))
+            own = self.col_partition
+            return self.derived(rows, own, columns_of_product(own, other))
         if not same:
             wide = self.local_rows()
             pattern, columns = HaloPattern.of(self.comm, wide.indices, other.row_partition)
             parts = a.data, columns, a.indptr
             a = sparse.csr_array(parts, shape=(self._n_rows, pattern.n_local))
         rows = stored.product(self.comm, a, pattern, b)
-        made = self.derived(rows, *_partitions(self.row_partition, other))
+        own = self.row_partition
+        made = self.derived(rows, own, columns_of_product(own, other))
         turned = isinstance(other, Adjoint) and other.transposed and made.ordering is None
         if turned and np.array_equal(made.row_partition.starts, made.col_partition.starts):
             theirs = whose(other)  # by whose rows the columns are numbered
@@ -711,10 +713,3 @@ class DistMatrix(Linear, Scoped):
                 self.ordering.Free()
         self.kept = {}
         self._freed = True
-
-
-def _partitions(rows: Partition, other: Linear) -> tuple[Partition, Partition]:
-    """Local. Those of a product with these rows. Where it is square the columns are as the rows,
-    unless ``other`` is square as well and has told its own."""
-    free = other.shape[0] != other.shape[1] == rows.size
-    return rows, rows if free else other.col_partition

@@ -36,7 +36,8 @@ class Alone:
         return value
 
     def Allreduce(self, send, receive, op):
-        receive[...] = send
+        (given, *_), (found, *_) = send, receive
+        found[...] = given
 
     def gather(self, value):
         return [value]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import signal
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from rounds_worlds import stand_in
 
-from onesided.collectives import program
+from onesided.collectives import program, progress
 from onesided.collectives.errors import RequestError
 from onesided.collectives.program import PythonRounds, Rounds, load
 from onesided.collectives.steps import CALL, _core, call, wait_for
@@ -181,6 +182,53 @@ def test_a_request_that_another_call_opens_or_frees_is_not_started(kind, flag):
         request.Start()
     setattr(request, flag, 0)
     request.Start()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_chain_that_goes_on_has_moved(kind):
+    """Whoever helps looks again soon, long before the chain is at its end."""
+    come = [0]
+    steps = [call(lambda number=number: come[0] > number) for number in range(3)]
+    request = stand_in(kind)()
+    load_into(request, [[steps]])
+    request.Start()
+    for come[0] in (1, 2):
+        assert request.advance(program.LOCAL_CALLS)
+        assert not request.advance(program.LOCAL_CALLS)
+        assert not request._done
+    come[0] = 3
+    assert request.advance(program.LOCAL_CALLS)
+    assert request.Test()
+
+
+def test_where_no_thread_can_be_made_rounds_go_on_without(monkeypatch):
+    class Refused(threading.Thread):
+        def start(self):
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(progress, "_thread", None)
+    monkeypatch.setattr(progress.threading, "Thread", Refused)
+    request = object()
+    progress.enlist(request)
+    progress.delist(request)
+    assert not progress._has_thread()
+
+
+def test_the_thread_leaves_signals_to_the_program(monkeypatch):
+    masks = []
+
+    class Woken:
+        def wait(self, pause):
+            masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+    looks = threading.Thread(target=progress._look)
+    for name, value in (("LINGER", 0.0), ("_woken", Woken()), ("_thread", looks),
+                        ("may_call_from_any_thread", lambda: False)):  # fmt: skip
+        monkeypatch.setattr(progress, name, value)
+    looks.start()
+    looks.join(10)
+    assert {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1} <= masks[0]
+    assert signal.SIGSEGV not in masks[0]
 
 
 #: After these, in a frame, CPython looks for signals.

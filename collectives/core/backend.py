@@ -7,6 +7,7 @@ nothing can be compiled, and rounds run in Python, which ``onesided doctor`` tel
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -34,7 +35,7 @@ def _choose_compiler() -> None:
     Python has a global lock is told here, because the sources ask before they include Python.h,
     which knows it."""
     if _missing():
-        call = f"{sys.executable} -m {COMPILER} cc -mcpu=baseline"
+        call = f"{shlex.quote(sys.executable)} -m {COMPILER} cc -mcpu=baseline"
         os.environ |= {"CC": call, "LDSHARED": f"{call} -shared"}
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         os.environ["CFLAGS"] = f"{os.environ.get('CFLAGS', '')} -DPy_GIL_DISABLED=1"

@@ -1,7 +1,8 @@
 /* The marks of a partitioned send, compiled, with its way into memory of the node.
 
    It does what the counter and the board of collectives/partitioned do in Python, under the
-   interpreter lock, which makes every method of it atomic. */
+   interpreter lock, which makes every method of it atomic, but for the copies of much, for which
+   it gives up the lock (`copying`). */
 
 #include "core.h"
 

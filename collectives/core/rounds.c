@@ -7,6 +7,7 @@
 #include "core.h"
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <time.h>
 
 /* Polls between two yields of the core, and yields between two looks at MPI and other requests;
@@ -365,6 +366,15 @@ static Rounds *late_now;    /* the round that the thread is at: it stays in the 
 static int late_thread, late_stop;
 int forked;
 
+/* How many steps of the active round have been executed. */
+static long long steps_done(const Plan *plan)
+{
+    long long done = 0;
+    for (int c = 0; c < plan->count; c++)
+        done += plan->chains[c].here;
+    return done;
+}
+
 /* A pass of a late round, unless another thread is at it: whether something has moved. */
 static int help(Rounds *self)
 {
@@ -375,9 +385,9 @@ static int help(Rounds *self)
         && !self->unready) {
         PyThreadState *released = NULL;
         Plan *plan = current(self);
-        int before = plan->left;
+        long long before = steps_done(plan);
         set_done(self, pass(self, plan, NO_CALLS, &released) == 1);
-        moved = plan->left < before;
+        moved = steps_done(plan) > before;
         self->helped += moved;
     }
     unlock(self);
@@ -412,13 +422,22 @@ static void *look_after_late_rounds(void *Py_UNUSED(nothing))
     }
 }
 
+/* The thread takes no signals, which the program may block in its own threads, but those of its own
+   errors. */
 static int make_late_thread(void)
 {
     pthread_t thread;
     pthread_attr_t detached;
+    sigset_t blocked, before;
+    const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&blocked, own[i]);
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     int made = pthread_create(&thread, &detached, look_after_late_rounds, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&detached);
     return made;
 }
@@ -898,12 +917,12 @@ static PyObject *advance_round(Rounds *self, PyObject *calls)
     int code = 0;
     if (self->state == ACTIVE && !is_done(self) && !self->unready) {
         Plan *plan = current(self);
-        int before = plan->left;
+        long long before = steps_done(plan);
         code = advance(self, level);
         if (code < 0)
             breaks(self);
         else
-            code = plan->left < before;
+            code = steps_done(plan) > before;
     }
     unlock(self);
     return code < 0 ? NULL : PyBool_FromLong(code);

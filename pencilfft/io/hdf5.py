@@ -33,7 +33,15 @@ from onesided.pencilfft.io.filebase import (
 from onesided.pencilfft.io.nodefiles import write_node_files
 from onesided.pencilfft.io.selection import Box, Selection
 from onesided.pencilfft.io.snapshot import Snapshot, dataset_path, step_number
-from onesided.pencilfft.io.store import JOINED, Source, Store, copy_tree, identity, sources_of
+from onesided.pencilfft.io.store import (
+    JOINED,
+    Source,
+    Store,
+    address_of,
+    copy_tree,
+    identity,
+    sources_of,
+)
 
 #: Bytes that are copied at a time when files are joined.
 SLAB = 1 << 26
@@ -128,10 +136,10 @@ class HDF5File(FileBase):
         may_be_new = afresh or "a" in (mode, self._mode)
 
         def begin() -> tuple[str, bool]:
-            is_new = afresh or not os.path.exists(store.main)
-            if is_new and not may_be_new:
+            if not (may_be_new or os.path.exists(store.main)):
                 raise FileError(f"{store.main}: there is no such file")
-            return store.edit(afresh), is_new
+            prefix = store.edit(afresh)  # which waits for nobody: now it is this rank's
+            return prefix, not os.path.exists(store.new)
 
         try:
             prefix, is_new = at_root(comm, begin)
@@ -141,7 +149,7 @@ class HDF5File(FileBase):
                     store.new, "w" if is_new else "r+",
                     driver="core", backing_store=False, locking=False,
                 )  # fmt: skip
-                state = None if is_new else zlib.crc32(file.id.get_file_image())
+                state = None if is_new else _state_of(file)
                 self._edit = _Edit(comm, prefix, state)
         except Exception:
             self._let_go()
@@ -162,8 +170,7 @@ class HDF5File(FileBase):
         try:
             with agreed(comm), naming(store.main):
                 file.flush()
-                image = file.id.get_file_image()
-                state = zlib.crc32(image)
+                state, image = _state_of(file), file.id.get_file_image()
                 super().close()
             most = largest(comm, None, "close", [state, -state])
             if most[0] != -most[1]:
@@ -219,8 +226,8 @@ class HDF5File(FileBase):
                 comm, store, prefix, snapshot.pieces, self._options, self._ranks_per_node
             )
 
-            def change(file: Any) -> None:
-                snapshot.apply(file, sources, attributes or {})
+            def change(file: Any) -> bool:
+                return snapshot.apply(file, sources, attributes or {})
 
             at_root(comm, lambda: store.complete(prefix, change, afresh))
         except Exception:  # agreed: every rank is here, and none writes any more
@@ -290,6 +297,41 @@ class HDF5File(FileBase):
             with self._store.open() as file:
                 snapshot.check(file)
         return self._store.begin(self._mode == "w")
+
+
+def _state_of(file: Any) -> int:
+    """Local. A number that differs, almost surely, where groups, attributes, datasets or links do;
+    the times are none of it at which HDF5 says that they were changed."""
+    crc, names, links = 0, {address_of(file["/"]): "/"}, [("/", None)]
+
+    def add(value: Any) -> None:
+        nonlocal crc
+        array = np.asarray(value)
+        form = repr(array.tolist() if array.dtype.hasobject else (array.dtype.str, array.shape))
+        data = b"" if array.dtype.hasobject else array.tobytes()
+        crc = zlib.crc32(data, zlib.crc32(form.encode(), crc))
+
+    file.visititems_links(lambda *link: links.append(link))
+    for name, link in links:
+        add(name)
+        if link is not None and not isinstance(link, h5py.HardLink):
+            add((link.path, getattr(link, "filename", "")))
+            continue
+        item = file[name]
+        if names.setdefault(address_of(item), name) != name:  # a further name of an object
+            add(names[address_of(item)])
+            continue
+        for key in sorted(item.attrs):
+            add(key)
+            add(item.attrs[key])
+        if isinstance(item, h5py.Dataset):
+            add((item.dtype.str, *item.shape))
+            if item.is_virtual:
+                for source in sources_of(item):
+                    add(repr(source))
+            else:
+                add(item[()])
+    return crc
 
 
 def consolidate(filename: str | os.PathLike[str]) -> None:

@@ -38,6 +38,8 @@ from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, step_number
 
 TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
+#: The attribute of the times of files whose steps are incomplete as long as that is below zero.
+INCOMPLETE = "onesided_incomplete"
 NUMBERS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 
 
@@ -110,8 +112,11 @@ class NCFile(FileBase):
                     file.createVariable(TIME, float, (TIME,))
                 for variable in variables:
                     variable.enter(file)
-                index = _index(file, number)
-                file.variables[TIME][index] = -1.0 - number  # nothing is refused any more
+                index, times = _index(file, number), file.variables[TIME]
+                if times.dtype.kind == "u":
+                    raise FileError(f"{self.filename}: its {TIME} cannot say what is incomplete")
+                times.setncattr(INCOMPLETE, "below zero")
+                times[index] = -1.0 - number  # nothing is refused any more
                 file.sync()
 
         def end(complete: bool) -> None:
@@ -161,7 +166,9 @@ class NCFile(FileBase):
                     raise FileError(
                         f"{self.filename}: {name!r} of shape {field.shape} has no snapshot {step}"
                     )
-                if TIME in file.variables and not float(file.variables[TIME][step]) >= 0:
+                times = file.variables.get(TIME)
+                ours = times is not None and INCOMPLETE in times.ncattrs()
+                if ours and not float(times[step]) >= 0:
                     raise FileError(f"{self.filename}: snapshot {step} was not written completely")
                 check_array(f"{self.filename}: {name!r}", field.shape[1:], field.dtype, u)
                 if u.size:

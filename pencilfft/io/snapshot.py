@@ -128,20 +128,24 @@ class Snapshot:
                     f"the array {group.shape} and rank {group.rank}"
                 )
 
-    def apply(self, file: Any, sources: Sources, attributes: Mapping[str, Any]) -> None:
-        """Local. Enter the pieces into a main file."""
+    def apply(self, file: Any, sources: Sources, attributes: Mapping[str, Any]) -> bool:
+        """Local. Enter the pieces into a main file; whether it had some of them."""
         self.check(file)
+        replaces = False
         for group in self.groups:
             _enter_group(file.require_group(group.name), group)
         for piece, places in zip(self.pieces, sources, strict=True):
             if piece.path in file:
                 del file[piece.path]
+                replaces = True
             dataset = create_virtual(file, piece.path, piece.shape, piece.dtype, places)
             for key, value in attributes.items():
                 try:
                     dataset.attrs[key] = value
                 except (TypeError, ValueError) as error:
                     raise PatternError(f"attribute {key!r}: {value!r}: {error}") from error
+        return replaces
+
 
 def dataset_path(name: str, selection: Selection, step: int) -> str:
     """Local. Where a field, or a global slice of it, lies in the file."""

@@ -8,9 +8,9 @@ can be moved together, and the main file may be renamed.
 A revision is one change, by one writer: who begins it locks the store until it is completed or
 taken back, and another one is told so. Its files in the folder are new, under names that no other
 revision has; then a copy of the main file is changed, written to the disk and renamed over the main
-file, and files of earlier revisions are removed that it does not refer to. A journal in the folder
-says which revision is on its way: whoever changes the store next removes what a run that was killed
-has left. Readers see the main file of before or of after.
+file, and files are removed to which the main file of before referred and this one does not. A
+journal in the folder says which revision is on its way: whoever changes the store next removes what
+a run that was killed has left. Readers see the main file of before or of after.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -104,10 +104,10 @@ class Store:
 
     def complete(self, prefix: str, change: Callable[[Any], object], afresh: bool) -> None:
         """Local. Apply ``change`` to a copy of the main file, an h5py.File; it replaces the main
-        file."""
+        file. What it returns is true where it has taken something away."""
         with naming(self.main):
             self._copy(prefix, afresh)
-            self._change(prefix, change)
+            self._change(prefix, lambda file: bool(change(file)) or afresh)
 
     def edit(self, afresh: bool) -> str:
         """Local. Announce a revision, for :meth:`replace`. :attr:`new` is a copy of the main file,
@@ -121,16 +121,18 @@ class Store:
         """Local. Let the bytes of an edited main file be the main file."""
         with naming(self.main):
             Path(self.new).write_bytes(image)
-            self._change(prefix, lambda file: None)
+            self._change(prefix, lambda file: True)
 
-    def _change(self, prefix: str, change: Callable[[Any], object]) -> None:
+    def _change(self, prefix: str, change: Callable[[Any], bool]) -> None:
         """Change the new main file, and put it in the place of the present one."""
         name, revision = prefix.split("-")[:2]
+        gone: set[str] = set()
         with written(self.new, afresh=not os.path.exists(self.new)) as file:
-            change(file)
+            if change(file):
+                gone = self._of_main(self.sources, gone, careless=True) - self.sources(file)
             file.attrs[IDENTITY], file.attrs[REVISION] = name, int(revision)
         to_disk(self.folder)
-        self._announce(prefix, ready=True)
+        self._announce(prefix, sorted(gone), ready=True)
         if self._of_main(identity, ("", 0), careless=True) != self._before:
             raise FileError(f"{self.main}: somebody else has changed it meanwhile")
         os.replace(self.new, self.main)
@@ -157,24 +159,19 @@ class Store:
             return
         journal = self._announced()
         if journal:
-            prefix, (before, last) = journal["prefix"], journal["before"]
+            prefix, gone = journal["prefix"], set(journal["gone"])
             name, revision = prefix.split("-")[:2]
             there, reached = self._of_main(identity, ("", 0), careless)
             completed = there == name and reached >= int(revision)
             if there != name:  # where that was the main file, it has another name by now
                 completed = journal["ready"] and not os.path.exists(self.new)
             if not completed:
-                remove(self._files(prefix))
-            elif there == name and before:
+                remove(Path(self.folder).glob(prefix + "-*"))
+            elif there == name and gone:
                 used: set[str] = self._of_main(self.sources, set(), careless)
-                earlier = (p for p in self._files(before) if int(p.name.split("-")[1]) <= last)
-                remove(path for path in earlier if path.name not in used)
+                remove(os.path.join(self.folder, file) for file in gone - used)
             remove([self._journal])
         remove([self.new, self._journal + ".new"])
-
-    def _files(self, prefix: str) -> Iterator[Path]:
-        """Those in the folder whose names begin so."""
-        return Path(self.folder).glob(prefix + "-*")
 
     def _of_main(self, ask: Callable[[Any], Found], none: Found, careless: bool) -> Found:
         """What is found in the main file; ``none`` where there is no file, or, if ``careless``, one
@@ -246,10 +243,10 @@ class Store:
             return self.main
         return os.path.normpath(os.path.join(os.path.dirname(self.main), reference))
 
-    def _announce(self, prefix: str, ready: bool = False) -> None:
-        """Write the journal; ``ready``: the new main file is renamed next. It is lost with the
-        machine, at the price of files nobody needs."""
-        journal = {"prefix": prefix, "before": self._before, "ready": ready}
+    def _announce(self, prefix: str, gone: Sequence[str] = (), ready: bool = False) -> None:
+        """Write the journal; ``ready``: the new main file is renamed next, and needs the files that
+        are ``gone`` no more. It is lost with the machine, at the price of files nobody needs."""
+        journal = {"prefix": prefix, "gone": list(gone), "ready": ready}
         with open(self._journal + ".new", "w", encoding="utf-8") as stream:
             json.dump(journal, stream)
         os.replace(self._journal + ".new", self._journal)
@@ -309,14 +306,14 @@ def copy_tree(file: Any, new: Any, instead: Callable[[str, Any], Any]) -> None:
     makes another dataset in the place of one, or returns None."""
     links: list[tuple[str, Any]] = []
     file.visititems_links(lambda *link: links.append(link))  # h5py takes no exception from there
-    names = {_address(file["/"]): "/"}  # of objects that are there
+    names = {address_of(file["/"]): "/"}  # of objects that are there
     new.attrs.update(file.attrs)
     for name, link in links:
         if not isinstance(link, h5py.HardLink):
             new[name] = link
             continue
         item = file[name]
-        first = names.setdefault(_address(item), name)
+        first = names.setdefault(address_of(item), name)
         if first != name:  # a further name of an object
             new[name] = new[first]
             continue
@@ -329,8 +326,8 @@ def copy_tree(file: Any, new: Any, instead: Callable[[str, Any], Any]) -> None:
             made.attrs.update(item.attrs)
 
 
-def _address(item: Any) -> int:
-    """Where in its file an object lies."""
+def address_of(item: Any) -> int:
+    """Local. Where in its file an object lies."""
     address: int = h5py.h5o.get_info(item.id).addr
     return address
 

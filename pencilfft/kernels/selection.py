@@ -40,6 +40,8 @@ HOPELESS = 2.0
 TARGET_OFFSET = 2112
 #: Most bytes of the larger array of a measurement, which tries so many lines of it.
 MEMORY = 1 << 17
+#: Bytes of an array of so few lines that a measurement would take long, and memory: none is made.
+LONGEST = 1 << 26
 
 
 class Selection:
@@ -77,6 +79,7 @@ class Selection:
             for name in self._names:
                 load_kernel(name)  # it raises where that one is broken
         self._left = {ESTIMATE: 0.0, BRIEF: BRIEF_SECONDS, MEASURE: inf}[effort]
+        self._settled = False
         #: As many as a kernel may use.
         self.threads = threads
         self._runs: dict[Task, Run] = {}
@@ -103,7 +106,7 @@ class Selection:
 
     def settle(self) -> None:
         """Local. The plan is made: from now on nothing is measured while a transform waits."""
-        self._left = 0.0
+        self._left, self._settled = 0.0, True
 
     def _choose(self, task: Task) -> Run:
         if task.empty:
@@ -112,11 +115,13 @@ class Selection:
             raise PatternError(f"dct1 needs at least 2 points, axis {task.axis} has {task.length}")
         found = self._remembered(task) or self._measured(task) or self._preferred(task)
         self.choices[task], run = found
+        self._decisions.setdefault(family_of(task), self.choices[task])
         return run
 
     def _preferred(self, task: Task) -> tuple[str, Run]:
         """The first kernel that can do it."""
-        effort = self._effort if self._backend != "auto" and self._left > 0 else ESTIMATE
+        measures = self._backend != "auto" and self._left > 0 and nbytes_of(task) <= LONGEST
+        effort = self._effort if measures else ESTIMATE
         began = perf_counter()
 
         def one_thread(name: str) -> bool:
@@ -146,6 +151,8 @@ class Selection:
         if self._backend != "auto" or self._left <= 0:
             return None
         tried = fewer_lines(task, MEMORY)
+        if nbytes_of(tried) > LONGEST:
+            return None
         kernels = {name: found for name in list(self._names) if (found := self._kernel(name))}
         began = perf_counter()
         runs = {name: run for name, kernel in kernels.items()
@@ -167,7 +174,8 @@ class Selection:
     def _planned(self, choice: str, task: Task) -> tuple[str, Run] | None:
         """The call of the kernel of this name, if it can be had."""
         kernel = self._kernel(choice)
-        run = None if kernel is None else kernel.plan(task, BRIEF)
+        quick = self._settled or self._effort == ESTIMATE or nbytes_of(task) > LONGEST
+        run = None if kernel is None else kernel.plan(task, ESTIMATE if quick else BRIEF)
         return None if run is None else (choice, run)
 
     def _kernel(self, name: str) -> Kernel | None:
@@ -180,12 +188,18 @@ class Selection:
             return None
 
 
+def nbytes_of(task: Task) -> int:
+    """Local. Bytes of the larger of the two arrays."""
+    return max(prod(side.shape) * np.dtype(side.char).itemsize
+               for side in (task.source, task.target))  # fmt: skip
+
+
 def fewer_lines(task: Task, most: int) -> Task:
     """Local. The same task on a part of the lines, those that follow each other in memory, so that
     an array has about as many bytes."""
     source, target = task.source, task.target
     for axis in source.order:
-        size = max(prod(side.shape) * np.dtype(side.char).itemsize for side in (source, target))
+        size = nbytes_of(replace(task, source=source, target=target))
         if axis != task.axis and size > most:
             kept = max(1, source.shape[axis] * most // size)
             source, target = _first(source, axis, kept), _first(target, axis, kept)
