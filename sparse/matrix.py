@@ -229,8 +229,7 @@ class DistMatrix(Linear, Scoped):
         return LinearOperator(self.shape, there, back, there, self.dtype, back)
 
     def promoted(self, dtype: np.dtype[Any]) -> Linear:
-        """Collective, internal. This matrix for vectors of a wider dtype, made once and freed with
-        it."""
+        """Collective, internal. This matrix for vectors of a wider dtype; it is freed with it."""
         kind = entries_dtype(self.dtype, dtype)
         if kind == self.dtype:
             return self
@@ -289,11 +288,7 @@ class DistMatrix(Linear, Scoped):
         with self._together(f"shifted({plain(value)!r})"):
             if self.shape[0] != self.shape[1]:
                 raise ValueError(f"A + s I needs a square matrix; this one is {self.shape}")
-            rows = self.local_rows()
-            diagonal = np.full(self._n_rows, value, np.result_type(self.dtype, value))
-            numbers = self.row_range[0] + np.arange(self._n_rows)
-            parts = diagonal, numbers, np.arange(self._n_rows + 1)
-            rows = stored.added(rows, sparse.csr_array(parts, shape=rows.shape))
+            rows = stored.shifted(self.local_rows(), value, self.row_range[0])
         return self.derived(rows, self.row_partition, self.col_partition)
 
     def times(self, other: Linear, transposed: bool, conjugated: bool) -> DistMatrix:
@@ -529,8 +524,7 @@ class DistMatrix(Linear, Scoped):
         Rows beyond the last column have none: the ranks' blocks together are SciPy's diagonal.
         """
         if self.row_range == self.col_range:
-            self._check_alive()
-            return np.asarray(self._rows.as_scipy().diagonal())
+            return np.asarray(self.local().diagonal())
         return np.asarray(self.local_rows().diagonal(self.row_range[0]))
 
     def report(self) -> MatrixReport:

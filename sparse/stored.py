@@ -200,6 +200,14 @@ def added(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(sparse.coo_array((values, (row, cols)), shape=a.shape))
 
 
+def shifted(rows: sparse.csr_array, value: complex, first: int) -> sparse.csr_array:
+    """Local. Rows of A + value I, from row ``first`` on."""
+    numbers = np.arange(rows.shape[0])
+    diagonal = np.full(len(numbers), value, np.result_type(rows.dtype, value))
+    parts = diagonal, first + numbers, np.arange(len(numbers) + 1)
+    return added(rows, sparse.csr_array(parts, shape=rows.shape))
+
+
 def multiplied_entries(a: sparse.csr_array, b: sparse.csr_array) -> sparse.csr_array:
     """Local. The products of entries on the places of both: SciPy's leaves out zeros."""
     both = []
