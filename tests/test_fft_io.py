@@ -128,6 +128,24 @@ def test_a_second_writer_is_told(a_store):
     assert HDF5File(path).steps("u") == [0, 1]
 
 
+def test_copies_of_a_main_file_share_a_folder(a_store):
+    """A change removes the files of what it has replaced itself, no others."""
+    path, u = a_store
+    early, late = path.parent / "early.h5", path.parent / "late.h5"
+    shutil.copyfile(path, early)
+    HDF5File(path).write(1, {"u": [2 * u]})
+    path.rename(late)
+    shutil.copyfile(early, path)
+    for factor in (3, 4):  # the second one replaces the first
+        HDF5File(path).write(1, {"u": [factor * u]})
+        HDF5File(path).write(2, {"u": [factor * u]})
+    found = Blocks.new(MPI.COMM_SELF, (3, 4))
+    for name, step, factor in ((early, 0, 1), (late, 0, 1), (late, 1, 2), (path, 1, 4)):
+        HDF5File(name).read(found, "u", step)
+        assert np.array_equal(found, factor * u)
+    assert len(list(Path(f"{path}.parts").glob("*.h5"))) == 4  # of steps 0 and 1, and of 1 and 2
+
+
 def test_writers_that_see_no_lock_do_not_lose_data(a_store, monkeypatch):
     """Where files cannot be locked names are different, and one of the two is told."""
     path, u = a_store
