@@ -162,6 +162,29 @@ def test_a_measurement_takes_few_lines(fakes, monkeypatch, effort):
     assert only.planned[-1][0].source.shape == whole.shape  # and what runs is for all of them
 
 
+@pytest.mark.parametrize("effort", ["brief", "measure"])
+def test_few_very_long_lines_are_not_measured(fakes, monkeypatch, effort):
+    """Which would take as long, and as much memory, as the transforms themselves."""
+    first, other = Fake("first", 0), Fake("other", 0)
+    fakes(first, other)
+    monkeypatch.setattr(selection, "LONGEST", 1 << 14)
+    task = task_on(np.zeros((2, 1 << 10), complex), axis=1)
+    Selection("auto", effort).run_for(task)
+    assert [*first.planned, *other.planned] == [(task, "estimate")]
+
+
+def test_a_choice_stays_that_was_made_without_a_measurement(fakes, monkeypatch, array):
+    fakes(Fake("first", 0), Fake("other", 0))
+    monkeypatch.setattr(selection, "BRIEF_SECONDS", 0.0)
+    chosen = Selection("auto", "brief")
+    tasks = [task_on(array, axis=2), task_on(array[:1], axis=2)]
+    assert len({family_of(task) for task in tasks}) == 1
+    chosen.run_for(tasks[0])
+    chosen.wisdom.learn(family_of(tasks[0]), "other")  # of another plan
+    chosen.run_for(tasks[1])
+    assert set(chosen.choices.values()) == {"first"}
+
+
 @pytest.fixture
 def timed(monkeypatch):
     """Makes calls that take so long, of the processor's time and waiting."""

@@ -8,7 +8,7 @@ solvers work in the order of the matrix, which a partition may have permuted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -47,6 +47,7 @@ from onesided.sparse.solvers.space import start_block
 
 PRODUCTS = "1000"  # that the methods are told to expect
 ENDING = ".npy"  # of the file of a vector
+NOBODY: Mapping[str, Callable[[DistMatrix], Variant]] = {}  # solves beside us
 
 #: Of a matrix: what solves with it, what is said of the solution, and what gives back the rest.
 Prepared = tuple[
@@ -58,11 +59,11 @@ def _run_methods(
     comm: MPI.Intracomm, options: Options, report: Report,
     prepared: Callable[[DistMatrix], Prepared],
     ended: Callable[[DistMatrix, Solution[Any]], object] = lambda matrix, solution: None,
-    opponent: Callable[[DistMatrix], Variant] | None = None,
+    opponents: Mapping[str, Callable[[DistMatrix], Variant]] = NOBODY,
 ) -> int:
     """Collective. Solve by every method ``--repeats`` times, in turns; the exit code. ``ended``:
-    called with what the first method came to, while its matrix is there. ``opponent``: PETSc's
-    part, with a matrix that it frees."""
+    called with what the first method came to, while its matrix is there. ``opponents``: by
+    name what another program does, with a matrix that it frees."""
     names = chosen(options.comm, baseline=False)
     check_output(options.output)
     info = {"expected_iterations": PRODUCTS, **dict(options.info)}
@@ -73,9 +74,9 @@ def _run_methods(
 
         def make(labels: Labels) -> Variant:
             method = labels[METHOD]
-            matrix = maker(names[0] if method == PETSC else method)
-            if method == PETSC and opponent is not None:
-                return opponent(matrix)
+            if method in opponents:
+                return opponents[method](maker(names[0]))
+            matrix = maker(method)
             call, verdict, done = prepared(matrix)
             found: list[Solution[Any]] = []
             leads = not outcomes
@@ -114,9 +115,8 @@ def _run_methods(
 
         return make
 
-    against = [PETSC] if opponent is not None else []
-    variants = [{METHOD: each} for each in (*names, *against)]
-    case = Case({}, variants, opened, against=(BASELINE, *against))
+    variants = [{METHOD: each} for each in (*names, *opponents)]
+    case = Case({}, variants, opened, against=(BASELINE, *opponents))
     runs = options.but(iterations=options.repeats, seconds=math.inf, json=None)
     with user_errors():
         sweep(comm, runs, report, [case], report.command)
@@ -207,8 +207,8 @@ def run(comm: MPI.Intracomm, options: Options) -> int:
         return partial(call, matrix, side, **how), verdict, done
 
     report = Report("solve", options.settings(), {}, remarks=[REMARK])
-    opponent = None if options.pc is None else partial(_petsc, comm, options)
-    return _run_methods(comm, options, report, prepared, opponent=opponent)
+    opponents = NOBODY if options.pc is None else {PETSC: partial(_petsc, comm, options)}
+    return _run_methods(comm, options, report, prepared, opponents=opponents)
 
 
 def _petsc(comm: MPI.Intracomm, options: Options, matrix: DistMatrix) -> Variant:

@@ -38,7 +38,6 @@ from onesided.collectives import (
     free,
     progress,
 )
-from onesided.collectives.context import Context
 
 TAG = 1000
 TURNS = 3
@@ -356,8 +355,6 @@ def case_the_last_mark_is_another_thread_s(comm, method):
 @parameters(method=METHODS)
 def case_rounds_that_another_thread_asks_for(comm, method):
     """The main thread looks whether all has come, and completes nothing meanwhile."""
-    if not Context.of(comm).node().alone and "Open MPI" in MPI.Get_library_version():
-        skip("between nodes of Open MPI it stops now and then, for a reason that is not known")
     pair = Pair(comm, method, 4, 4, count=64, aggregate=0)
     for turn in range(TURNS):
         pair.start()
@@ -375,6 +372,7 @@ def case_rounds_that_another_thread_asks_for(comm, method):
             while worker.is_alive():
                 pair.receive.Get_status()
                 pair.send.Get_status()
+                time.sleep(0.0001)  # Linux lets ranks that only yield wait for seconds
         pair.complete()
         pair.check(turn)
     pair.free()
