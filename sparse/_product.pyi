@@ -8,7 +8,7 @@ ADDRESSES: dict[str, int]
 
 class Product:
     def __new__(
-        cls, kind: int, own: int, ghosts: int, sliced: bool, units: int,
+        cls, kind: int, own: int, ghosts: int, sliced: bool, units: int, loads: int,
         indptr: NDArray[Any], indices: NDArray[Any], data: NDArray[Any], /,
     ) -> Product: ...
     def __call__(self, x: NDArray[Any], y: NDArray[Any], /) -> None: ...

@@ -92,9 +92,9 @@ static PyObject *product_new(PyTypeObject *type, PyObject *args, PyObject *Py_UN
     static const Py_ssize_t items[KINDS] = {4, 8, 8, 16};
     PyObject *arrays[3];
     Csr csr = {0};
-    int sliced, units;
-    if (!PyArg_ParseTuple(args, "inniiOOO", &csr.kind, &csr.own, &csr.ghosts, &sliced, &units,
-                          &arrays[0], &arrays[1], &arrays[2]))
+    int sliced, units, loads;
+    if (!PyArg_ParseTuple(args, "inniiiOOO", &csr.kind, &csr.own, &csr.ghosts, &sliced, &units,
+                          &loads, &arrays[0], &arrays[1], &arrays[2]))
         return NULL;
     if (csr.kind < 0 || csr.kind >= KINDS || csr.own < 0 || csr.ghosts < 0 ||
         (sliced && csr.kind > F8))
@@ -123,7 +123,7 @@ static PyObject *product_new(PyTypeObject *type, PyObject *args, PyObject *Py_UN
     csr.units = vector_units(units);
     self->csr = csr;
     self->sliced = sliced;
-    self->multiply = sliced ? slices_multiplier(csr.kind, csr.units) : NULL;
+    self->multiply = sliced ? slices_multiplier(csr.kind, csr.units, loads) : NULL;
     if (set_up(self, entries) < 0)
         goto failed;
     return (PyObject *)self;

@@ -81,7 +81,8 @@ typedef void MultiplySlices(const Slices *slices, const void *own, const void *g
 /* 0, or -1 without memory. Real entries, and numbers of rows and columns of 31 bits, only. */
 int make_slices(Slices *made, const Csr *csr, const Runs *runs);
 void free_slices(Slices *slices);
-MultiplySlices *slices_multiplier(int kind, int units);
+/* `loads`: whether elements of x are loaded one by one; below zero: if that is faster here. */
+MultiplySlices *slices_multiplier(int kind, int units, int loads);
 
 /* A step of a script (collectives/scripts.py): of an object, a number, and the addresses of its places.
    By name and address; those of vectors.c end with a row of zeros. */

@@ -9,6 +9,7 @@
 #define _DEFAULT_SOURCE
 #include "product.h"
 #include <sys/mman.h>
+#include <time.h>
 
 #ifdef VECTORS
 #include <cpuid.h>
@@ -207,6 +208,86 @@ AVX512 INLINE __m512d f8_avx512_step(__m512d sums, const f8 *x, const f8 *value,
 MULTIPLIER(f8_avx512, AVX512, f8, double, __m512d, _mm512_setzero_pd(), f8_avx512_step,
            _mm512_add_pd, _mm512_storeu_pd)
 
+/* The same with a load for each element. Gathers of AMD's, and of Intel's where what they leak is
+   prevented, take longer than that; where some lanes have no entry they stay. */
+INLINE void all_columns(int32_t *found, const char *columns, int form)
+{
+    uint64_t words[LANES / 2];
+    memcpy(words, columns, widths[form]);
+    for (int lane = 0; lane < LANES; lane++)
+        found[lane] = form == NARROW ? (int32_t)(words[lane / 4] >> 16 * (lane % 4) & 0xFFFF)
+                                     : (int32_t)(words[lane / 2] >> 32 * (lane % 2));
+}
+#define FOUR(x, c) (x)[(c)[3]], (x)[(c)[2]], (x)[(c)[1]], (x)[(c)[0]]
+
+AVX2 INLINE __m256 f4_loads_step(__m256 sums, const f4 *x, const f4 *value, const char *columns,
+                                 int form, int ragged)
+{
+    if (ragged || form == DENSE)
+        return f4_avx2_step(sums, x, value, columns, form, ragged);
+    int32_t column[LANES];
+    all_columns(column, columns, form);
+    __m256 found = _mm256_set_ps(FOUR(x, column + 4), FOUR(x, column));
+    return _mm256_fmadd_ps(_mm256_loadu_ps((const float *)value), found, sums);
+}
+MULTIPLIER(f4_loads, AVX2, f4, float, __m256, _mm256_setzero_ps(), f4_loads_step, _mm256_add_ps,
+           _mm256_storeu_ps)
+
+AVX2 INLINE f8_pair f8_loads_step(f8_pair sums, const f8 *x, const f8 *value, const char *columns,
+                                  int form, int ragged)
+{
+    if (ragged || form == DENSE)
+        return f8_avx2_step(sums, x, value, columns, form, ragged);
+    int32_t column[LANES];
+    all_columns(column, columns, form);
+    const double *entries = (const double *)value;
+    __m256d low = _mm256_set_pd(FOUR(x, column)), high = _mm256_set_pd(FOUR(x, column + 4));
+    sums.low = _mm256_fmadd_pd(_mm256_loadu_pd(entries), low, sums.low);
+    sums.high = _mm256_fmadd_pd(_mm256_loadu_pd(entries + 4), high, sums.high);
+    return sums;
+}
+MULTIPLIER(f8_loads, AVX2, f8, double, f8_pair, F8_NONE, f8_loads_step, f8_avx2_plus, F8_SPREAD)
+
+/* By kind, units, and whether elements are loaded one by one, where more than AVX2 gains nothing. */
+static MultiplySlices *const vectorized[F8 + 1][3][2] = {
+    [F4] = {{0}, {f4_avx2, f4_loads}, {f4_avx2, f4_loads}},
+    [F8] = {{0}, {f8_avx2, f8_loads}, {f8_avx512, f8_loads}},
+};
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Which of the two is faster here, on some slices in the cache. Their sums are the same bits. */
+static int loads_win(MultiplySlices *const *ways)
+{
+    enum { COUNT = 32, STEPS = 16, X = 1 << 12, RUNS = 7 };
+    static const Py_ssize_t entries = COUNT * STEPS * LANES;
+    double best[2] = {1e9, 1e9}, y[LANES];
+    Slice slices[COUNT];
+    int32_t numbers[COUNT * LANES] = {0};
+    double *memory = calloc((size_t)(X + entries) + (AHEAD + entries / 4), sizeof *memory);
+    if (memory == NULL)
+        return 0;
+    uint16_t *columns = (uint16_t *)(memory + X + entries);
+    for (Py_ssize_t i = 0; i < entries; i++)
+        columns[i] = (uint16_t)(i * 40503 % X); /* here and there */
+    for (int i = 0; i < COUNT; i++)
+        slices[i] = (Slice){.full = {STEPS}, .lanes = LANES, .form = NARROW, .straight = 1};
+    Slices all = {COUNT, slices, numbers, (char *)columns, (char *)(memory + X)};
+    for (int run = 0; run < 2 * RUNS; run++) {
+        double began = seconds();
+        ways[run % 2](&all, memory, memory, y);
+        double taken = seconds() - began;
+        best[run % 2] = taken < best[run % 2] ? taken : best[run % 2];
+    }
+    free(memory);
+    return best[1] < best[0];
+}
+
 /* What the processor has and the system saves: 0, 1 with AVX2 and FMA, 2 with AVX-512, too. */
 static int units_at_hand(void)
 {
@@ -231,13 +312,17 @@ int vector_units(int most)
     return units < most ? units : most;
 }
 
-MultiplySlices *slices_multiplier(int kind, int units)
+MultiplySlices *slices_multiplier(int kind, int units, int loads)
 {
 #ifdef VECTORS
-    if (units)
-        return kind == F4 ? f4_avx2 : units == 2 ? f8_avx512 : f8_avx2;
+    static int known[F8 + 1][3]; /* 1 with gathers, 2 without */
+    if (units) {
+        if (loads < 0 && !known[kind][units])
+            known[kind][units] = 1 + loads_win(vectorized[kind][units]);
+        return vectorized[kind][units][loads < 0 ? known[kind][units] - 1 : loads];
+    }
 #else
-    (void)units;
+    (void)units, (void)loads;
 #endif
     return kind == F4 ? f4_plain : f8_plain;
 }

@@ -31,6 +31,8 @@ LETTERS, REAL = "fdFD", "fd"
 
 #: Vector units that slices may use: 0 none, 1 up to AVX2, 2 up to AVX-512; as the processor has.
 UNITS = 2
+#: Whether these load elements one by one, instead of gathering them; -1: where that is faster.
+LOADS = -1
 
 #: Rows that are set to zero, and then added to, while they are in the cache.
 ROWS_AT_ONCE = 1 << 15
@@ -87,7 +89,7 @@ def rows_as_they_are(csr: Csr, sliced: bool = False) -> CompiledProduct:
     """Local. Shares the memory of the rows, unless they are sliced."""
     kind, ghosts = LETTERS.index(csr.data.dtype.char), csr.n_cols - csr.n_own
     arrays = csr.indptr, csr.indices, csr.data
-    return _product.Product(kind, csr.n_own, ghosts, sliced, UNITS, *arrays)
+    return _product.Product(kind, csr.n_own, ghosts, sliced, UNITS, LOADS, *arrays)
 
 
 def in_slices(csr: Csr) -> CompiledProduct:
