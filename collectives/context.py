@@ -230,6 +230,16 @@ class Context:
         """Local. Whether an exception has ended a round of a request that has not been freed."""
         return any(request.state == "broken" for request in self.requests())
 
+    def broken_by(self, error: BaseException) -> bool:
+        """Local. The same, by this one or one that it came from."""
+        causes: list[BaseException] = []
+        following: BaseException | None = error
+        while following is not None and following not in causes:
+            causes.append(following)
+            following = following.__cause__ or following.__context__
+        found = [request for request in self.requests() if request.state == "broken"]
+        return any(request.cause is each for request in found for each in causes)
+
     def node(self, ranks_per_node: int | None = None) -> Node:
         """Collective on the first call for a value. The ranks that share memory with this one.
 

@@ -49,6 +49,8 @@ INACTIVE, ACTIVE, BROKEN, FREED = range(4)
 #: inside, those of ``Start``.
 NO_CALLS, LOCAL_CALLS, ALL_CALLS, _STARTING = range(4)
 
+INSIDE = "used in the middle of a call of it, by a signal handler or a step"
+
 #: Words of a board of a partitioned send, of 8 bytes each (:mod:`.memory`).
 CREDIT, HEAD, TOLD, TAIL, ENTRIES, ROOM = 0, 8, 9, 16, 24, 64
 
@@ -303,13 +305,15 @@ class PythonRounds(Hooks):
                 self._reserve(1)
 
     def _fill_chunk(self) -> None:
-        self._refuse_inside()
+        inside = self._is_inside()
         with self._lock:  # several threads may tell it of theirs
             if self._state != ACTIVE or not self._unready or in_forked_child():
                 self._refuse("told that a chunk is ready")
             if self._unready > 1:
                 self._unready -= 1
                 return
+            if inside:
+                self._refuse(INSIDE)
             self._unready = 0
             with self._unbroken():
                 self._launch()
@@ -363,7 +367,7 @@ class PythonRounds(Hooks):
     def _refuse_inside(self) -> None:
         """A signal handler, or a step, has called a verb of the request that it interrupts."""
         if self._is_inside():
-            self._refuse("used in the middle of a call of it, by a signal handler or a step")
+            self._refuse(INSIDE)
 
     def _unless_busy(self, act: Callable[[], bool]) -> bool | None:
         """What ``act`` says; None where another thread, or what it interrupts, has the lock."""

@@ -100,7 +100,7 @@ class Persistent(Rounds, Hooks, Scoped):
         self.driven = self.helped_by_python = 0
         self._label = ""
         profiling.know(self)
-        self._cause: BaseException | None = None
+        self.cause: BaseException | None = None  # of a broken round
 
     @property
     def label(self) -> str:
@@ -235,14 +235,14 @@ class Persistent(Rounds, Hooks, Scoped):
     def _misuse(self, verb: str) -> RequestError:
         state, why = self.state, ""
         if self._state == BROKEN:
-            what = "an exception" if self._cause is None else type(self._cause).__name__
-            words = f" ({self._cause})" if str(self._cause or "") else ""
+            what = "an exception" if self.cause is None else type(self.cause).__name__
+            words = f" ({self.cause})" if str(self.cause or "") else ""
             why = f", because {what}{words} was raised in the middle of a round; free it"
         article = "an" if state[0] in "ai" else "a"
         return RequestError(f"{article} {state} {self.noun} cannot be {verb}: {self!r}{why}")
 
     def _refuse(self, verb: str) -> None:
-        raise self._misuse(verb) from self._cause
+        raise self._misuse(verb) from self.cause
 
     def _check_process(self, verb: str) -> None:
         if in_forked_child():
@@ -269,7 +269,7 @@ class Persistent(Rounds, Hooks, Scoped):
         progress.delist(self)
 
     def _breaks(self, error: BaseException | None) -> None:
-        self._cause = error
+        self.cause = error
         progress.delist(self)
 
 
@@ -594,7 +594,7 @@ class Request(Persistent):
         self._outlets, self._before, self._after = [], None, None
         self.transport.forget()
         self._leave_order()
-        self._cause = None
+        self.cause = None
 
     def _load_plans(self, filled: list[Plan]) -> None:
         transport = self.transport

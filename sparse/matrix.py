@@ -312,6 +312,9 @@ class DistMatrix(Linear, Scoped):
                     f"{other.row_partition.starts.tolist()}"
                 )
             self._check_order("A @ B", other, transposed)
+            turned = isinstance(other, Adjoint) and other.transposed and not transposed
+            if turned and self.shape[0] == other.shape[1] != inner.size:
+                self._check_same_order("A @ B.T", whose(other))
         b, pattern, a = other.local_rows(), self.pattern, self.local()
         if conjugated:
             a = a.conj(copy=False)
@@ -327,8 +330,8 @@ class DistMatrix(Linear, Scoped):
         rows = stored.product(self.comm, a, pattern, b)
         own = self.row_partition
         made = self.derived(rows, own, columns_of_product(own, other))
-        turned = isinstance(other, Adjoint) and other.transposed and made.ordering is None
-        if turned and np.array_equal(made.row_partition.starts, made.col_partition.starts):
+        alike = np.array_equal(made.row_partition.starts, made.col_partition.starts)
+        if turned and made.ordering is None and alike:
             theirs = whose(other)  # by whose rows the columns are numbered
             apart = int(not same_ordering(self.ordering, theirs.ordering))
             if not largest(self.comm, None, "orders", [apart])[0]:

@@ -246,16 +246,26 @@ def test_measuring_makes_no_large_numbers(array):
     assert max(seen) == 0
 
 
-def test_what_a_named_kernel_cannot_do_is_done_by_scipy(fakes, array, monkeypatch):
-    fakes(Fake("partial", 0), registry.load_kernel("scipy"))
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_a_named_kernel_cannot_do_is_done_by_scipy(fakes, array, monkeypatch, threads):
+    """But not what it can do with fewer threads."""
+    fakes(Fake("mkl", 0), registry.load_kernel("scipy"))
     monkeypatch.setattr(selection, "resolve_backend", str)
     real = np.zeros((4, 6))
-    task = task_on(real, kind="dct2", axis=1)
+    tasks = [task_on(real, kind="dct2", axis=1), task_on(array)]
     for effort in ("estimate", "measure"):
-        chosen = Selection("partial", effort)
-        chosen.run_for(task)
-        chosen.run_for(task_on(array))
-        assert list(chosen.choices.values()) == ["scipy", "partial"]
+        chosen = Selection("mkl", effort)
+        for task in tasks:
+            chosen.run_for(replace(task, threads=threads))
+        assert list(chosen.choices.values()) == ["scipy", "mkl"]
+
+
+def test_pages_that_a_measurement_would_touch():
+    """Two lines along the first axis of a large array have data in a page per element."""
+    side = Layout((1 << 15, 2), (1 << 15, 8), "d")
+    assert side.touched == 1 << 27
+    assert Layout((3, 1 << 15), (1 << 18, 8), "d").touched == 3 << 18
+    assert Layout((4, 6), (48, 8), "d").touched == 1 << 12
 
 
 def test_nothing_is_done_to_empty_arrays():
@@ -369,6 +379,7 @@ def test_decisions_of_other_machines_and_versions_are_kept_apart(array, path, mo
         b"\xff\xfe",
         b"[]",
         b'{"format": "something else", "decisions": {}}',
+        b'{"format": "onesided wisdom 4", "decisions": {}}',
         b'{"format": "onesided wisdom 3"}',
         b'{"format": "onesided wisdom 3", "decisions": {"a": "scipy"}}',
         b'{"format": "onesided wisdom 3", "decisions": {"a": ["scipy"]}}',
@@ -387,16 +398,6 @@ def test_other_files_are_ignored_with_a_warning(content, array, path):
     with pytest.warns(RuntimeWarning, match="wisdom is ignored"):
         memory.keep()
     assert Wisdom(path).recall(task) == "scipy"
-
-
-def test_an_older_file_is_replaced(array, path):
-    path.parent.mkdir()
-    path.write_text('{"format": "onesided wisdom 2", "decisions": {"a": {"b": ["x", "brief", 1]}}}')
-    memory, task = Wisdom(path), str(task_on(array))
-    assert memory.recall(task) is None
-    memory.learn(task, "scipy")
-    memory.keep()
-    assert len(wisdom.read_decisions(path)) == 1
 
 
 def test_a_place_that_cannot_be_written_is_a_warning(array, tmp_path):

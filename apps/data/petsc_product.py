@@ -105,12 +105,16 @@ def told_solver(comm: MPI.Intracomm, matrix: Any, whole: Any, how: dict[str, Any
     """The solver that was told, set up; ``whole`` is the matrix in PETSc's own format, of which
     the preconditioner is made."""
     ksp = PETSc.KSP().create(comm=comm)
-    ksp.setType(how["ksp"])
-    ksp.getPC().setType(how["pc"])
-    ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)  # the residual is what ends ours
-    ksp.setTolerances(rtol=how["rtol"], atol=how["atol"] or TINY, max_it=how["maxiter"])
-    ksp.setOperators(matrix, whole)
-    ksp.setUp()
+    try:
+        ksp.setType(how["ksp"])
+        ksp.getPC().setType(how["pc"])
+        ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)  # the residual is what ends ours
+        ksp.setTolerances(rtol=how["rtol"], atol=how["atol"] or TINY, max_it=how["maxiter"])
+        ksp.setGMRESRestart(how["restart"])
+        ksp.setOperators(matrix, whole)
+        ksp.setUp()
+    except PETSc.Error as error:
+        sys.exit(f"PETSc has no {how['ksp']} with {how['pc']}: {error}")
     return ksp
 
 

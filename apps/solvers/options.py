@@ -51,10 +51,10 @@ PRECONDITIONERS = {"none": "", "jacobi": "Jacobi", "ilu": "BlockILU", "ssor": "S
 TOLD = ("ilu",)  # those that are told whether they must be Hermitian
 
 
-#: PETSc's methods that are ours, and its preconditioners that a build may have.
+#: PETSc's methods that are ours and can end by the residual itself, and its preconditioners that a
+#: build may have.
 PETSC_SOLVERS = {
-    "cg": "cg", "pipelined-cg": "pipecg", "minres": "minres", "bicgstab": "bcgs", "gmres": "gmres",
-    "fgmres": "fgmres",
+    "cg": "cg", "pipelined-cg": "pipecg", "bicgstab": "bcgs", "gmres": "gmres", "fgmres": "fgmres",
 }  # fmt: skip
 PETSC_NAMES = ("none", "jacobi", "bjacobi", "gamg", "hypre")
 

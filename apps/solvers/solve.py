@@ -40,6 +40,7 @@ from onesided.apps.tools.spmv import PETSC, halo_setup
 from onesided.collectives.context import Scoped
 from onesided.sparse import DistMatrix, DistVector, Partition, read_vector, write
 from onesided.sparse.solvers import Solution, pagerank
+from onesided.sparse.solvers.gmres import RESTART
 from onesided.sparse.solvers.solution import LEAST_SQUARES
 from onesided.sparse.solvers.space import start_block
 
@@ -75,7 +76,7 @@ def _run_methods(
         def make(labels: Labels) -> Variant:
             method = labels[METHOD]
             if method in opponents:
-                return opponents[method](maker(names[0]))
+                return opponents[method](maker("p2p"))
             matrix = maker(method)
             call, verdict, done = prepared(matrix)
             found: list[Solution[Any]] = []
@@ -223,7 +224,7 @@ def _petsc(comm: MPI.Intracomm, options: Options, matrix: DistMatrix) -> Variant
         raise ForeignError("--restart: PETSc begins at zero")
     limit = 10 * block.shape[1] if options.maxiter is None else options.maxiter
     how = {"ksp": PETSC_SOLVERS[options.solver], "pc": options.pc, "rtol": options.rtol,
-           "atol": options.atol, "maxiter": limit}  # fmt: skip
+           "atol": options.atol, "maxiter": limit, "restart": RESTART}  # fmt: skip
     whole = np.concatenate(comm.allgather(side))
     job, asked = Petsc(comm, block, whole, how), question("solve")
     try:

@@ -50,6 +50,9 @@ def _store(comm: MPI.Intracomm, path: str, rows: Any, *, comments: list[str]) ->
     blocks = Partition.from_lengths(np.array(comm.allgather(rows.shape[0]), np.int64))
     file = Path(path).resolve()
     draft = file.with_name(f"{file.stem}.{comm.bcast(secrets.token_hex(4))}.h5")
+    with agreed(comm):
+        if comm.rank == 0 and file.exists() and not file.is_file():
+            raise OSError(f"{path} is not a regular file; it is not replaced")
     with DistMatrix(comm, rows, blocks, blocks, method="p2p", kernel="scipy") as matrix:
         write(matrix, draft)
     with agreed(comm):

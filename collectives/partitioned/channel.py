@@ -130,6 +130,7 @@ class Receiver(End):
         self._come = np.zeros(self.grouping.groups, np.bool_)
         self._flags: memoryview = self._come.data
         self._missing = 0
+        self.asked = False  # by a thread that may not call MPI, and can only be told what is known
 
     def expect(self) -> None:
         """A round begins: no group has come."""

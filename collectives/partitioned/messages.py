@@ -58,8 +58,7 @@ class GroupReceive(_Groups, Receiver):
     def advance(self) -> bool:
         if MPI.Prequest.Testall(self._messages):
             self.fill()
-        elif MPI.THREAD_SINGLE < MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-            # other threads can only be told what is known
+        elif self.asked:
             for group in range(self.grouping.groups):
                 self.arrived(group, group + 1)
         return self._missing == 0

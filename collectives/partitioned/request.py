@@ -176,7 +176,7 @@ class PartitionedRequest(Persistent):
         while self._compiled is not None and self._compiled.copying:
             os.sched_yield()  # another thread stores a group, which the peer gives up only then
         if broken and error is None and not isinstance(self._error, OnesidedError):
-            cause = self._error or self._cause
+            cause = self._error or self.cause
             why = "" if cause is None else f" after {type(cause).__name__}"
             error = RequestError(f"a partitioned round was given up{why}")
         if error is not None and position is not None and not self._told:
@@ -590,6 +590,7 @@ class PartitionedReceive(PartitionedRequest):
             if end is not None:
                 part = self.memory.size // self.partitions
                 first, stop = end.grouping.covering(index * part, (index + 1) * part)
+                end.asked = end.asked or not calls
                 there = end.arrived(first, stop) if calls else end.have_come(first, stop)
                 if begins:  # Start, in another thread, will find that it has begun
                     self._enlist_if_owing()

@@ -307,9 +307,17 @@ def _state_of(file: Any) -> int:
     def add(value: Any) -> None:
         nonlocal crc
         array = np.asarray(value)
-        form = repr(array.tolist() if array.dtype.hasobject else (array.dtype.str, array.shape))
-        data = b"" if array.dtype.hasobject else array.tobytes()
-        crc = zlib.crc32(data, zlib.crc32(form.encode(), crc))
+        crc = zlib.crc32(repr((array.dtype.str, array.shape)).encode(), crc)
+        if not array.dtype.hasobject:
+            crc = zlib.crc32(array.tobytes(), crc)
+            return
+        for each in array.flat:  # texts, references, arrays of any length
+            if isinstance(each, np.ndarray):
+                add(each)
+            elif isinstance(each, h5py.Reference):
+                add(h5py.h5r.get_name(each, file.id) or b"")
+            else:
+                crc = zlib.crc32(repr(each).encode(), crc)
 
     file.visititems_links(lambda *link: links.append(link))
     for name, link in links:
@@ -325,7 +333,7 @@ def _state_of(file: Any) -> int:
             add(key)
             add(item.attrs[key])
         if isinstance(item, h5py.Dataset):
-            add((item.dtype.str, *item.shape))
+            add(repr((item.dtype, item.shape, item.maxshape, item.chunks, item.compression)))
             if item.is_virtual:
                 for source in sources_of(item):
                     add(repr(source))

@@ -5,13 +5,14 @@ components of tensors, and ``x``, ``y``, ``z``, ``r``, ``s``, ``t``, of which th
 with the coordinates. All fields of a file are of the same steps and shape.
 
 netCDF4 is seldom built with MPI. Rank 0 writes, what the others send it, one block at a time;
-every rank reads its own block. The file is changed in place: the time of a step that is being
-written or replaced is negative, and reads refuse it; a run that is killed while it writes may leave
-the whole file unreadable, which cannot happen to an :class:`~.hdf5.HDF5File`.
+every rank reads its own block. The file is changed in place: an attribute of ``time`` names what is
+being written or replaced, and reads refuse that; a run that is killed while it writes may leave the
+whole file unreadable, which cannot happen to an :class:`~.hdf5.HDF5File`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from onesided.pencilfft.io.selection import Selection
 from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, step_number
 
 TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
-#: The attribute of the times of files whose steps are incomplete as long as that is below zero.
+#: The attribute of the times with what is incomplete, in JSON: names of variables by snapshot.
 INCOMPLETE = "onesided_incomplete"
 NUMBERS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 
@@ -101,7 +102,7 @@ class NCFile(FileBase):
             groups = {group.name: group for group in snapshot.groups}
             variables = [_Variable.of(piece, groups) for piece in snapshot.pieces]
         agree(comm, what=("a write", self.filename, snapshot.forms))
-        file, index = None, 0
+        file, index, names = None, 0, {variable.name for variable in variables}
 
         def begin() -> None:
             nonlocal file, index
@@ -112,11 +113,9 @@ class NCFile(FileBase):
                     file.createVariable(TIME, float, (TIME,))
                 for variable in variables:
                     variable.enter(file)
-                index, times = _index(file, number), file.variables[TIME]
-                if times.dtype.kind == "u":
-                    raise FileError(f"{self.filename}: its {TIME} cannot say what is incomplete")
-                times.setncattr(INCOMPLETE, "below zero")
-                times[index] = -1.0 - number  # nothing is refused any more
+                index = _index(file, number)  # nothing is refused any more
+                _note(file, index, incomplete_in(file, index) | names)
+                file.variables[TIME][index] = number
                 file.sync()
 
         def end(complete: bool) -> None:
@@ -124,7 +123,7 @@ class NCFile(FileBase):
                 with naming(self.filename):
                     try:
                         if complete:
-                            file.variables[TIME][index] = number
+                            _note(file, index, incomplete_in(file, index) - names)
                     finally:
                         file.close()
 
@@ -166,10 +165,10 @@ class NCFile(FileBase):
                     raise FileError(
                         f"{self.filename}: {name!r} of shape {field.shape} has no snapshot {step}"
                     )
-                times = file.variables.get(TIME)
-                ours = times is not None and INCOMPLETE in times.ncattrs()
-                if ours and not float(times[step]) >= 0:
-                    raise FileError(f"{self.filename}: snapshot {step} was not written completely")
+                if name in incomplete_in(file, step):
+                    raise FileError(
+                        f"{self.filename}: snapshot {step} of {name!r} was not written completely"
+                    )
                 check_array(f"{self.filename}: {name!r}", field.shape[1:], field.dtype, u)
                 if u.size:
                     u.view(np.ndarray)[...] = field[(step, *u.local_slice())]
@@ -260,8 +259,26 @@ class _Variable:
 def _index(file: Any, step: int) -> int:
     """Local. Where a step lies along ``time``: at the end where it is not there."""
     steps: NDArray[np.float64] = np.ma.filled(file.variables[TIME][:].astype(float), np.nan)
-    places = np.flatnonzero((steps == step) | (steps == -1.0 - step))
+    places = np.flatnonzero(steps == step)
     return int(places[0]) if len(places) else len(steps)
+
+
+def incomplete_in(file: Any, index: int) -> set[str]:
+    """Local. The variables of which a snapshot is being written, or was left half written."""
+    return set(_incomplete(file).get(str(index), ()))
+
+
+def _incomplete(file: Any) -> dict[str, list[str]]:
+    times = file.variables.get(TIME)
+    noted = times is not None and INCOMPLETE in times.ncattrs()
+    found: dict[str, list[str]] = json.loads(times.getncattr(INCOMPLETE)) if noted else {}
+    return found
+
+
+def _note(file: Any, index: int, names: set[str]) -> None:
+    """Local. These variables are incomplete in a snapshot, and no others."""
+    noted = {**_incomplete(file), str(index): sorted(names)}
+    file.variables[TIME].setncattr(INCOMPLETE, json.dumps({k: v for k, v in noted.items() if v}))
 
 
 def _library() -> Any:

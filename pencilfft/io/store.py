@@ -145,7 +145,8 @@ class Store:
         """Local. Take back the revision that this object has announced and not completed, as far as
         possible."""
         with contextlib.suppress(OSError):  # where somebody else is changing it, too
-            if self._prefix and self._announced().get("prefix") == self._prefix:
+            taken = self._lock is not None  # or somebody else may be changing it
+            if taken and self._prefix and self._announced().get("prefix") == self._prefix:
                 self.recover(careless=True)
         self._prefix = ""
         self._give_lock()
@@ -178,7 +179,7 @@ class Store:
         that cannot be read."""
         if os.path.exists(self.main):
             try:
-                with self.open() as file:
+                with naming(self.main), self.open() as file:
                     return ask(file)
             except FileError:
                 if not careless:

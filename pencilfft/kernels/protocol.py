@@ -48,6 +48,17 @@ class Layout:
         steps = [(n - 1) * abs(s) for n, s in zip(self.shape, self.strides, strict=True)]
         return sum(steps) + np.dtype(self.char).itemsize
 
+    @property
+    def touched(self) -> int:
+        """Local. Roughly the bytes of the pages of memory that hold elements."""
+        apart, inner = 1, np.dtype(self.char).itemsize
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            if abs(stride) >= mmap.PAGESIZE:
+                apart *= extent
+            else:
+                inner += abs(stride) * (extent - 1)
+        return apart * -(-inner // mmap.PAGESIZE) * mmap.PAGESIZE
+
     def untouched(self, offset: int = 0) -> NDArray[Any]:
         """Local. Zeros in this layout, ``offset`` bytes behind the start of a page.
 

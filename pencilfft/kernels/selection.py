@@ -128,7 +128,8 @@ class Selection:
             found = BACKENDS.get(name)
             return task.threads > 1 and found is not None and not found.threads
 
-        for name in sorted(self._names, key=one_thread):
+        named = self._backend != "auto"
+        for name in list(self._names) if named else sorted(self._names, key=one_thread):
             kernel = self._kernel(name)
             run = None if kernel is None else kernel.plan(task, effort)
             if run is not None:
@@ -151,7 +152,7 @@ class Selection:
         if self._backend != "auto" or self._left <= 0:
             return None
         tried = fewer_lines(task, MEMORY)
-        if nbytes_of(tried) > LONGEST:
+        if max(tried.source.touched, tried.target.touched) > LONGEST:
             return None
         kernels = {name: found for name in list(self._names) if (found := self._kernel(name))}
         began = perf_counter()

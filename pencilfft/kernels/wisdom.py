@@ -185,10 +185,8 @@ def read_decisions(path: Path) -> Decisions:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise PatternError(f"{path} is no wisdom: {error}") from error
-    if not isinstance(content, dict) or not str(content.get("format")).startswith(FORMAT[:-1]):
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise PatternError(f"{path} is no wisdom: its format is not {FORMAT!r}")
-    if content["format"] != FORMAT:  # in an older one is nothing that can be used
-        return {}
     try:
         return {key: _decision(*words) for key, words in content["decisions"].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:

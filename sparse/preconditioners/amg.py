@@ -20,9 +20,10 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from onesided.collectives import sums
-from onesided.collectives.agreement import agreed
+from onesided.collectives.agreement import agreed, largest
 from onesided.collectives.context import Scoped
 from onesided.collectives.errors import RequestError
+from onesided.collectives.reduction.operation import broken_sums, drop_broken_sums
 from onesided.sparse import stored
 from onesided.sparse.alike import columns, plain, spelled, vector_dtype
 from onesided.sparse.matrix import DistMatrix
@@ -123,6 +124,8 @@ class AMG(OfOneKind, Scoped):
             raise RequestError("the preconditioner has been freed")
         kept = self._ways if self._reuse else []
         self._free(bool(kept))
+        if largest(A.comm, None, "AMG", [int(broken_sums(A.comm))])[0]:
+            drop_broken_sums(A.comm)
         try:
             if self._modes.dtype != A.dtype:
                 A = A.astype(self._modes.dtype)

@@ -15,7 +15,7 @@ import numpy as np
 
 from onesided.collectives.agreement import agreed
 from onesided.sparse.linear import Linear
-from onesided.sparse.moving import shared_form
+from onesided.sparse.moving import of_all, shared_form
 from onesided.sparse.solvers.run import Callback, Rules, Run
 from onesided.sparse.solvers.solution import BREAKDOWN, CONVERGED, LIMIT, Eigenpairs
 from onesided.sparse.solvers.space import Vector, start_block
@@ -200,7 +200,8 @@ class _Blocks:
         """Collective. An orthonormal basis of the columns, dependent ones left out."""
         space = self._run.space
         gram = space.gram(V, V)
-        if not all(space.is_safe(square) for square in gram.diagonal().real):
+        unsafe = not all(space.is_safe(square) for square in gram.diagonal().real)
+        if of_all(self._run.comm, unsafe).any():  # MPI may round sums in another way elsewhere
             norms = [space.norm(np.ascontiguousarray(column)) for column in V.T]
             V = V / np.array([norm or 1.0 for norm in norms], V.real.dtype)
             gram = space.gram(V, V)

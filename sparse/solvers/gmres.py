@@ -20,11 +20,13 @@ from onesided.sparse.solvers.run import Callback, Rules, Run, solve
 from onesided.sparse.solvers.solution import Solution, V
 from onesided.sparse.solvers.space import Scalar, Vector
 
+RESTART = 20
+
 
 def gmres(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Any = None, callback: Callback = None, nullspace: Any = None,
-    left_nullspace: Any = None, restart: int = 20,
+    left_nullspace: Any = None, restart: int = RESTART,
 ) -> Solution[V]:  # fmt: skip
     """Collective. Solve A x = b for any square matrix, preconditioned from the right.
 
@@ -50,7 +52,7 @@ def gmres(
 def fgmres(
     A: Linear, b: V, x0: V | None = None, *, rtol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Any = None, callback: Callback = None, nullspace: Any = None,
-    left_nullspace: Any = None, restart: int = 20,
+    left_nullspace: Any = None, restart: int = RESTART,
 ) -> Solution[V]:  # fmt: skip
     """Collective. As :func:`gmres`, with an M that may be another one at every iteration.
 

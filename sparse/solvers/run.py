@@ -174,7 +174,7 @@ class Run:
         self.size = self.space.norm_of(self.square, self.b)
         if left is not None and self.size <= _ROUNDING * np.finfo(dtype).eps * taken:
             self.b.fill(0)  # what is left is rounding
-            self.size = 0.0
+            self.square = self.size = 0.0
         self.tolerance = rules.tolerance(self.size)
         self.limit = 10 * self.A.shape[1] if rules.maxiter is None else rules.maxiter
         self.residuals: list[float] = []

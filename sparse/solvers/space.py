@@ -131,7 +131,7 @@ class Space:
             work()
             reduction.finish()
         except BaseException as error:
-            if not isinstance(error, Exception) or Context.of(self._comm).has_broken():
+            if not isinstance(error, Exception) or Context.of(self._comm).broken_by(error):
                 reduction.give_up(error)  # other ranks may never come
             elif reduction.request.active:  # an error of all ranks, which have started it
                 reduction.finish()

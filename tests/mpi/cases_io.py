@@ -185,6 +185,33 @@ def case_open_to_change(comm, plain):
         assert files() == ["u.h5"]
 
 
+@parameters(place=["attribute", "dataset"])
+def case_edits_that_are_hard_to_see(comm, place):
+    """In the middle of long arrays within arrays, beyond what is printed, and of references."""
+    with shared_folder(comm) as folder:
+        file = HDF5File(folder / "u.h5", mode="w", comm=comm)
+        for value, name in ((1.0, "x"), (1.0 + 1e-12, "y")):
+            file.open()
+            rows = np.empty(1, object)
+            rows[0] = np.ones(2000)
+            rows[0][1000] = value
+            if place == "attribute":
+                file.f.attrs.create("rows", rows, dtype=h5py.vlen_dtype("f8"))
+            else:
+                file.f.require_dataset("rows", (1,), h5py.vlen_dtype("f8"))[0] = rows[0]
+            file.f.require_group(name)["null"] = h5py.Empty("f4")
+            file.close()
+        for name in ("x", "y"):
+            file.open()
+            file.f.attrs["at"] = file.f[name].ref
+            file.close()
+        file.open("r")
+        found = (file.f.attrs if place == "attribute" else file.f)["rows"][0]
+        assert found[1000] == 1.0 + 1e-12
+        assert file.f[file.f.attrs["at"]].name == "/y"
+        file.close()
+
+
 def case_read_waits_for_a_rank_that_changes_the_file(comm):
     """As shenfun's tests let rank 0 write XDMF meanwhile."""
     whole = values((5, 6), "f8")

@@ -317,10 +317,13 @@ def case_what_is_made_of_a_matrix_keeps_its_order(comm, made):
             for join in (lambda: A + plain, lambda: A @ plain, lambda: plain @ A.T):
                 agreed(comm, ValueError, join, "different orders")
             owners, narrow = np.arange(size) % comm.size, given if given is None else given[:, :3]
-            with from_scipy(comm, narrow, partition=owners, method="p2p") as P:
-                for join in (lambda: plain @ P, lambda: P.T @ plain, lambda: plain.galerkin(P)):
+            with (from_scipy(comm, narrow, partition=owners, method="p2p") as P,
+                  from_scipy(comm, narrow, partition=A.row_partition, method="p2p") as Q):
+                for join in (lambda: plain @ P, lambda: P.T @ plain, lambda: plain.galerkin(P),
+                             lambda: Q @ P.T, lambda: P @ Q.T):  # fmt: skip
                     agreed(comm, ValueError, join, "different orders")
                 (A @ P).Free()
+                (P @ P.T).Free()
                 A.galerkin(P).Free()
     A.Free()
     with file_of(comm, b"", "B.mtx") as path:

@@ -12,11 +12,12 @@ from cases_solvers import DEFINITE, distributed, shipped, system
 from errors import raises
 from scipy import sparse
 
-from onesided.collectives import MismatchError, RequestError, sums
+from onesided.collectives import Allreduce_init, MismatchError, RequestError, sums
 from onesided.collectives.context import Context
+from onesided.collectives.reduction.operation import broken_sums
 from onesided.sparse import LinearOperator, Partition, diags, from_scipy, stencil27
 from onesided.sparse import solvers as ours
-from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, BlockLU, Jacobi
+from onesided.sparse.preconditioners import AMG, SSOR, BlockILU, BlockLU, Jacobi, amg
 from onesided.sparse.solvers import run as runs
 from onesided.sparse.solvers.space import Space
 
@@ -92,7 +93,13 @@ def case_an_error_of_the_callback_is_raised_on_every_rank(comm, solver, seed):
     assert "values of the matrix" in call(callback=lambda x: A.scale(0.5))
     other = distributed(comm, DEFINITE["grid"]())
     if not solver.startswith("ls"):
+        strange = Allreduce_init(comm, np.zeros(1), np.zeros(1), method="p2p")
+        if comm.rank == 0:  # what has nothing to do with this solver is broken
+            strange.Start()
+            strange.give_up(ValueError("another matter"))
         assert call(M=Fails()) == "on all"
+        assert not broken_sums(comm)
+        strange.Free()
         words = call(M=Jacobi(other), callback=lambda x: other.scale(0.5))
         assert "values of the matrix" in words
     other.Free()
@@ -101,6 +108,11 @@ def case_an_error_of_the_callback_is_raised_on_every_rank(comm, solver, seed):
     if solver in ("pipelined_cg", "chebyshev"):
         interrupt_in_sums(comm, lambda: call(callback=None))
         assert ours.cg(A, mine).converged
+        build = sums(comm, amg._KRYLOV_STEPS + 1)
+        if comm.rank == 0:  # as an interrupted build leaves them
+            build.start()
+            build.give_up(KeyboardInterrupt())
+        AMG(A).Free()
     inner = []
 
     def solves(x):
