@@ -234,7 +234,7 @@ class Context:
         """Local. The same, by this one or one that it came from."""
         causes: list[BaseException] = []
         following: BaseException | None = error
-        while following is not None and following not in causes:
+        while following is not None and all(following is not each for each in causes):
             causes.append(following)
             following = following.__cause__ or following.__context__
         found = [request for request in self.requests() if request.state == "broken"]

@@ -58,7 +58,8 @@ class Petsc(Foreign):
         how: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """Collective. ``x``: the whole vector, on every rank; ``how`` it is solved for: PETSc's
-        names of the method ("ksp") and the preconditioner ("pc"), "rtol", "atol" and "maxiter".
+        names of the method ("ksp") and the preconditioner ("pc"), "rtol", "atol", "maxiter" and
+        GMRES's "restart".
 
         :class:`ForeignError` on every rank where there is no PETSc, where the matrix is not one
         for this build, or where its product is not SciPy's to rounding.

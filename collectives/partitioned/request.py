@@ -564,7 +564,8 @@ class PartitionedReceive(PartitionedRequest):
 
         True on an inactive request, as in MPI. Where it is false all requests of the process that
         are late have been advanced, so that it may be asked until it is true. Under a thread level
-        below multiple that is so in the main thread; elsewhere it tells what is known already.
+        below multiple that is so in the main thread; elsewhere it tells what that one has seen
+        since the first such question.
 
         Raises :class:`RequestError` where there is no such partition, on a freed request, and where
         the peer has given up; and where the sides do not fit, as :meth:`Wait` does.

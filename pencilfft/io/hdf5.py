@@ -311,11 +311,15 @@ def _state_of(file: Any) -> int:
         if not array.dtype.hasobject:
             crc = zlib.crc32(array.tobytes(), crc)
             return
-        for each in array.flat:  # texts, references, arrays of any length
+        for name in array.dtype.names or ():
+            add(array[name])
+        for each in () if array.dtype.names else array.flat:  # texts, arrays of any length, ...
             if isinstance(each, np.ndarray):
                 add(each)
-            elif isinstance(each, h5py.Reference):
+            elif isinstance(each, h5py.Reference | h5py.RegionReference) and each:
                 add(h5py.h5r.get_name(each, file.id) or b"")
+                if isinstance(each, h5py.RegionReference):
+                    add(h5py.h5r.get_region(each, file.id).encode())
             else:
                 crc = zlib.crc32(repr(each).encode(), crc)
 

@@ -41,6 +41,7 @@ from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, step_number
 TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
 #: The attribute of the times with what is incomplete, in JSON: names of variables by snapshot.
 INCOMPLETE = "onesided_incomplete"
+ROOM = 1024
 NUMBERS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 
 
@@ -154,6 +155,7 @@ class NCFile(FileBase):
         agree(comm, what=("a read", self.filename, name, step))
         with agreed(comm), naming(self.filename):
             is_everyones(u, comm)
+            number = step_number(step)
             with self._opened() as file:
                 if name not in file.variables:
                     raise FileError(
@@ -161,17 +163,17 @@ class NCFile(FileBase):
                     )
                 field = file.variables[name]
                 field.set_auto_maskandscale(False)
-                if field.dimensions[:1] != (TIME,) or not step_number(step) < field.shape[0]:
+                if field.dimensions[:1] != (TIME,) or not number < field.shape[0]:
                     raise FileError(
                         f"{self.filename}: {name!r} of shape {field.shape} has no snapshot {step}"
                     )
-                if name in incomplete_in(file, step):
+                if name in incomplete_in(file, number):
                     raise FileError(
                         f"{self.filename}: snapshot {step} of {name!r} was not written completely"
                     )
                 check_array(f"{self.filename}: {name!r}", field.shape[1:], field.dtype, u)
                 if u.size:
-                    u.view(np.ndarray)[...] = field[(step, *u.local_slice())]
+                    u.view(np.ndarray)[...] = field[(number, *u.local_slice())]
 
     def _opened(self) -> Any:
         return _library().Dataset(self.filename, "r")
@@ -276,9 +278,12 @@ def _incomplete(file: Any) -> dict[str, list[str]]:
 
 
 def _note(file: Any, index: int, names: set[str]) -> None:
-    """Local. These variables are incomplete in a snapshot, and no others."""
+    """Local. These variables are incomplete in a snapshot, and no others.
+
+    The text keeps its length, blanks behind it: HDF5 counts the changes of others, up to 65535."""
     noted = {**_incomplete(file), str(index): sorted(names)}
-    file.variables[TIME].setncattr(INCOMPLETE, json.dumps({k: v for k, v in noted.items() if v}))
+    text = json.dumps({key: kept for key, kept in noted.items() if kept})
+    file.variables[TIME].setncattr(INCOMPLETE, text.ljust(-(-len(text) // ROOM) * ROOM))
 
 
 def _library() -> Any:

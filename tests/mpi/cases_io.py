@@ -190,7 +190,11 @@ def case_edits_that_are_hard_to_see(comm, place):
     """In the middle of long arrays within arrays, beyond what is printed, and of references."""
     with shared_folder(comm) as folder:
         file = HDF5File(folder / "u.h5", mode="w", comm=comm)
-        for value, name in ((1.0, "x"), (1.0 + 1e-12, "y")):
+        file.open()
+        for name in ("x", "y"):
+            file.f.create_group(name)["null"] = h5py.Empty("f4")
+        file.close()
+        for value in (1.0, 1.0 + 1e-12):
             file.open()
             rows = np.empty(1, object)
             rows[0] = np.ones(2000)
@@ -199,7 +203,11 @@ def case_edits_that_are_hard_to_see(comm, place):
                 file.f.attrs.create("rows", rows, dtype=h5py.vlen_dtype("f8"))
             else:
                 file.f.require_dataset("rows", (1,), h5py.vlen_dtype("f8"))[0] = rows[0]
-            file.f.require_group(name)["null"] = h5py.Empty("f4")
+            file.close()
+        mixed = np.dtype([("v", "f8", (2000,)), ("name", h5py.string_dtype())])
+        for value in (1.0, 1.0 + 1e-12):
+            file.open()
+            file.f.require_dataset("mixed", (1,), mixed)[0] = (np.full(2000, value), "n")
             file.close()
         for name in ("x", "y"):
             file.open()
@@ -207,7 +215,7 @@ def case_edits_that_are_hard_to_see(comm, place):
             file.close()
         file.open("r")
         found = (file.f.attrs if place == "attribute" else file.f)["rows"][0]
-        assert found[1000] == 1.0 + 1e-12
+        assert found[1000] == file.f["mixed"][0]["v"][1000] == 1.0 + 1e-12
         assert file.f[file.f.attrs["at"]].name == "/y"
         file.close()
 
