@@ -219,7 +219,7 @@ def _petsc(comm: MPI.Intracomm, options: Options, matrix: DistMatrix) -> Variant
     side, rounding = vector(comm, matrix, options.rhs), ROUNDING * float(np.finfo(matrix.dtype).eps)
     matrix.Free()
     if options.solver not in PETSC_SOLVERS:
-        raise ForeignError(f"--solver {options.solver}: PETSc's is none, another, or ends by another norm")
+        raise ForeignError(f"--solver {options.solver}: PETSc's is another, or none")
     if options.restart is not None:
         raise ForeignError("--restart: PETSc begins at zero")
     limit = 10 * block.shape[1] if options.maxiter is None else options.maxiter
