@@ -26,7 +26,7 @@ from onesided.collectives.tuning.decisions import (
     open_tuning,
     read_records,
 )
-from onesided.collectives.tuning.situations import FAR_ONLY, PLAIN, usual_order
+from onesided.collectives.tuning.situations import BY_NODE, FAR_ONLY, PLAIN, usual_order
 
 RECORD = Record(
     {"p2p": Cost(0.001, 5e-6), "rma-notify": Cost(0.004, 2e-6)}, {"x": "not here"}
@@ -63,6 +63,7 @@ def test_the_least_cost_depends_on_how_often_it_is_paid():
 def test_what_usually_wins(far, window, block, first):
     names = usual_order(far, window, block)
     assert names[0] == first
+    assert usual_order(far, window, block, far)[0] == (BY_NODE if far else first)
     assert len(set(names)) == len(names)
     known = methods()
     assert all(known[name].candidate and known[name].any_order for name in names)

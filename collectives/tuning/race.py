@@ -38,6 +38,8 @@ IN_A_ROW, MOST_IN_A_ROW = 1.5e-4, 64
 #: A duel is decided when one takes so many times as long, after this part of its turns, or has lost
 #: more turns than the other one by that part.
 HOPELESS, LEAST, AHEAD = 1.5, 6, 3
+#: So many times as long in the second round: nothing more is tried.
+SURE = 8.0
 
 #: Of the rounds that the caller expects, the share whose time measuring may take; where that is
 #: less than the rounds of a first look nothing is measured.
@@ -129,7 +131,7 @@ class Race:
 
     def _alone(self, entrant: Entrant) -> Cost:
         """Collective. What is known of the first candidate."""
-        repeats, turns = self._first_look([entrant], 1)
+        repeats, turns, _ = self._first_look([entrant], 1)
         if self._iterations:
             turns = max(1, min(turns, int(SHARE * self._iterations) - FIRST_LOOK))
         times = self._times([entrant], repeats, turns)[0]
@@ -142,8 +144,9 @@ class Race:
         """
         pair = [champion, entrant]
         until = self._spent + max(self._seconds - self._spent, 0.0) / left
-        repeats, turns = self._first_look(pair, left)
-        times = self._times(pair, repeats, turns)
+        repeats, turns, seconds = self._first_look(pair, left)
+        sure = seconds.max() > SURE * seconds.min()
+        times = seconds[:, np.newaxis] if sure else self._times(pair, repeats, turns)
         while (not self._decided(times) and times.shape[1] < self._turns
                and self._spent < until):  # fmt: skip
             times = np.hstack([times, self._times(pair, repeats, turns)])
@@ -165,14 +168,16 @@ class Race:
         clear = max(ratio, 1 / ratio) >= HOPELESS and len(ratios) >= self._turns // LEAST
         return clear or abs(lost - won) >= self._turns // AHEAD
 
-    def _first_look(self, entrants: list[Entrant], left: int) -> tuple[int, int]:
-        """Collective. Rounds to be timed in a row, and turns between two looks; the first rounds of
-        a request warm it up."""
+    def _first_look(
+        self, entrants: list[Entrant], left: int
+    ) -> tuple[int, int, NDArray[np.float64]]:
+        """Collective. Rounds to be timed in a row, turns between two looks, and seconds of the
+        second round of each; the first one warms it up."""
         seconds = self._times(entrants, 1, 2)[:, 1]
         repeats = max(1, min(MOST_IN_A_ROW, int(IN_A_ROW / max(float(seconds.min()), 1e-7))))
         room = max(self._seconds - self._spent, 0.0) / left
         turns = int(room / max(repeats * float(seconds.sum()), 1e-9))
-        return repeats, max(1, min(GLANCES, turns))
+        return repeats, max(1, min(GLANCES, turns)), seconds
 
     def _times(self, pair: list[Entrant], repeats: int, turns: int) -> NDArray[np.float64]:
         """Collective. Seconds of a round, by entrant and turn, on the slowest rank."""

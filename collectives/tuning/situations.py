@@ -42,6 +42,8 @@ FAR_ONLY = "rma-p2p"
 
 #: What pays only between nodes of so many ranks, and where nobody fills rounds.
 BY_NODE, CROWD = "rma-node", 4
+#: Bytes of a block up to which it usually wins there: it pays for its memory within twenty rounds.
+TOGETHER = 1 << 13
 
 
 @dataclass
@@ -61,11 +63,13 @@ class Situation:
     release: Callable[[], None] = lambda: None
 
 
-def usual_order(far: bool, window: bool, block: int) -> list[str]:
+def usual_order(far: bool, window: bool, block: int, together: bool = False) -> list[str]:
     """Local. What usually wins, first: between nodes, or on one; into memory that peers see, or
-    blocks of so many bytes into plain memory."""
+    blocks of so many bytes into plain memory. ``together``: a message to each node can be made of
+    what ranks have for it, and it is short, or shorter than what they have."""
     if far:
-        return ["rma-p2p", BY_NODE, "p2p", "mpi-persistent", "rma-notify"]
+        first = [BY_NODE, FAR_ONLY] if together else [FAR_ONLY, BY_NODE]
+        return [*first, "p2p", "mpi-persistent", "rma-notify"]
     if window or block <= PLAIN:
         return ["rma-notify", "p2p", "mpi-persistent"]
     return ["p2p", "rma-notify", "mpi-persistent"]
@@ -141,7 +145,8 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
             short = wanted.shortened(factor) if shorter else wanted
             return _scratch(short, number, wanted.root is not None or not most[11])
 
-    order = usual_order(far_away, most[7] < 2, most[0] // max(1, most[3]))
+    together = BY_NODE not in without and (numbered or most[1] <= TOGETHER * most[4])
+    order = usual_order(far_away, most[7] < 2, most[0] // max(1, most[3]), together)
     return Situation(key, order, far_away, elsewhere if tried else None, without)
 
 

@@ -9,6 +9,7 @@ import warnings
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -213,6 +214,18 @@ def case_few_rounds_are_not_worth_measuring(comm, info):
             several = {**info, "ranks_per_node": "1"}
             assert exchange(comm, info=several) == situations.FAR_ONLY
         assert comm.rank or not path.exists()
+
+
+@ranks(at_least=2)
+@parameters(manual=[False, True], count=[1, 1024, 1025])
+def case_few_rounds_of_short_blocks_go_by_node(comm, manual, count):
+    """Where a node has ranks enough, and a thread may fill what leaves it; blocks of 8 bytes."""
+    info = {"expected_iterations": "1", "ranks_per_node": "1"}
+    info.update({"progress": "manual"} if manual else {})
+    with tuning_file(comm), mock.patch.object(situations, "CROWD", 1):
+        by_node = not manual and count <= 1024
+        wanted = situations.BY_NODE if by_node else situations.FAR_ONLY
+        assert exchange(comm, count, info=info) == wanted
 
 
 def case_some_rounds_are_worth_some_measuring(comm):
