@@ -38,8 +38,9 @@ IN_A_ROW, MOST_IN_A_ROW = 1.5e-4, 64
 #: A duel is decided when one takes so many times as long, after this part of its turns, or has lost
 #: more turns than the other one by that part.
 HOPELESS, LEAST, AHEAD = 1.5, 6, 3
-#: So many times as long in the second round: nothing more is tried.
-SURE = 8.0
+#: So many times as long in the second round, if no round is shorter than these seconds, which what
+#: disturbs a machine does not make of less: nothing more is tried.
+SURE, LONG = 8.0, 1e-3
 
 #: Of the rounds that the caller expects, the share whose time measuring may take; where that is
 #: less than the rounds of a first look nothing is measured.
@@ -145,7 +146,7 @@ class Race:
         pair = [champion, entrant]
         until = self._spent + max(self._seconds - self._spent, 0.0) / left
         repeats, turns, seconds = self._first_look(pair, left)
-        sure = seconds.max() > SURE * seconds.min()
+        sure = seconds.max() > SURE * seconds.min() > SURE * LONG
         times = seconds[:, np.newaxis] if sure else self._times(pair, repeats, turns)
         while (not self._decided(times) and times.shape[1] < self._turns
                and self._spent < until):  # fmt: skip
