@@ -97,6 +97,7 @@ lint: $(LINT)/ready
 docs: $(DOCS)/ready
 	$(DOCS)/bin/python docs/results/write_tables.py
 	$(DOCS)/bin/python docs/results/speed.py
+	rm -rf docs/reference/names
 	$(DOCS)/bin/python -m sphinx -W --keep-going -q -E docs docs/_build/html
 
 gallery: $(DOCS)/ready
