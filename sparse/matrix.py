@@ -318,24 +318,21 @@ class DistMatrix(Linear, Scoped):
         b, pattern, a = other.local_rows(), self.pattern, self.local()
         if conjugated:
             a = a.conj(copy=False)
+        own = self.col_partition if transposed else self.row_partition
+        across = columns_of_product(own, other)
         if transposed:
             rows = stored.transposed_product(self.comm, a, pattern, b)
-            own = self.col_partition
-            return self.derived(rows, own, columns_of_product(own, other))
+            return self.derived(rows, own, across)
         if not same:
             wide = self.local_rows()
             pattern, columns = HaloPattern.of(self.comm, wide.indices, other.row_partition)
             parts = a.data, columns, a.indptr
             a = sparse.csr_array(parts, shape=(self._n_rows, pattern.n_local))
-        rows = stored.product(self.comm, a, pattern, b)
-        own = self.row_partition
-        made = self.derived(rows, own, columns_of_product(own, other))
-        alike = np.array_equal(made.row_partition.starts, made.col_partition.starts)
-        if turned and made.ordering is None and alike:
-            theirs = whose(other)  # by whose rows the columns are numbered
-            apart = int(not same_ordering(self.ordering, theirs.ordering))
-            if not largest(self.comm, None, "orders", [apart])[0]:
-                made.keep_ordering(self.ordering, self.ordered and theirs.ordered)
+        made = self.derived(stored.product(self.comm, a, pattern, b), own, across)
+        if turned and made.ordering is None and np.array_equal(own.starts, across.starts):
+            apart = not same_ordering(self.ordering, whose(other).ordering)  # whose they are
+            if not largest(self.comm, None, "orders", [int(apart)])[0]:
+                made.keep_ordering(self.ordering, self.ordered and whose(other).ordered)
         return made
 
     def galerkin(self, P: DistMatrix) -> DistMatrix:
