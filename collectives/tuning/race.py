@@ -38,8 +38,8 @@ IN_A_ROW, MOST_IN_A_ROW = 1.5e-4, 64
 #: A duel is decided when one takes so many times as long, after this part of its turns, or has lost
 #: more turns than the other one by that part.
 HOPELESS, LEAST, AHEAD = 1.5, 6, 3
-#: So many times as long in the second round, if no round is shorter than these seconds, which what
-#: disturbs a machine does not make of less: nothing more is tried.
+#: So many times as long in both of the first rounds, if none is shorter than these seconds: nothing
+#: more is tried.
 SURE, LONG = 8.0, 1e-3
 
 #: Of the rounds that the caller expects, the share whose time measuring may take; where that is
@@ -71,7 +71,7 @@ class Race:
         """Collective. Costs of the candidates; requests are freed.
 
         Where the caller expects few rounds the first candidates alone are tried, as far as
-        :data:`SHARE` of their time goes, or none; put the ones that are cheap to set up first.
+        :data:`SHARE` of their time goes, or none; put likely winners first.
         """
         costs: dict[str, Cost] = {}
         refused: dict[str, str] = {}
@@ -145,14 +145,17 @@ class Race:
         """
         pair = [champion, entrant]
         until = self._spent + max(self._seconds - self._spent, 0.0) / left
-        repeats, turns, seconds = self._first_look(pair, left)
-        sure = seconds.max() > SURE * seconds.min() > SURE * LONG
-        times = seconds[:, np.newaxis] if sure else self._times(pair, repeats, turns)
+        repeats, turns, looks = self._first_look(pair, left)
+        least = looks.min(axis=1, keepdims=True)
+        slow = int(least[1, 0] > least[0, 0])
+        sure = least[slow, 0] > SURE * looks[1 - slow, 1] > SURE * LONG
+        times = least if sure else self._times(pair, repeats, turns)
         while (not self._decided(times) and times.shape[1] < self._turns
                and self._spent < until):  # fmt: skip
             times = np.hstack([times, self._times(pair, repeats, turns)])
         ratio = float(np.median(times[1] / times[0]))
-        round_of_champion = float(np.median(times[0]))
+        known = costs[champion.name].round
+        round_of_champion = known if sure else float(np.median(times[0]))
         costs[champion.name] = Cost(champion.setup, round_of_champion)
         costs[entrant.name] = Cost(entrant.setup, round_of_champion * ratio)
         winner, loser = (champion, entrant) if ratio >= 1 else (entrant, champion)
@@ -172,13 +175,14 @@ class Race:
     def _first_look(
         self, entrants: list[Entrant], left: int
     ) -> tuple[int, int, NDArray[np.float64]]:
-        """Collective. Rounds to be timed in a row, turns between two looks, and seconds of the
-        second round of each; the first one warms it up."""
-        seconds = self._times(entrants, 1, 2)[:, 1]
+        """Collective. Rounds to be timed in a row, turns between two looks, and seconds of two
+        rounds of each; the first one warms it up."""
+        looks = self._times(entrants, 1, 2)
+        seconds = looks[:, 1]
         repeats = max(1, min(MOST_IN_A_ROW, int(IN_A_ROW / max(float(seconds.min()), 1e-7))))
         room = max(self._seconds - self._spent, 0.0) / left
         turns = int(room / max(repeats * float(seconds.sum()), 1e-9))
-        return repeats, max(1, min(GLANCES, turns)), seconds
+        return repeats, max(1, min(GLANCES, turns)), looks
 
     def _times(self, pair: list[Entrant], repeats: int, turns: int) -> NDArray[np.float64]:
         """Collective. Seconds of a round, by entrant and turn, on the slowest rank."""

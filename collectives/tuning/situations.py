@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from onesided.collectives import debug
+from onesided.collectives import debug, progress
 from onesided.collectives.agreement import agreed, largest
 from onesided.collectives.broadcast.operation import Broadcast
 from onesided.collectives.context import Resources
@@ -42,8 +42,8 @@ FAR_ONLY = "rma-p2p"
 
 #: What pays only between nodes of so many ranks, and where nobody fills rounds.
 BY_NODE, CROWD = "rma-node", 4
-#: Bytes of a block up to which it usually wins there: it pays for its memory within twenty rounds.
-TOGETHER = 1 << 13
+#: Bytes of the longest block up to which it usually wins there, and rounds that pay for its memory.
+TOGETHER, PAID = 1 << 13, 20
 
 
 @dataclass
@@ -119,7 +119,8 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
     words, most, truth = _place(wanted, [
         sum(near), sum(far), own, len(near), len(far), total, received, kind,
         boxes, flat, -wanted.most_factor(), wanted.recv.native is not None, len(node.ranks),
-        wanted.rows is not None, -total, _once_a_node(wanted),
+        wanted.rows is not None, -total, _once_a_node(wanted), max(far, default=0),
+        not progress.may_call_from_any_thread(),
     ], what, error)  # fmt: skip
     memory = ("own", "window", "plain")[most[7]]
     key = (
@@ -136,7 +137,7 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
     tried = truth and factor <= (1 if numbered else -most[10])
     without: tuple[str, ...] = () if far_away else (FAR_ONLY,)
     if (not far_away or most[12] < CROWD or wanted.most_chunks > 1
-            or wanted.hints.progress == MANUAL):  # fmt: skip
+            or wanted.hints.progress == MANUAL or most[17]):  # fmt: skip
         without += (BY_NODE,)
 
     def elsewhere(number: int) -> Exchange:
@@ -145,7 +146,9 @@ def of_exchange(wanted: Exchange, what: str, error: Exception | None) -> Situati
             short = wanted.shortened(factor) if shorter else wanted
             return _scratch(short, number, wanted.root is not None or not most[11])
 
-    together = BY_NODE not in without and (numbered or most[1] <= TOGETHER * most[4])
+    shorter = most[16] <= TOGETHER or (numbered and 2 * most[15] <= most[1])
+    together = BY_NODE not in without and shorter and not (
+        0 < wanted.hints.expected_iterations < PAID)  # fmt: skip
     order = usual_order(far_away, most[7] < 2, most[0] // max(1, most[3]), together)
     return Situation(key, order, far_away, elsewhere if tried else None, without)
 

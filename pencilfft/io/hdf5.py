@@ -8,6 +8,7 @@ wanted block is looked at first.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -307,7 +308,7 @@ def _state_of(file: Any) -> int:
     def add(value: Any) -> None:
         nonlocal crc
         array = np.asarray(value)
-        crc = zlib.crc32(repr((array.dtype.str, array.shape)).encode(), crc)
+        crc = zlib.crc32(repr((array.dtype, array.shape)).encode(), crc)
         if not array.dtype.hasobject:
             crc = zlib.crc32(array.tobytes(), crc)
             return
@@ -316,10 +317,12 @@ def _state_of(file: Any) -> int:
         for each in () if array.dtype.names else array.flat:  # texts, arrays of any length, ...
             if isinstance(each, np.ndarray):
                 add(each)
-            elif isinstance(each, h5py.Reference | h5py.RegionReference) and each:
+            elif isinstance(each, h5py.Reference) and each:
                 add(h5py.h5r.get_name(each, file.id) or b"")
-                if isinstance(each, h5py.RegionReference):
-                    add(h5py.h5r.get_region(each, file.id).encode())
+                # what it refers to may be gone
+                with contextlib.suppress(KeyError, OSError, RuntimeError, ValueError):
+                    if isinstance(each, h5py.RegionReference):
+                        add(h5py.h5r.get_region(each, file.id).encode())
             else:
                 crc = zlib.crc32(repr(each).encode(), crc)
 

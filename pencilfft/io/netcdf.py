@@ -41,6 +41,7 @@ from onesided.pencilfft.io.snapshot import Domain, Group, Snapshot, step_number
 TIME, COMPONENTS, AXES = "time", "ijk", "xyzrst"
 #: The attribute of the times with what is incomplete, in JSON: names of variables by snapshot.
 INCOMPLETE = "onesided_incomplete"
+#: Its length is a multiple of this.
 ROOM = 1024
 NUMBERS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
 
@@ -283,7 +284,9 @@ def _note(file: Any, index: int, names: set[str]) -> None:
     The text keeps its length, blanks behind it: HDF5 counts the changes of others, up to 65535."""
     noted = {**_incomplete(file), str(index): sorted(names)}
     text = json.dumps({key: kept for key, kept in noted.items() if kept})
-    file.variables[TIME].setncattr(INCOMPLETE, text.ljust(-(-len(text) // ROOM) * ROOM))
+    times = file.variables[TIME]
+    before = len(times.getncattr(INCOMPLETE)) if INCOMPLETE in times.ncattrs() else 0
+    times.setncattr(INCOMPLETE, text.ljust(max(before, -(-len(text) // ROOM) * ROOM)))
 
 
 def _library() -> Any:

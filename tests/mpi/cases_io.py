@@ -213,7 +213,19 @@ def case_edits_that_are_hard_to_see(comm, place):
             file.open()
             file.f.attrs["at"] = file.f[name].ref
             file.close()
+        file.open()
+        file.f["numbers"] = np.arange(4)
+        file.close()
+        for stop in (2, 3):
+            file.open()
+            file.f.attrs["part"] = file.f["numbers"].regionref[:stop]
+            file.close()
+        file.open()
+        assert list(file.f["numbers"][file.f.attrs["part"]]) == [0, 1, 2]
+        del file.f["numbers"]  # the reference stays, and is to nothing
+        file.close()
         file.open("r")
+        assert "numbers" not in file.f
         found = (file.f.attrs if place == "attribute" else file.f)["rows"][0]
         assert found[1000] == file.f["mixed"][0]["v"][1000] == 1.0 + 1e-12
         assert file.f[file.f.attrs["at"]].name == "/y"

@@ -272,6 +272,12 @@ def case_a_netcdf_field_that_is_not_replaced(comm, step, monkeypatch):
         with file:  # HDF5 counts the changes of an attribute that change its length
             file.open()
             assert file.f["time"].getncattr("onesided_incomplete") == "{}".ljust(1024)
+        many = {f"{'w' * 20}{k:03}": [block] for k in range(60)}
+        file.write(step, many)
+        file.write(step, {"v": [block]})
+        with file:
+            file.open()
+            assert file.f["time"].getncattr("onesided_incomplete") == "{}".ljust(2048)
         for there in range(4):
             for name in fields:
                 check_read(comm, file, name, there, whole)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 import warnings
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -217,15 +219,41 @@ def case_few_rounds_are_not_worth_measuring(comm, info):
 
 
 @ranks(at_least=2)
-@parameters(manual=[False, True], count=[1, 1024, 1025])
-def case_few_rounds_of_short_blocks_go_by_node(comm, manual, count):
+@parameters(manual=[False, True], count=[1, 1024, 1025], rounds=["19", "20"])
+def case_few_rounds_of_short_blocks_go_by_node(comm, manual, count, rounds):
     """Where a node has ranks enough, and a thread may fill what leaves it; blocks of 8 bytes."""
-    info = {"expected_iterations": "1", "ranks_per_node": "1"}
+    info = {"expected_iterations": rounds, "ranks_per_node": "1"}
     info.update({"progress": "manual"} if manual else {})
     with tuning_file(comm), mock.patch.object(situations, "CROWD", 1):
-        by_node = not manual and count <= 1024
+        by_node = not manual and count <= 1024 and rounds == "20"
         wanted = situations.BY_NODE if by_node else situations.FAR_ONLY
         assert exchange(comm, count, info=info) == wanted
+
+
+class Sleeps:
+    """A request whose rounds take so long."""
+
+    def __init__(self, seconds):
+        self.seconds, self.starts = seconds, 0
+
+    def Start(self):
+        self.starts += 1
+        time.sleep(self.seconds)
+
+    def Wait(self):
+        pass
+
+    Free = Wait
+
+
+@parameters(first=[0.0, 2e-3], factor=[1.2, 30])
+def case_what_takes_many_times_as_long_is_looked_at_twice(comm, first, factor):
+    """Where rounds are no shorter than a millisecond."""
+    made = {"first": Sleeps(first), "slow": Sleeps(max(first, 2e-4) * factor)}
+    able = [SimpleNamespace(name=name) for name in made]
+    record = race.Race(comm, far=True).run(able, lambda method: made[method.name])
+    assert (made["slow"].starts == 2) == (first > 0 and factor == 30)
+    assert record.costs["first"].round < record.costs["slow"].round
 
 
 def case_some_rounds_are_worth_some_measuring(comm):
