@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import time
 import warnings
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
@@ -230,30 +229,38 @@ def case_few_rounds_of_short_blocks_go_by_node(comm, manual, count, rounds):
         assert exchange(comm, count, info=info) == wanted
 
 
-class Sleeps:
-    """A request whose rounds take so long."""
+class Given(race.Race):
+    """A race whose rounds take what their requests say, by the number of the round."""
 
-    def __init__(self, seconds):
-        self.seconds, self.starts = seconds, 0
+    def _times(self, pair, repeats, turns):
+        return np.array([[each.request.next() for _ in range(turns)] for each in pair])
 
-    def Start(self):
-        self.starts += 1
-        time.sleep(self.seconds)
 
-    def Wait(self):
+class Rounds:
+    """A request whose rounds take so long, but for one of them."""
+
+    def __init__(self, seconds, late=0):
+        self.seconds, self.late, self.seen = seconds, late, 0
+
+    def next(self):
+        self.seen += 1
+        return self.seconds * (100 if self.seen == self.late else 1)
+
+    def Free(self):
         pass
 
-    Free = Wait
 
-
-@parameters(first=[0.0, 2e-3], factor=[1.2, 30])
-def case_what_takes_many_times_as_long_is_looked_at_twice(comm, first, factor):
-    """Where rounds are no shorter than a millisecond."""
-    made = {"first": Sleeps(first), "slow": Sleeps(max(first, 2e-4) * factor)}
+@parameters(first=[1e-4, 2e-3], factor=[1.2, 30], late=[0, 8])
+def case_what_takes_many_times_as_long_is_looked_at_twice(comm, first, factor, late):
+    """Where rounds are no shorter than a millisecond; one that comes late decides nothing, as the
+    eighth of the first one, its second in the duel."""
+    assert race.GLANCES == 4
+    made = {"first": Rounds(first, late), "slow": Rounds(first * factor)}
     able = [SimpleNamespace(name=name) for name in made]
-    record = race.Race(comm, far=True).run(able, lambda method: made[method.name])
-    assert (made["slow"].starts == 2) == (first > 0 and factor == 30)
-    assert record.costs["first"].round < record.costs["slow"].round
+    record = Given(comm, far=True).run(able, lambda method: made[method.name])
+    assert (made["slow"].seen == 2) == (first > 1e-3 and factor == 30 and not late)
+    assert record.costs["first"].round == first
+    assert record.costs["slow"].round == pytest.approx(first * factor)
 
 
 def case_some_rounds_are_worth_some_measuring(comm):
